@@ -2,7 +2,7 @@
 
 No piece reaches over a space, so lines are encoded word by word (``WordEncoder``), and SentencePiece sees only those not
 seen before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes or with rules for spaces,
-are encoded whole, by the vocabulary itself.
+are encoded whole, by the vocabulary itself. The tokenizer of a checkpoint encodes all lines whole (``LineEncoder``).
 """
 
 from __future__ import annotations
@@ -149,6 +149,34 @@ class DocumentEncoder:
             odd = character in self._joining or unicodedata.category(character)[0] == "C"
             stays = not odd and self._vocabulary.processor.Normalize(f"x{character}x") == f"{SPACE}x{character}x"
             self._kinds[code] = _INERT if stays and character != SPACE else _OTHER
+
+
+class LineEncoder:
+    """Encodes documents line by line with the tokenizer of a checkpoint; sentences are lines.
+
+    A line that follows another of its document gets the space before it that running text has. Unless the tokenizer has pieces
+    that reach over a space, the ids of a document are then those that it gives to the lines joined by spaces.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self.spaced: _Bools = vocabulary.words().spaced
+        """[V]: the piece follows a space."""
+        self.morphemes = {"seconds": 0.0, "megabytes": 0.0}
+        """As in ``DocumentEncoder``; such text is not cut into morphemes."""
+
+    def encode(self, texts: Sequence[str]) -> EncodedDocuments:
+        """Pieces of all documents. Lines without a piece are no sentences."""
+        lines: list[str] = []
+        documents: list[int] = []
+        for number, text in enumerate(texts):
+            own = [line for each in text.split("\n") if (line := each.strip())]
+            lines += [" " * (place > 0) + line for place, line in enumerate(own)]
+            documents += [number] * len(own)
+        encoded = self._vocabulary.encode(lines)
+        lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
+        pieces = np.concatenate([*encoded, np.empty(0, dtype=np.int32)])
+        return EncodedDocuments(pieces, lengths[lengths > 0], np.array(documents, dtype=np.int64)[lengths > 0])
 
 
 def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[_Lines, _Bools]:

@@ -22,11 +22,11 @@ from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Ru
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DROPPED_SCHEMA, DocumentStats, TableWriter, document_row, read_documents, sum_stats
-from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
+from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments, LineEncoder
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
 from korealbert.examples.segments import Chunk, Chunks, ChunkTargets, before, cut_document, windows
 from korealbert.philox import Stream, draw_block, happens
-from korealbert.vocab.tokenizer import Vocabulary
+from korealbert.vocab.tokenizer import KeptVocabulary, Vocabulary
 
 _DOCUMENTS_AT_ONCE = 256
 _CHARACTERS_AT_ONCE = 1_000_000
@@ -219,10 +219,10 @@ def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 @lru_cache(maxsize=1)
-def encoder_of(vocabulary: Path) -> tuple[Vocabulary, DocumentEncoder]:
+def encoder_of(vocabulary: Path) -> tuple[Vocabulary, DocumentEncoder | LineEncoder]:
     """A process packs many shards with one vocabulary, whose tables take a tenth of a second to make."""
     loaded = Vocabulary.load(vocabulary)
-    return loaded, DocumentEncoder(loaded)
+    return loaded, LineEncoder(loaded) if isinstance(loaded, KeptVocabulary) else DocumentEncoder(loaded)
 
 
 class ShardPacker:

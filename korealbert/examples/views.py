@@ -61,6 +61,11 @@ class ViewsSpec(Spec):
             )
         return self
 
+    def word_units(self) -> list[str]:
+        """The fields that choose words as units, with their values."""
+        masks, moves = self.masking.unit == "whole_word", self.word_order.unit == "word" and self.word_order.portion > 0
+        return ['masking.unit = "whole_word"'] * masks + ['word_order.unit = "word"'] * moves
+
     def noise(self, sequence_length: int, vocab_size: int) -> NoiseSettings:
         """The noise for rows of this kind."""
         return NoiseSettings(
@@ -200,6 +205,11 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
         raise ValueError(
             f"{job.rows}: packed with the vocabulary {header.vocab_sha256}, but {vocabulary.path} is {vocabulary.sha256}; "
             "pack the examples again with this vocabulary"
+        )
+    if not vocabulary.marks_words and (units := job.spec.word_units()):
+        raise ValueError(
+            f"views.{units[0]}: the pieces of the tokenizer in {vocabulary.path} do not show where words begin; "
+            'set the unit to "token"'
         )
     settings = job.spec.noise(header.sequence_length, header.vocab_size)
     pool = _split(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None

@@ -21,7 +21,8 @@ from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_bl
 from korealbert.huggingface.licenses import OTHER, combined
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
 from korealbert.pretrain.stage import PretrainStats
-from korealbert.vocab.stage import VocabStats
+from korealbert.vocab.stage import KeptVocabStats, VocabularyFacts
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
 _Row = Sequence[object]
 
@@ -64,7 +65,7 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
     """
     found = _by_stage(_made_of(pretrain))
     sections = [
-        _header(facts),
+        _header(facts, found),
         _summary(facts, pretrain, found),
         _usage(facts),
         _corpus(found),
@@ -132,9 +133,11 @@ def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
     return {stage: sorted(group, key=lambda artifact: str(artifact.manifest["label"])) for stage, group in found.items()}
 
 
-def _header(facts: ModelFacts) -> str:
+def _header(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
     other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
-    fills = 'pipeline_tag: fill-mask\nmask_token: "[MASK]"\n' if not facts.config.generator_hidden_size else ""
+    kept = [artifact.stats_as(KeptVocabStats).tokens["mask"] for artifact in ancestors.get("xpt_tokenizer", [])]
+    mask = f'pipeline_tag: fill-mask\nmask_token: "{kept[0] if kept else SPECIAL_PIECES[SPECIAL.mask]}"\n'
+    fills = mask if not facts.config.generator_hidden_size else ""
     return (
         f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\n"
         f"{fills}tags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---"
@@ -150,8 +153,9 @@ def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list
         tasks = ["replaced tokens (RTD)"]
     origin = "after the KoreALBERT and ALBERT papers"
     for source in ancestors.get("xpt_source", []):
+        post_training = "cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder"
         origin = (
-            f"by cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder of "
+            f"by {'continued pretraining of an encoder' if 'xpt_tokenizer' in ancestors else post_training} of "
             f"{source.stats_as(SourceStats).layers} layers, the artifact `{source.name}`"
         )
     return (
@@ -237,15 +241,16 @@ _MORPHEMES = (
 
 def _vocabulary(ancestors: Mapping[str, list[Artifact]]) -> str:
     described = []
-    for artifact in ancestors.get("vocab", []):
-        stats = artifact.stats_as(VocabStats)
+    kinds = {"vocab": "SentencePiece, cased.", "xpt_tokenizer": "The tokenizer of the encoder that it was trained on from."}
+    for artifact in (artifact for kind in kinds for artifact in ancestors.get(kind, [])):
+        stats = artifact.stats_as(VocabularyFacts)
         shown = {
             "pieces": stats.pieces,
             "characters per piece": stats.characters_per_piece,
             "pieces per word": stats.pieces_per_word,
             "unknown share": stats.unknown_share,
         }
-        described.append(f"## Vocabulary\n\nSentencePiece, cased. {_sentence(shown)}")
+        described.append(f"## Vocabulary\n\n{kinds[artifact.manifest['recipe']['stage']]} {_sentence(shown)}")
         if artifact.manifest["spec"].get("morphemes") == "everywhere":
             described.append(_MORPHEMES)
     return "\n\n".join(described)

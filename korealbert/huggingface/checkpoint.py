@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
@@ -92,6 +93,11 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     pieces = {name: weights[name][: config.vocab_size] for name in _BY_PIECE if name in weights}
     return {theirs: pieces.get(ours, weights[ours]) for ours, theirs in pairs} | family.constants(config)
+
+
+def renumbered(weights: Mapping[str, Array], order: NDArray[np.int64]) -> dict[str, Array]:
+    """Our tensors with their rows for pieces in another order: row i is what row ``order[i]`` was."""
+    return {name: np.ascontiguousarray(array[order]) if name in _BY_PIECE else array for name, array in weights.items()}
 
 
 def exported(config: AnyConfig) -> set[str]:

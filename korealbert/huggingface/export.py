@@ -4,6 +4,9 @@ Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safete
 ``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
 cut into morphemes first; elsewhere what makes ``SentenceTransformer(directory)`` take mean vectors. The heads for masked tokens
 and sentence order are included (``AlbertForPreTraining``), the word-order head is not. No custom code is needed to load it.
+
+Where the tokenizer of a checkpoint was kept, its files are copied as they are, and word table and decoder bias go back into its
+order of ids.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Sta
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
-from korealbert.huggingface.directory import write_mean_pooling
+from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
-from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
 
 SPECIAL_IDS = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
 
@@ -80,17 +83,24 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
     facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license)
     config = facts.config
-    pieces = Vocabulary.load(vocab.path).size
-    if pieces != config.vocab_size:
+    vocabulary = Vocabulary.load(vocab.path)
+    if vocabulary.size != config.vocab_size:
         raise ValueError(
-            f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {pieces:,} pieces; "
+            f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {vocabulary.size:,} pieces; "
             "export with the vocabulary that the model was trained with"
         )
     trained = load_file(weights_file(pretrain.path, spec.snapshot))
-    weights = checkpoint.to_huggingface(config, trained)
+    special, numbered, mask = SPECIAL_IDS, trained, SPECIAL_PIECES[SPECIAL.mask]
+    if isinstance(vocabulary, KeptVocabulary):
+        special = SpecialIds(*vocabulary.theirs[list(SPECIAL_IDS)].tolist())
+        numbered = checkpoint.renumbered(trained, vocabulary.ours)
+        mask = vocabulary.processor.id_to_token(int(vocabulary.theirs[SPECIAL.mask]))
+        copy_files(vocab.path / KEPT_FOLDER, out_dir, TOKENIZER_FILES)
+    else:
+        write_tokenizer(vocab.path, out_dir, longest=facts.sequence_length, segments=config.type_vocab_size > 1)
+    weights = checkpoint.to_huggingface(config, numbered)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
-    write_tokenizer(vocab.path, out_dir, longest=facts.sequence_length, segments=config.type_vocab_size > 1)
+    _write_settings(out_dir / "config.json", checkpoint.settings(config, special))
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
     atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
@@ -101,7 +111,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
         "sequence_length": facts.sequence_length,
     }
     if spec.prompts:
-        told["filled"] = _filled(out_dir, spec.prompts)
+        told["filled"] = _filled(out_dir, [prompt.replace(SPECIAL_PIECES[SPECIAL.mask], mask) for prompt in spec.prompts])
     return ExportStats.of(told)
 
 

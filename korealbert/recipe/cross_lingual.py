@@ -16,6 +16,7 @@ from korealbert.model.config import ModernConfig
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import too_long
 from korealbert.recipe.specs import CrossLingualRecipe
+from korealbert.xpt.kept_tokenizer import NO_TOKENIZER_FILE, TokenizerSpec
 
 
 def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
@@ -27,12 +28,16 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
         yield from ((f"[control.{name}]", problem) for problem in _control(control, recipe.views))
     yield from _english(recipe)
     yield from _lengths(recipe)
+    kept = isinstance(recipe.vocab, TokenizerSpec)
+    if kept and recipe.split.vocabulary_sentences is not None:
+        yield "[split], field 'vocabulary_sentences'", "the tokenizer is the source's and learns from none; remove it"
+    place = recipe.source.place.path
+    if kept and place is not None and not (place.path / "tokenizer.json").is_file():
+        yield "[source], field 'path'", f"{place.path}/tokenizer.json: {NO_TOKENIZER_FILE}"
     for name, variant in recipe.variants.items():
-        if variant.itl and isinstance(recipe.shape_of_source, ModernConfig):
-            yield (
-                f"[variants.{name}], field 'itl'",
-                "a modern encoder takes no translation layers; set itl = false in [transfer]",
-            )
+        if variant.itl and (kept or isinstance(recipe.shape_of_source, ModernConfig)):
+            which = "a source whose tokenizer is kept" if kept else "a modern encoder"
+            yield f"[variants.{name}], field 'itl'", f"{which} takes no translation layers; set itl = false in [transfer]"
 
 
 def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:

@@ -38,8 +38,9 @@ from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
-from korealbert.xpt import phases, split, transfer, vocabulary_swap
+from korealbert.xpt import kept_tokenizer, phases, split, transfer, vocabulary_swap
 from korealbert.xpt import source as xpt_source
+from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 
 
@@ -237,7 +238,10 @@ class _TransferGraph:
         if table.vocabulary_sentences not in (None, table.train_sentences):
             spec = table.part("train", train_sentences=table.vocabulary_sentences)
             learnt_from = add("split/vocabulary", split.STAGE, spec, documents=corpus)
-        words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
+        if isinstance(recipe.vocab, TokenizerSpec):
+            words = add("vocab", kept_tokenizer.STAGE, recipe.vocab, source=self.source, documents=train)
+        else:
+            words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
         rows = add("examples", packing.STAGE, recipe.examples, documents=train, heldout=valid, vocab=words)
         noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=words)
         # Rows want something to train on: here the valid part, which nobody reads.

@@ -163,6 +163,10 @@ def _vocab(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(pieces=spec.size), Work(units=sampled / 1e6, written=spec.size)
 
 
+def _kept_tokenizer(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
+    return Volume(pieces=given["source"].pieces), Work(units=given["documents"].text / 1e6, written=given["source"].pieces)
+
+
 def _vocab_sizes(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(), Work(units=given["documents"].text / 1e6 * len(spec.sizes), written=sum(spec.sizes))
 
@@ -311,6 +315,7 @@ _KINDS: Mapping[str, Callable[[Any, _Given, Rate], tuple[Volume, Work]]] = {
     "cooccurrence": _cooccurrence,
     **dict.fromkeys(("pretrain", "xpt_phase"), _pretrain),
     **dict.fromkeys(("export", "encoder", "xpt_source", "xpt_swap"), _model),
+    "xpt_tokenizer": _kept_tokenizer,
     "xpt_transfer": _transfer,
     "features": _features,
     "finetune": _finetune,

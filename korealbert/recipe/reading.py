@@ -60,6 +60,7 @@ from korealbert.report import stage as report
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.report.sections.printed_table import OWN
 from korealbert.vocab import stage as vocab
+from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
@@ -155,11 +156,14 @@ def load_cross_lingual(
 ) -> CrossLingualRecipe:
     """Read and validate a cross-lingual recipe; see ``load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides, without)
+    tables = dict(_OF_CROSS_LINGUAL)
+    if "tokenizer" in reader.table("vocab"):
+        tables["vocab"] = TokenizerSpec, {}
     with Problems() as problems:
         sources = problems.of(partial(reader.sources, [*_OF_CROSS_LINGUAL, *_FURTHER]))
         single: dict[str, Any] = {
             name: problems.of(partial(reader.validate, kind, name, {**before, **reader.table(name)}))
-            for name, (kind, before) in _OF_CROSS_LINGUAL.items()
+            for name, (kind, before) in tables.items()
         }
         single["examples"] = problems.of(partial(reader.spec, packing.ExamplesSpec, "examples", heldout_share=0.0))
         single["encoder"] = problems.of(reader.encoders)
@@ -332,7 +336,7 @@ class Reader(Tables):
         named = {
             "[balance], field 'sources'": specs["balance"].sources if self.table("balance") else (),
             "[dedup], field 'priority'": specs["dedup"].priority,
-            "[vocab], field 'source_weights'": specs["vocab"].source_weights,
+            "[vocab], field 'source_weights'": getattr(specs["vocab"], "source_weights", ()),
         }
         known = ", ".join(sources)
         with Problems() as problems:

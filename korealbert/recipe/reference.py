@@ -36,6 +36,7 @@ from korealbert.recipe.specs import KoreanGrid, LanguageLossTable, ModelTable, S
 from korealbert.recipe.tables import TOP
 from korealbert.report.ablation.spec import Column
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
+from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
@@ -58,6 +59,7 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
         {
             "source": ModelTable,
             "split": SplitTable,
+            "vocab": TokenizerSpec,
             "transfer], [variants.NAME": TransferSpec,
             "phase1], [phase2": PhaseSpec,
             "finetune.NAME": KoreanGrid,

@@ -31,7 +31,7 @@ from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
-from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
+from korealbert.xpt import kept_tokenizer, phases, source, split, transfer, vocabulary_swap
 
 STAGES: tuple[Stage[Any], ...] = (
     crawl.STAGE,
@@ -86,5 +86,6 @@ def shows(name: str) -> Literal["documents", "examples", "urls"]:
 
 def by_name() -> Mapping[str, Stage[Any]]:
     """All stages by their own name, those of reports and of a post-training too."""
-    further = (split.STAGE, source.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE, intrinsic.STAGE, search.PROPOSAL)
+    xpt = (split.STAGE, source.STAGE, kept_tokenizer.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE)
+    further = (*xpt, intrinsic.STAGE, search.PROPOSAL)
     return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}

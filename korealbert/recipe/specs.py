@@ -31,6 +31,7 @@ from korealbert.report import stage as report
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 from korealbert.xpt.split import SplitSpec
 from korealbert.xpt.transfer import TransferSpec, target_config
@@ -238,7 +239,8 @@ class CrossLingualRecipe(CorpusRecipe):
     """The validated specs of every stage of a post-training."""
 
     split: SplitTable
-    vocab: vocab.VocabSpec
+    vocab: vocab.VocabSpec | TokenizerSpec
+    """The source's tokenizer where it says so."""
     examples: packing.ExamplesSpec
     views: ViewsSpec
     source: Model

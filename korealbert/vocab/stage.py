@@ -136,6 +136,13 @@ class VocabStats(VocabularyFacts):
     too_long_sentences: int = 0
 
 
+class KeptVocabStats(VocabularyFacts):
+    """The tokenizer of a checkpoint, on sentences of the corpus. Pieces are the rows of the checkpoint's word table."""
+
+    tokens: dict[str, str]
+    """The special pieces by role: ``mask`` is ``[MASK]`` or ``<mask>``."""
+
+
 def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabStats:
     """Train the vocabulary. Raises ValueError naming the field if the corpus is too small for the spec."""
     sample = training_sample(spec, inputs["documents"], out_dir, runtime)

@@ -5,10 +5,14 @@ piece, because the converters for ALBERT lower-case, take accents off and decomp
 ``<unk>``. There is one deliberate difference: ``[MASK]`` and the like, written out in a text, are the special pieces here (a
 fill-mask prompt needs that), and ordinary characters in SentencePiece. With ``split_special_tokens`` they are ordinary
 characters here too: fine-tuning reads texts that way.
+
+``KeptVocabulary`` is the tokenizer of a checkpoint instead, which stays as it is. Its ids are renumbered: the five special
+pieces come first, as in a vocabulary of ours, so that rows, noise and training need not know which of both they have.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -17,7 +21,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +29,7 @@ from sentencepiece import SentencePieceProcessor
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram
 
+from korealbert.artifact.files import atomic_write
 from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, needs_morphemes, split_morphemes
 from korealbert.vocab.normalisation import normalizer
 
@@ -94,11 +99,13 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Load ``spiece.model`` or the directory that holds it.
+        """Load ``spiece.model`` or the directory that holds it; or a directory with the tokenizer of a checkpoint.
 
         Raises FileNotFoundError, and ValueError when the file is no SentencePiece model, has another layout of special ids, or
         when text is to be cut into morphemes and that cannot be done as it was.
         """
+        if (path / KEPT_FILE).is_file():
+            return KeptVocabulary.read(path / KEPT_FILE)
         path = path / MODEL_FILE if path.is_dir() else path
         try:
             content = path.read_bytes()
@@ -128,6 +135,11 @@ class Vocabulary:
         """Number of pieces V, the special ones included."""
         return int(self.processor.GetPieceSize())
 
+    @property
+    def marks_words(self) -> bool:
+        """Whether pieces show where words begin."""
+        return True
+
     def encode(self, texts: Sequence[str]) -> list[npt.NDArray[np.int32]]:
         """Ids of each text, those of SentencePiece, without special pieces: a literal ``[MASK]`` is the characters it is.
 
@@ -140,7 +152,7 @@ class Vocabulary:
 
     def _encode(self, texts: list[str]) -> Any:
         try:
-            return self.processor.Encode(texts, return_type="numpy", num_threads=1)
+            return self._ids(texts)
         except (RuntimeError, TypeError) as error:
             for number, text in enumerate(texts):
                 if found := _SURROGATE.search(text):
@@ -149,6 +161,9 @@ class Vocabulary:
                         "decode its source again, with errors='replace' if need be"
                     ) from error
             raise
+
+    def _ids(self, texts: list[str]) -> Any:
+        return self.processor.Encode(texts, return_type="numpy", num_threads=1)
 
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
         """The written form of each id, ``▁`` for the space before it."""
@@ -172,6 +187,123 @@ class Vocabulary:
         joins = np.array([piece == SPACE for piece in pieces])
         spaced = np.array([piece.startswith(SPACE) for piece in pieces])
         return WordTable(starts=spaced | alone, alone=alone, joins=joins, spaced=spaced)
+
+
+KEPT_FILE = "kept_tokenizer.json"
+"""What a directory has in place of ``MODEL_FILE`` where the tokenizer is that of a checkpoint."""
+KEPT_FOLDER = "tokenizer"
+"""Beside it: the checkpoint's own files of the tokenizer, as they were."""
+
+_Notation = Literal["continuation", "bytes", "spaces", "none"]
+"""How pieces show where words begin: those that do not begin one have a prefix (WordPiece), those that do begin with a space,
+written as a byte (byte-level BPE) or as ``▁`` (Unigram and BPE of SentencePiece); or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptVocabulary(Vocabulary):
+    """The tokenizer of a checkpoint under ids of ours: ``SPECIAL`` first, then the other rows of its word table in order.
+
+    Here ``processor`` is a ``tokenizers.Tokenizer``.
+    """
+
+    theirs: npt.NDArray[np.int64]
+    """[V]: the checkpoint's id of each piece. V is the number of rows of its word table, which may exceed the tokenizer's
+    pieces."""
+    notation: _Notation
+    prefix: str = ""
+    """With ``continuation``: what pieces begin with that begin no word, such as ``##``."""
+
+    @classmethod
+    def write(cls, file: Path, tokenizer: Tokenizer, *, special: Sequence[int], rows: int) -> None:
+        """Write what ``read`` reads: a tokenizer, its ids of pad, unk, cls, sep and mask, and the rows of the word table."""
+        described = {"special": list(special), "rows": rows, "tokenizer": json.loads(tokenizer.to_str())}
+        atomic_write(file, json.dumps(described, ensure_ascii=False).encode())
+
+    @classmethod
+    def read(cls, file: Path) -> KeptVocabulary:
+        """Read a file that ``write`` wrote. Raises ValueError where it is damaged."""
+        content = file.read_bytes()
+        try:
+            described = json.loads(content)
+            part = described["tokenizer"]
+            tokenizer, model = Tokenizer.from_str(json.dumps(part)), part["model"]
+            if model["type"] == "Unigram":
+                # The library reads 14 % of scores with another last bit, which decides between cuts that tie (``0`` ``00``).
+                scored = [(piece, score) for piece, score in model["vocab"]]
+                tokenizer.model = Unigram(scored, unk_id=model["unk_id"], byte_fallback=model.get("byte_fallback", False))
+            special, others = described["special"], np.delete(np.arange(described["rows"]), described["special"])
+            notation = _notation_of(part)
+            prefix = model["continuing_subword_prefix"] if notation == "continuation" else ""
+        except Exception as error:  # The library raises Exception itself.
+            problem = " ".join(str(error).split())
+            raise ValueError(f"{file}: damaged ({problem}); run the recipe again, which rebuilds it") from error
+        tokenizer.encode_special_tokens = True  # Written out in a text they are the characters they are.
+        theirs = np.concatenate([np.array(special, dtype=np.int64), others])
+        digest = sha256(content).hexdigest()
+        return cls(tokenizer, file, digest, theirs=theirs, notation=notation, prefix=prefix)
+
+    @cached_property
+    def ours(self) -> npt.NDArray[np.int64]:
+        """[V]: our id of each of the checkpoint's, the inverse of ``theirs``."""
+        return np.argsort(self.theirs)
+
+    @property
+    def size(self) -> int:
+        """V: rows of the checkpoint's word table."""
+        return len(self.theirs)
+
+    @property
+    def marks_words(self) -> bool:
+        """Whether pieces show where words begin."""
+        return self.notation != "none"
+
+    def _ids(self, texts: list[str]) -> Any:
+        """Ids by the tokenizer. A special piece among them (Unigram has ``<s>`` among its pieces) is unknown text here."""
+        encoded = self.processor.encode_batch_fast(texts, add_special_tokens=False)
+        found = (self.ours[np.array(text.ids, dtype=np.int64)] for text in encoded)
+        return [np.where(ids < FIRST_ORDINARY_ID, SPECIAL.unk, ids).astype(np.int32) for ids in found]
+
+    def pieces(self, ids: npt.ArrayLike) -> list[str]:
+        """The written form of each id in the notation of SentencePiece, ``▁`` for the space before it."""
+        return [self._spelled[i][0] for i in np.asarray(ids).reshape(-1).tolist()]
+
+    def proper(self) -> npt.NDArray[np.bool_]:
+        """Ordinary pieces of whole characters, as a bool [V] lookup table."""
+        return np.array([i >= FIRST_ORDINARY_ID and whole for i, (_, whole) in enumerate(self._spelled)], dtype=np.bool_)
+
+    @cached_property
+    def _spelled(self) -> list[tuple[str, bool]]:
+        """Each piece in the notation of SentencePiece, and whether it is whole characters."""
+        return [self._spell(self.processor.id_to_token(int(i))) for i in self.theirs]
+
+    def _spell(self, piece: str | None) -> tuple[str, bool]:
+        if piece is None:  # A row of the word table that no text leads to.
+            return "", False
+        if self.notation == "continuation":
+            return (piece.removeprefix(self.prefix) if piece.startswith(self.prefix) else SPACE + piece), True
+        if self.notation == "bytes" and _BYTE_LETTERS.keys() >= set(piece):
+            raw = bytes(_BYTE_LETTERS[letter] for letter in piece)
+            text = raw.decode("utf-8", "backslashreplace")
+            return (SPACE + text[1:] if text.startswith(" ") else text), text.encode() == raw
+        return piece, not re.fullmatch("<0x[0-9A-F]{2}>", piece)
+
+
+def _notation_of(tokenizer: dict[str, Any]) -> _Notation:
+    """How the pieces of a ``tokenizer.json`` show where words begin."""
+    if tokenizer["model"]["type"] == "WordPiece":
+        return "continuation"
+    steps = json.dumps([tokenizer[step] for step in ("normalizer", "pre_tokenizer")], ensure_ascii=False)
+    return "bytes" if '"ByteLevel"' in steps else "spaces" if SPACE in steps else "none"
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters with which byte-level BPE writes bytes: printable ones of Latin-1 as themselves (GPT-2)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+
+
+_BYTE_LETTERS = _byte_letters()
 
 
 def _is_punctuation(character: str) -> bool:

@@ -47,7 +47,7 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
 
     Raises ValueError when there is no tokenizer, it cannot mask or pad, or it does not belong to the model.
     """
-    tokenizer = _tokenizer(directory)
+    tokenizer = load_tokenizer(directory)
     where = f"{directory}/tokenizer_config.json"
     for role, what in (("mask", "masked-language training"), ("pad", "batches of several texts"), ("cls", "an encoder")):
         if getattr(tokenizer, f"{role}_token_id") is None:
@@ -78,9 +78,16 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     return SpecialIds(tokenizer.pad_token_id, tokenizer.cls_token_id, separator)
 
 
-def _tokenizer(directory: Path) -> Any:
+def load_tokenizer(directory: Path) -> Any:
+    """The tokenizer of a directory in Hugging Face format. Raises ValueError naming the file where there is none to be read."""
+    from tokenizers import Tokenizer  # noqa: PLC0415 (as the next)
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
 
+    if (file := directory / "tokenizer.json").is_file():
+        try:
+            Tokenizer.from_file(str(file))
+        except Exception as error:  # The library raises Exception itself.
+            raise ValueError(f"{file}: damaged ({error}); copy it again") from error
     try:
         if not any((directory / name).is_file() for name in _VOCABULARIES):
             raise ValueError(f"none of {', '.join(sorted(_VOCABULARIES))}")

@@ -3,9 +3,10 @@
 Input: roles ``source`` and ``vocab``. Output: ``model.safetensors`` and ``config.json`` as pretraining reads them, and
 ``layout.json``: which tensors are copied, fresh, of the encoder, of the translation layers.
 
-Word table and decoder bias are new, as the vocabulary is. All else is copied: positions, segment types and the embeddings'
-LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL) become ordinary
-layers at either end, so the transferred model is a plain encoder of N + 2 layers.
+Word table and decoder bias are new, as the vocabulary is; where the source's tokenizer is kept (``xpt_tokenizer``), they are
+the source's under the ids of the rows, and the model is the source. All else is copied: positions, segment types and the
+embeddings' LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL)
+become ordinary layers at either end, so the transferred model is a plain encoder of N + 2 layers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from safetensors.numpy import save_file
 
@@ -24,7 +26,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import Array
 from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig, even_rows
-from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
+from korealbert.vocab.tokenizer import SPECIAL, KeptVocabulary, Vocabulary
 
 Freeze = Literal["chameleon", "l21", "none"]
 """Frozen in a phase: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
@@ -119,7 +121,8 @@ class TransferStats(Statistics):
 def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> TransferStats:
     """Transfer; raises ValueError as ``checkpoint.read`` and ``transfer`` do."""
     vocabulary = Vocabulary.load(inputs["vocab"].path)
-    moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size)
+    kept = vocabulary.theirs if isinstance(vocabulary, KeptVocabulary) else None
+    moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size, kept=kept)
     config, names = moved.config, list(moved.weights)
     save_file(moved.weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", config.as_before(), sort_keys=True)
@@ -140,20 +143,25 @@ def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     )
 
 
-def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: int) -> Transferred:
+def transfer(
+    source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: int, kept: NDArray[np.int64] | None = None
+) -> Transferred:
     """The transferred model, not trained yet.
+
+    ``kept`` [V]: the source's id of each piece, where its vocabulary stays: its word table and decoder bias are then copied.
 
     Without translation layers and with the source's own word table and decoder bias put back (``vocabulary_swap``) its outputs
     are those of the source, bit for bit.
     """
     theirs = source.config
-    config = target_config(theirs, spec, vocab_size=vocab_size)
+    config = target_config(theirs, spec, vocab_size=vocab_size, kept=kept is not None)
+    given = source.weights if kept is None else checkpoint.renumbered(source.weights, kept)
     weights = _drawn(config, spec.seed)
     encoder = set(encoder_names(config, weights)) - {"encoder.projection.weight", "encoder.projection.bias"}
     copied = []
-    for source_name, array in source.weights.items():
+    for source_name, array in given.items():
         name = _block_after_transfer(config, source_name)
-        if name in (WORD_TABLE, DECODER_BIAS) or (spec.encoder == "random" and name in encoder):
+        if (kept is None and name in (WORD_TABLE, DECODER_BIAS)) or (spec.encoder == "random" and name in encoder):
             continue
         # Rows before the first position are never read; our first position is right behind our padding id.
         unread = theirs.position_offset - config.position_offset if name == POSITIONS else 0
@@ -166,12 +174,21 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
     return Transferred(config, weights, sorted(copied))
 
 
-def target_config(source: AnyConfig, spec: TransferSpec, *, vocab_size: int) -> AnyConfig:
-    """The shape of the transferred model.
+def target_config(source: AnyConfig, spec: TransferSpec, *, vocab_size: int, kept: bool = False) -> AnyConfig:
+    """The shape of the transferred model; ``kept``: with the source's vocabulary, which leaves it as it is.
 
     Positions that begin behind the padding id (RoBERTa) begin behind ours, and the table keeps exactly the rows that occur.
-    Raises ValueError for translation layers of a modern encoder.
+    Raises ValueError for translation layers of a modern encoder, and of one whose vocabulary stays.
     """
+    if kept:
+        if spec.itl:
+            raise ValueError("itl = true: translation layers are for a new vocabulary; set itl = false in [transfer]")
+        if source.vocab_size != vocab_size:
+            raise ValueError(
+                f"the source has {source.vocab_size:,} word embeddings, the tokenizer was kept for {vocab_size:,}; "
+                "keep the tokenizer of this source"
+            )
+        return source
     if isinstance(source, ModernConfig):
         if spec.itl:
             raise ValueError("itl = true: a modern encoder takes no translation layers; set itl = false in [transfer]")

@@ -14,6 +14,7 @@ from korealbert.recipe.dag import Node, transfer_graph
 from korealbert.recipe.reading import load_cross_lingual
 from korealbert.xpt.phases import PHASES
 from tests.editing import edit
+from tests.xpt.kept import make_checkpoint
 from tests.xpt.sources import make_source
 
 ROOT = Path(__file__).parents[2]
@@ -349,3 +350,30 @@ def test_errors_name_file_table_and_remedy(editable: Path, case: str) -> None:
     with pytest.raises(RecipeError, match=message) as caught:
         load_cross_lingual(editable)
     assert re.search(r"xpt-sample\.toml", str(caught.value))
+
+
+def test_the_tokenizer_of_the_source_takes_the_place_of_a_vocabulary(editable: Path, tmp_path: Path) -> None:
+    source = make_checkpoint("modernbert", tmp_path / "source")
+    edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
+    edit(editable, "[vocab]\nsize = 1200", '[vocab]\ntokenizer = "source"')
+    edit(editable, "train_sentences = 500", "train_sentences = 500\nvocabulary_sentences = 600")
+    with pytest.raises(RecipeError) as refused:
+        load_cross_lingual(editable)
+    for name in ("itl", "random"):
+        remedy = "a source whose tokenizer is kept takes no translation layers; set itl = false in [transfer]"
+        assert f"[variants.{name}], field 'itl': {remedy}" in str(refused.value)
+    assert "[split], field 'vocabulary_sentences': the tokenizer is the source's" in str(refused.value)
+    edit(editable, "\nvocabulary_sentences = 600", "")
+    edit(editable, "[variants.itl]\n", "[variants.itl]\nitl = false\n")
+    edit(editable, 'encoder = "random"', 'encoder = "random"\nitl = false')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    assert nodes["vocab"].stage.name == "xpt_tokenizer"
+    assert nodes["vocab"].inputs == {"source": "source", "documents": "split/train"}
+    planned = {stage.label: stage for stage in prepare(editable, Store(tmp_path / "store")).planned}
+    assert planned["vocab"].name.startswith("xpt_tokenizer-")
+    (source / "tokenizer.json").rename(source / "tokenizer.bak")
+    with pytest.raises(RecipeError, match=r"\[source\], field 'path': .*tokenizer\.json: missing; save one with transformers"):
+        load_cross_lingual(editable)
+    edit(editable, 'tokenizer = "source"', 'tokenizer = "source"\nsize = 1200')
+    with pytest.raises(RecipeError, match=r"\[vocab\]: unknown field 'size'; valid: tokenizer"):
+        load_cross_lingual(editable)

@@ -92,9 +92,11 @@ def language_loss(results: Results) -> Section | None:
         own.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}, {itl}", *found])
     own = [row for row in own if set(row[1:]) != {MISSING}]
     head = [column for index, column in enumerate(GLUE, start=1) if any(row[index] != MISSING for row in own)]
+    is_kept = any(artifact.manifest["recipe"]["stage"] == "xpt_tokenizer" for artifact in results.artifacts.values())
+    own_words = "the source's vocabulary and the model's" if is_kept else "the Korean vocabulary and"
     blocks: list[Block] = [
         Text(
-            "Vocab-Ko: English with the Korean vocabulary and embeddings. Vocab-En: the source's vocabulary and word "
+            f"Vocab-Ko: English with {own_words} embeddings. Vocab-En: the source's vocabulary and word "
             "embeddings are restored; everything else, positions included, is as after post-training."
         ),
         _marked("Table 4: GLUE dev", ["Model", *(c.title for c in GLUE)], [*rows, *own], len(rows)),
