@@ -76,13 +76,14 @@ def _hidden_of(model: Any, names: Sequence[str]) -> torch.nn.Module:
 def write_module(
     module: torch.nn.Module, inputs: Sequence[str], outputs: Sequence[str], directory: Path, forms: Sequence[Form]
 ) -> None:
-    """Write a module in each of the forms under ``FILES``; it takes int64 tensors [B, L], called ``inputs`` in this order."""
+    """Write a module in each of the forms under ``FILES``; its ``forward(*tensors)`` takes int64 [B, L], in the order of
+    ``inputs``, their names."""
     with tempfile.TemporaryDirectory() as scratch, _quietly():
         plain, prepared = Path(scratch) / "plain.onnx", Path(scratch) / "prepared.onnx"
         _trace(module, inputs, outputs, plain)
         for form in forms:
             path = directory / FILES[form]
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             if form == "fp32":
                 shutil.copyfile(plain, path)
             else:
