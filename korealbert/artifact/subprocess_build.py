@@ -122,14 +122,19 @@ def _child(pipe: Connection, parent: int, job: Job, runtime: Runtime) -> None:
         error.add_note("".join(traceback.format_exception(error)))
         pipe.send(("error", _sendable(error)))
         return
-    pipe.send(("built", (built, _own_peak())))
+    pipe.send(("built", (built, peak_memory())))
 
 
-def _own_peak() -> int:
-    """Most bytes that this process held. Linux's ru_maxrss would count what its parent held when it was forked."""
+def peak_memory(pid: int | None = None) -> int:
+    """Most bytes that this process held, or another one; elsewhere than on Linux what the other one holds now.
+
+    Linux's ru_maxrss would count what its parent held when it was forked.
+    """
     if sys.platform != "linux":
+        if pid is not None:
+            return _memory(pid)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid or 'self'}/status").read_text("ascii"))
     return int(found[1]) * 1024 if found else 0
 
 

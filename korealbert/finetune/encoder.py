@@ -38,7 +38,7 @@ LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
-class _PaddedBatch:
+class PaddedBatch:
     """Features of one batch, padded to its longest: int64 [B, L], the mask 1 at real pieces."""
 
     input_ids_BL: torch.Tensor
@@ -52,7 +52,7 @@ class _PaddedBatch:
         return [feature.target for feature in self.features]
 
 
-def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> _PaddedBatch:
+def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
     """Pad on the right to the longest of the features; each of a feature's choices is a row."""
     inputs = [part for feature in features for part in (feature.choices or (feature,))]
     width = max(len(feature.input_ids) for feature in inputs)
@@ -68,7 +68,7 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> _P
     def tensor(array: npt.NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    return _PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
+    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
 def mean_vectors(hidden_BLH: torch.Tensor, attention_mask_BL: torch.Tensor) -> torch.Tensor:
@@ -102,7 +102,7 @@ class Encoder(nn.Module):
                 f"max_length is {max_length}, but {directory}/config.json has positions for {self.max_length} pieces; lower it"
             )
 
-    def forward(self, batch: _PaddedBatch) -> EncoderOutput:
+    def forward(self, batch: PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
         arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}
         if getattr(self.transformer.config, "type_vocab_size", 0) > 1:
@@ -132,7 +132,7 @@ class OwnEncoder(Encoder):
         """Longest input in pieces for which there are positions."""
         return self.transformer.config.longest_sequence
 
-    def forward(self, batch: _PaddedBatch) -> EncoderOutput:
+    def forward(self, batch: PaddedBatch) -> EncoderOutput:
         """As of every family."""
         lengths_B = batch.attention_mask_BL.sum(1)
         hidden_BLH, pooled_BH = self.transformer(batch.input_ids_BL, batch.token_type_ids_BL, lengths_B)

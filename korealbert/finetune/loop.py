@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune.encoder import Encoder, mean_vectors, pad
+from korealbert.finetune.encoder import Encoder, PaddedBatch, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
@@ -72,11 +72,15 @@ class FinetunedModel:
     def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
         """Logits and targets of a batch."""
         batch = pad(features, pad_id=self.pad_id, device=self.device)
+        return self.logits_of(batch), batch.targets
+
+    def logits_of(self, batch: PaddedBatch) -> Any:
+        """What the head gives for a padded batch."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             encoded = self.encoder(batch)
         hidden_BLH = encoded.hidden_BLH.float()
         pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
-        return self.head(EncoderOutput(hidden_BLH, pooled_BH, encoded.features)), batch.targets
+        return self.head(EncoderOutput(hidden_BLH, pooled_BH, encoded.features))
 
     @property
     def modules(self) -> nn.ModuleDict:

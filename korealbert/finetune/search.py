@@ -171,7 +171,7 @@ _WHOLE = ("epochs", "batch_size")
 
 def trial_cell(cell: FinetuneSpec, seed: int, settings: Settings | None = None) -> FinetuneSpec:
     """The spec of one run of the search: without the test file, so that nothing can be selected on test."""
-    without_test = {"test": None, "test_member": "", "max_test_examples": None}
+    without_test = {"test": None, "test_member": "", "max_test_examples": None, "onnx": ()}
     return cell.with_settings({**without_test, "seed": seed, **(settings or {})})
 
 

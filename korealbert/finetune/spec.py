@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Spec
+from korealbert.artifact import InputPath, Spec, refuse_repeats
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import DataFile, Definition, is_file
 from korealbert.finetune.task import Head, Task
+from korealbert.huggingface.onnx import Form
 
 Init = Literal["pretrained", "random"]
 """``random``: the same architecture with fresh weights, which shows what pretraining adds."""
@@ -177,7 +178,14 @@ class FinetuneSpec(FeaturesSpec):
     the task's own values where it has some.
     """
 
-    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout", "evidence"}
+    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {
+        "contrast",
+        "steps",
+        "warmup_steps",
+        "encoder_dropout",
+        "evidence",
+        "onnx",
+    }
 
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
@@ -212,6 +220,9 @@ class FinetuneSpec(FeaturesSpec):
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
     evidence: bool = False
     """Keep what each test prediction is weighed by (probabilities of classes or spans), which ensembles average."""
+    onnx: tuple[Form, ...] = ()
+    """Keep the fine-tuned model, encoder and head, as ONNX and test it with onnxruntime too: ``fp32`` (``onnx/model.onnx``) and
+    ``int8`` (``onnx/model_int8.onnx``, dynamically quantised). Needs the extra ``onnx``."""
     contrast: ContrastSpec | None = None
     """Training on triples of entailment before the benchmark's own, for a bi-encoder."""
 
@@ -225,6 +236,13 @@ class FinetuneSpec(FeaturesSpec):
     def _evidence_is_known(self) -> Self:
         if self.evidence and self.benchmark.evidence_type is None:
             raise ValueError(f"{self.task}: there are no ensembles of this benchmark; leave evidence out")
+        return self
+
+    @model_validator(mode="after")
+    def _onnx_is_of_pieces(self) -> Self:
+        refuse_repeats("onnx", self.onnx)
+        if self.onnx and not self.benchmark.outputs:
+            raise ValueError(f"{self.task_name}: its head ({self.head}) reads more than one sequence of pieces; leave onnx out")
         return self
 
     @model_validator(mode="after")

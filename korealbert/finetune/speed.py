@@ -2,8 +2,8 @@
 
 This is the speed column of KoreALBERT's Table III. A step is forward, backward and AdamW over the encoder and a head of two
 classes, on random pieces of equal length. Steps of each architecture alternate with steps of M-BERT's, so that other load on
-the machine slows both equally; the speed-up is the median over the pairs. Output: ``speed.json``. Times depend on the machine,
-and another build gives others.
+the machine slows both equally; the speed-up is the median over the pairs. With ``inference`` forward passes are measured too,
+in torch and as ONNX. Output: ``speed.json``. Times depend on the machine, and another build gives others.
 
 Shapes: B inputs, L pieces, H hidden size.
 """
@@ -15,12 +15,13 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
+from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def parameters_of(name: str) -> int:
 class SpeedSpec(Spec):
     """Shapes to measure, and settings of the measurement."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"inference"})
+
     architectures: tuple[str, ...] = ()
     """Names of shapes, as ``korealbert/finetune/speed.py`` lists them; none: nothing is measured."""
     batch_size: int = Field(default=32, ge=1)
@@ -111,6 +114,9 @@ class SpeedSpec(Spec):
     """bf16: matrix products under autocast."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seeds weights and pieces."""
+    inference: bool = False
+    """Measure forward passes of each shape too, with peak memory, on the processor: in torch in fp32, as ONNX in fp32 and in 8
+    bits. Needs the extra ``onnx``."""
 
     @field_validator("architectures")
     @classmethod
@@ -152,6 +158,8 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
         baseline = _trainer(BASELINE, spec, device)
         for number, name in enumerate(spec.architectures, start=1):
             rows[name] = _measured(name, baseline, spec, device)
+            if spec.inference:
+                rows[name]["inference"] = _inference(name, spec, runtime.threads)
             runtime.report(Progress(number, len(spec.architectures), "shapes", {"speedup": rows[name]["speedup"]}))
     return device.type, rows
 
@@ -228,12 +236,32 @@ def _measured(name: str, baseline: _Trainer, spec: SpeedSpec, device: torch.devi
     }
 
 
+def _inference(name: str, spec: SpeedSpec, threads: int) -> dict[str, dict[str, float]]:
+    from transformers import AutoModel  # noqa: PLC0415 (planning does without)
+
+    from korealbert.finetune.inference import measure_inference  # noqa: PLC0415 (planning does without)
+
+    return measure_inference(
+        AutoModel.from_config(config_of(name, shrink=spec.shrink)),
+        batch_size=spec.batch_size,
+        length=spec.sequence_length,
+        steps=spec.steps,
+        warmup_steps=spec.warmup_steps,
+        threads=threads,
+    )
+
+
+def _check(spec: SpeedSpec, runtime: Runtime) -> None:
+    check_device(spec, runtime)
+    check_onnx(spec.inference, "[speed] inference")
+
+
 STAGE = Stage(
     "speed",
     version=1,
     spec=SpeedSpec,
     run=run,
-    check=check_device,
+    check=_check,
     table="speed",
     deployment=Deployment("Training speed of architectures beside M-BERT's", recipe="encoders"),
 )

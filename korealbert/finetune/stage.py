@@ -10,6 +10,8 @@ warnings; scores are official ones, for test also the corrected and the best rea
 official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
 ``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (confusions of labels
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
+With ``onnx`` there is the model itself (see ``onnx_model``), and ``metrics.json`` has its official test scores by onnxruntime
+as ``test_onnx_fp32`` and ``test_onnx_int8``.
 With ``evidence`` there is ``evidence.arrow`` (id and evidence of the prediction of every test example).
 A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
 in ``metrics.json`` describes a preceding training on triples.
@@ -43,6 +45,7 @@ from korealbert.finetune.features import (
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
+from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
@@ -135,6 +138,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
         evidence = model.evidence(encoded["test"]) if spec.evidence and "test" in encoded else None
 
+    rounded = _as_onnx(spec, model, encoded["test"], out_dir, runtime.threads) if spec.onnx and "test" in encoded else {}
     if evidence is not None:
         assert task.evidence_type is not None
         schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
@@ -150,6 +154,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         **before,
         "dev": dict(history.dev.values),
         **tested,
+        **rounded,
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
         **_sizes(task, spec, features, encoded),
@@ -164,6 +169,17 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         write_json(out_dir / "analysis.json", analysis(task, examples["test"], *answers["test"]))
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
     return FinetuneStats.within(result)
+
+
+def _as_onnx(
+    spec: FinetuneSpec, model: FinetunedModel, test: Encoded, out_dir: Path, threads: int
+) -> dict[str, dict[str, float]]:
+    """Keep the model as ONNX; returns its official scores in each form."""
+    from korealbert.finetune.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
+
+    write_model(model, out_dir, spec.onnx)
+    found = {form: OnnxModel.within(out_dir, form, model, threads=threads).evaluate(test) for form in spec.onnx}
+    return {f"test_onnx_{form}": dict(scores.values) for form, scores in found.items()}
 
 
 def _contrasted(
@@ -245,13 +261,18 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
+def _check(spec: FinetuneSpec, runtime: Runtime) -> None:
+    check_device(spec, runtime)
+    check_onnx(bool(spec.onnx), "[finetune.NAME] onnx")
+
+
 STAGE = Stage(
     "finetune",
     version=6,
     spec=FinetuneSpec,
     run=run,
     memory_class=_memory_class,
-    check=check_device,
+    check=_check,
     table="finetune.NAME",
     inputs={"model": "export", "features": "features/NAME"},
     required=True,

@@ -197,6 +197,11 @@ class Task(ABC):
         return self.chosen in ("mean", "bi-encoder")
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the head's logits in an ONNX file; none where the head reads more of an input than its pieces."""
+        return ()
+
+    @property
     def selects_by(self) -> str:
         """Name of the score that selects epochs and settings on dev."""
         return self.dev_metric or self.metric

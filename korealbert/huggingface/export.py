@@ -2,8 +2,9 @@
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
 ``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
-cut into morphemes first; elsewhere what makes ``SentenceTransformer(directory)`` take mean vectors. The heads for masked tokens
-and sentence order are included (``AlbertForPreTraining``), the word-order head is not. No custom code is needed to load it.
+cut into morphemes first; elsewhere what makes ``SentenceTransformer(directory)`` take mean vectors; with ``onnx`` the encoder
+as ONNX. The heads for masked tokens and sentence order are included (``AlbertForPreTraining``), the word-order head is not. No
+custom code is needed to load it.
 
 Where the tokenizer of a checkpoint was kept, its files are copied as they are, and word table and decoder bias go back into its
 order of ids.
@@ -19,12 +20,13 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field, field_validator
 from safetensors.numpy import load_file, save_file
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
+from korealbert.huggingface.onnx import Form, check_onnx, write_encoder
 from korealbert.model.config import weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
@@ -39,7 +41,7 @@ ANSWERS = 5
 class ExportSpec(Spec):
     """How the model presents itself."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot"})
+    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "onnx"})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
@@ -50,6 +52,16 @@ class ExportSpec(Spec):
 
     snapshot: int | None = Field(default=None, ge=1)
     """Step of the training whose weights are taken, one of its ``snapshots``. None: those at the end."""
+
+    onnx: tuple[Form, ...] = ()
+    """The encoder as ONNX too: ``fp32`` writes ``onnx/model.onnx``, ``int8`` writes ``onnx/model_int8.onnx``, dynamically
+    quantised. Both need the extra ``onnx``."""
+
+    @field_validator("onnx")
+    @classmethod
+    def _forms_once(cls, forms: tuple[Form, ...]) -> tuple[Form, ...]:
+        refuse_repeats("onnx", forms)
+        return forms
 
     @field_validator("prompts")
     @classmethod
@@ -104,6 +116,8 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
     atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
+    if spec.onnx:
+        write_encoder(out_dir, spec.onnx)
     runtime.report(Progress(1, 1, "models"))
     told: dict[str, Any] = {
         "parameters": sum(trained[name].size for name in checkpoint.exported(config)),
@@ -152,11 +166,16 @@ def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
     write_json(path, content, indent=2, sort_keys=True)
 
 
+def _check(spec: ExportSpec, _: Runtime) -> None:
+    check_onnx(bool(spec.onnx), "[export] onnx")
+
+
 STAGE = Stage(
     "export",
     version=3,
     spec=ExportSpec,
     run=run,
+    check=_check,
     table="export",
     inputs={"pretrain": "pretrain", "vocab": "vocab"},
     required=True,

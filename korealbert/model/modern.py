@@ -241,7 +241,7 @@ class ModernEncoder(nn.Module):
         positions_L = torch.arange(length, device=device)
         real_B11L = None if lengths_B is None else (positions_L < lengths_B[:, None])[:, None, None, :]
         half = self.config.local_attention // 2
-        if length <= half + 1:
+        if not torch.compiler.is_exporting() and length <= half + 1:
             return real_B11L, real_B11L
         distance_LL = (positions_L[:, None] - positions_L).abs()
         near = (distance_LL <= half)[None, None]

@@ -299,7 +299,8 @@ def _summary(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
 
 
 def _speed(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
-    turns = (spec.steps + spec.warmup_steps) * len(spec.architectures)
+    # Three forward passes are about as much as forward and backward.
+    turns = (spec.steps + spec.warmup_steps) * len(spec.architectures) * (1 + spec.inference)
     return Volume(), Work(units=turns * spec.batch_size * spec.sequence_length / 4096 / spec.shrink**1.5, written=1)
 
 

@@ -11,7 +11,11 @@ import polars as pl
 from korealbert.artifact import Artifact
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import mean_and_sd, part_of, percent, spread
+from korealbert.huggingface.onnx import FILES
 from korealbert.report import published
+
+ONNX_SPLITS = {f"test_onnx_{form}": f"ONNX {form}" for form in FILES}
+"""Scores of the model as ONNX in ``metrics.json``, and what tables call them."""
 
 
 @dataclass(frozen=True)
@@ -234,14 +238,14 @@ def table(
     artifact's name or a publication's table; ``note`` has the known misprint of a printed value, and of ours the
     head, where it is not the task's own, how many of the official examples were tested, and why there is no value. The splits
     ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best reachable
-    predictions.
+    predictions; ``ONNX_SPLITS`` the same with the predictions of the model as ONNX.
     """
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:
         for system in benchmark.systems:
             name = model if system in INITS else system
             for cell in benchmark.of(system):
-                for split in ("dev", "test", "test_corrected", "test_oracle"):
+                for split in ("dev", "test", "test_corrected", "test_oracle", *ONNX_SPLITS):
                     own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
                     scores = cell.metrics.get(split) or {}
                     for metric, value in scores.items():

@@ -28,6 +28,7 @@ from korealbert.huggingface.card import license_of
 from korealbert.huggingface.dataset import write_dataset
 from korealbert.huggingface.directory import POOLING_FILES
 from korealbert.huggingface.licenses import OTHER
+from korealbert.huggingface.onnx import FILES as ONNX_FILES
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import scores
 from korealbert.report.stage import card_with_scores
@@ -35,7 +36,8 @@ from korealbert.report.stage import card_with_scores
 _CARD = "README.md"
 _MODEL = ("config.json", "model.safetensors", "tokenizer.json", _CARD)
 """Files of every exported model."""
-_MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json", *POOLING_FILES)
+_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json")
+_MORE = (*_TOKENIZER, *POOLING_FILES, *ONNX_FILES.values())
 _CORPORA = ("clean", "dedup", "balance")
 _HUB_TASKS = (
     (QuestionAnswering, "question-answering"),

@@ -12,6 +12,7 @@ from transformers import AutoModel
 
 from korealbert.artifact import Artifact, build
 from korealbert.finetune.encoder import Encoder
+from korealbert.finetune.inference import WAYS
 from korealbert.finetune.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -78,3 +79,21 @@ def test_threads_are_as_before_and_nothing_to_measure_is_an_error(tmp_path: Path
     assert torch.get_num_threads() == before
     with pytest.raises(ValidationError, match="no shape 'GPT'; known are M-BERT"):
         SpeedSpec(architectures=("GPT",))
+
+
+def test_inference_is_measured_in_torch_and_as_onnx_and_shown_in_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    settings = {"batch_size": 4, "sequence_length": 32, "steps": 2, "shrink": 16, "inference": True}
+    spec = SpeedSpec(architectures=("DistilKoBERT", "KoreALBERT base"), **settings)
+    artifact = build(STAGE, spec, {}, TrainingRuntime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
+    for row in json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"].values():
+        found = row["inference"]
+        assert list(found) == list(WAYS) and found["torch"]["speedup"] == 1
+        assert all(way["examples_per_second"] > 0 for way in found.values())
+        # These processes have not loaded torch, which takes more memory than such a model.
+        assert 20 < found["int8"]["peak_mb"] < found["torch"]["peak_mb"] > found["fp32"]["peak_mb"] > 20
+    out = tmp_path / "report"
+    out.mkdir()
+    REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
+    text = (out / "report.md").read_text("utf-8")
+    assert "| ONNX int8, examples/s | ONNX fp32 / torch fp32 |" in text and "| KoreALBERT base | " in text

@@ -244,6 +244,11 @@ class QuestionAnswering(Task):
         """The window."""
         return Window(stored["first"], list(zip(stored["begins"], stored["ends"], strict=True)))
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Starts and ends [B, L, 2], and with a classifier "no answer" [B]."""
+        return ("positions", "unanswerable") if self.chosen == "answerability" else ("logits",)
+
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
         from korealbert.finetune.task_types.heads import PieceHead, SpanHead  # noqa: PLC0415 (planning does without)

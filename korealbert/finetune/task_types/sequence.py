@@ -71,6 +71,11 @@ class _SequenceTask(Task):
 
     heads = POOLING_HEADS
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """None of a bi-encoder, whose input is two sentences apart."""
+        return () if self.chosen == "bi-encoder" else ("logits",)
+
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first; ``a`` and ``b`` apart for a
         bi-encoder."""
@@ -170,6 +175,11 @@ class Choice(Example):
 
 class MultipleChoice(SequenceClassification):
     """Which of some options is right: an input and one logit for each. ``labels`` name their places."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """None: an example is several inputs."""
+        return ()
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """As many inputs per example as it has options, each as ``posed``."""

@@ -100,6 +100,11 @@ class Tagging(Task):
         entities = Counter(kind for example in examples for kind, *_ in lenient_entities(example.target))
         return {"tags": dict(tags), "entities": dict(entities)}
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """[B, L, tags]."""
+        return ("logits",)
+
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per tag and piece."""
         from korealbert.finetune.task_types.heads import PieceHead  # noqa: PLC0415 (planning does without)

@@ -120,6 +120,11 @@ class KlueRe(Task):
             for index, ((ids, segments), example) in enumerate(zip(inputs, examples, strict=True))
         ]
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """[B, relations]."""
+        return ("logits",)
+
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per relation, on the pooled vector."""
         from korealbert.finetune.task_types.heads import PooledHead  # noqa: PLC0415 (planning does without)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
+from korealbert.finetune.inference import WAYS
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.cooccurrence import CooccurrenceStats
@@ -192,9 +193,26 @@ def speed(artifacts: Artifacts) -> Section | None:
             )
         ),
         Table(f"Training speed relative to {found['baseline']}", header, rows, frozenset(range(1, 7)), prose=frozenset({7})),
+        *_inference({name: row["inference"] for name, row in found["rows"].items() if "inference" in row}),
         Text(artifacts.origin("speed"), quiet=True),
     ]
     return Section("speed", "Speed of architectures", blocks)
+
+
+def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Block]:
+    """The table of forward passes, where they were measured."""
+    if not found:
+        return []
+    per_second, ratios, peaks = (
+        {name: [shown(row[way][field]) for way in WAYS] for name, row in found.items()}
+        for field, shown in (("examples_per_second", compact), ("speedup", lambda value: f"{value:.2f}×"), ("peak_mb", count))
+    )
+    rows = [[name, *per_second[name], *ratios[name][1:], *peaks[name]] for name in found]
+    first, *others = WAYS.values()
+    header = ["Shape", *(f"{way}, examples/s" for way in WAYS.values()), *(f"{way} / {first}" for way in others)]
+    header += [f"{way}, MB" for way in WAYS.values()]
+    note = "Forward passes of the same batches on the processor, in turns; MB: peak memory of a process that does nothing else."
+    return [Text(note), Table("Speed and memory of inference", header, rows, frozenset(range(1, len(header))))]
 
 
 def _printed() -> dict[str, tuple[str, str, str]]:

@@ -15,7 +15,7 @@ from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.render.markup import COLOUR_OF_INIT
-from korealbert.report.scores import Benchmark, metric_title, seeds
+from korealbert.report.scores import ONNX_SPLITS, Benchmark, metric_title, seeds
 from korealbert.report.sections.benchmarks import entity_types, paired_differences
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
@@ -119,6 +119,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             Text(f"{_MARKS}{_PUBLISHED_MARKS if tables else ''}.", quiet=True),
             *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
+            *_onnx_table(benchmarks),
             *paired_differences(benchmarks),
             *_caveats(benchmarks, tables),
             *entity_types(artifacts),
@@ -208,6 +209,26 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
     title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
+
+
+def _onnx_table(benchmarks: Sequence[Benchmark]) -> list[Table]:
+    """Scores of the models as ONNX beside torch's, where any was tested so."""
+    rows = []
+    for benchmark in benchmarks:
+        for system in benchmark.systems:
+            found = [benchmark.values(system, kind=split) for split in ONNX_SPLITS]
+            if any(found):
+                lost = [
+                    signed(statistics.fmean(values) - statistics.fmean(benchmark.values(system))) if values else MISSING
+                    for values in found
+                ]
+                shown = [spread(values) if values else MISSING for values in found]
+                columns = [column for pair in zip(shown, lost, strict=True) for column in pair]
+                rows.append([f"{benchmark.title}, {benchmark.metric_title}", system, benchmark.shown(system), *columns])
+    titles = [title for name in ONNX_SPLITS.values() for title in (name, "Change")]
+    header = ["Benchmark", "Weights", "torch", *titles]
+    title = "Test scores of the fine-tuned models as ONNX, by onnxruntime"
+    return [Table(title, header, rows, frozenset(range(2, len(header))))] if rows else []
 
 
 def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> list[Block]:

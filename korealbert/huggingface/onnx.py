@@ -1,0 +1,156 @@
+"""Models as ONNX: traced by torch's exporter with any number of inputs and pieces, run by onnxruntime (the extra ``onnx``).
+
+``int8`` is dynamic quantisation: matrices and embeddings are stored in 8 bits, what is multiplied with them is quantised batch
+by batch. Matrices have a scale for each output and use 7 of the 8 bits: on processors without VNNI a sum of two products of
+8 bits overflows, which moved single values of an ALBERT by 0.7 standard deviations instead of 0.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+
+Form = Literal["fp32", "int8"]
+
+FILES: Mapping[Form, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_int8.onnx"}
+"""Where the hub, optimum, sentence-transformers and transformers.js look for them in the directory of a model."""
+
+_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+def check_onnx(wanted: bool, field: str) -> None:
+    """Raise ValueError where a field of a spec wants ONNX, and what writes it is not installed."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if wanted and missing:
+        raise ValueError(
+            f"{field}: {', '.join(missing)} not installed; install the extra with `pip install 'korealbert[onnx]'`, "
+            "or leave the field out"
+        )
+
+
+def write_encoder(directory: Path, forms: Sequence[Form]) -> None:
+    """Add the encoder of a directory in Hugging Face format to it in each of the forms, under ``FILES``.
+
+    Inputs: int64 ``input_ids`` and ``attention_mask`` [B, L], and ``token_type_ids`` where the model has several. Output:
+    fp32 ``last_hidden_state`` [B, L, H]. The same directory and versions of packages give the same bytes.
+    """
+    from transformers import AutoModel  # noqa: PLC0415 (planning does without)
+    from transformers.utils import logging as transformers_logging  # noqa: PLC0415 (planning does without)
+
+    transformers_logging.disable_progress_bar()
+    with _quietly():
+        model = AutoModel.from_pretrained(directory, attn_implementation="eager", local_files_only=True).eval()
+    names = ["input_ids", "attention_mask", *["token_type_ids"] * (getattr(model.config, "type_vocab_size", 0) > 1)]
+    write_module(_hidden_of(model, names), names, ["last_hidden_state"], directory, forms)
+
+
+def _hidden_of(model: Any, names: Sequence[str]) -> torch.nn.Module:
+    from torch import nn  # noqa: PLC0415 (planning does without)
+
+    class Hidden(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+            hidden_BLH: torch.Tensor = self.model(**dict(zip(names, inputs, strict=True))).last_hidden_state
+            return hidden_BLH
+
+    return Hidden().eval()
+
+
+def write_module(
+    module: torch.nn.Module, inputs: Sequence[str], outputs: Sequence[str], directory: Path, forms: Sequence[Form]
+) -> None:
+    """Write a module in each of the forms under ``FILES``; its ``forward(*tensors)`` takes int64 [B, L], in the order of
+    ``inputs``, their names."""
+    with tempfile.TemporaryDirectory() as scratch, _quietly():
+        plain, prepared = Path(scratch) / "plain.onnx", Path(scratch) / "prepared.onnx"
+        _trace(module, inputs, outputs, plain)
+        for form in forms:
+            path = directory / FILES[form]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if form == "fp32":
+                shutil.copyfile(plain, path)
+            else:
+                _quantise(plain, prepared, path)
+
+
+def _trace(module: torch.nn.Module, inputs: Sequence[str], outputs: Sequence[str], path: Path) -> None:
+    import onnx  # noqa: PLC0415 (an extra)
+    import torch  # noqa: PLC0415 (planning does without)
+
+    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        module,
+        tuple(torch.ones(3, 11, dtype=torch.int64) for _ in inputs),
+        path,
+        input_names=list(inputs),
+        output_names=list(outputs),
+        dynamic_shapes=(tuple(free for _ in inputs),),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    model = onnx.load(path)
+    for part in (model, model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer):
+        del part.metadata_props[:]  # Lines of the source that was traced, with the paths of this machine.
+        part.doc_string = ""
+    onnx.save(model, path)
+
+
+def _quantise(plain: Path, prepared: Path, path: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 (an extra)
+    from onnxruntime.quantization.shape_inference import quant_pre_process  # noqa: PLC0415 (an extra)
+
+    # Matrices that layers share reach them through a node each, and would stay as they are.
+    quant_pre_process(plain, prepared, skip_symbolic_shape=True)
+    quantize_dynamic(prepared, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+
+
+class Session:
+    """An ONNX file, run by onnxruntime on the processor; torch is not needed for that."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        import onnxruntime  # noqa: PLC0415 (an extra)
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self._session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        self.names: list[str] = [each.name for each in self._session.get_inputs()]
+        """Of the inputs."""
+
+    def run(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> list[npt.NDArray[np.float32]]:
+        """The outputs for arrays [B, L]; those that the model does not know are ignored."""
+        outputs: list[npt.NDArray[np.float32]] = self._session.run(None, {name: arrays[name] for name in self.names})
+        return outputs
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the log lines of exporter and quantiser about packages that are not needed here."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "transformers")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

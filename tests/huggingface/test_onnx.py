@@ -1,0 +1,76 @@
+"""ONNX files of an export compute in onnxruntime what transformers computes from its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel
+
+from korealbert.artifact import Runtime, build
+from korealbert.huggingface.export import STAGE, ExportSpec
+from korealbert.huggingface.onnx import FILES, Session
+from tests.huggingface.conftest import MakeModel
+
+UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "inputs"),
+    [
+        ({}, 3),
+        ({**UNSHARED}, 3),
+        ({**UNSHARED, "pooler": False, "position_offset": 1, "type_vocab_size": 1}, 2),
+        ({"architecture": "modern", "local_attention": 4}, 2),
+    ],
+    ids=["albert", "bert", "roberta", "modernbert"],
+)
+def test_hidden_states_are_torchs_with_padding_and_at_any_size(
+    make_model: MakeModel, tmp_path: Path, architecture: dict, inputs: int
+) -> None:
+    pytest.importorskip("onnxruntime")
+    made, _ = make_model(**architecture)
+    path = build(STAGE, ExportSpec(onnx=("fp32", "int8")), made, Runtime(store=tmp_path)).artifact.path
+    model = AutoModel.from_pretrained(path).eval()
+    fp32, int8 = (Session(path / FILES[form], threads=1) for form in ("fp32", "int8"))
+    assert len(fp32.names) == inputs
+    for rows, length in ((1, 5), (4, 16)):
+        lengths = torch.arange(length, length - rows, -1)[:, None]
+        mask = (torch.arange(length) < lengths).long()
+        ids = torch.randint(5, 82, (rows, length), generator=torch.Generator().manual_seed(rows)) * mask
+        types = (torch.arange(length) >= 3).long().expand(rows, -1) * mask
+        batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        with torch.inference_mode():
+            hidden = model(**{name: batch[name] for name in fp32.names}).last_hidden_state[mask.bool()].numpy()
+        arrays = {name: tensor.numpy() for name, tensor in batch.items()}
+        (exact,), (rounded,) = fp32.run(arrays), int8.run(arrays)
+        assert exact.shape == (rows, length, 32)
+        np.testing.assert_allclose(exact[mask.bool()], hidden, atol=1e-5)
+        error = np.abs(rounded[mask.bool()] - hidden) / hidden.std()
+        assert 0 < error.mean() < 0.05, error.mean()
+
+
+def test_the_same_inputs_give_the_same_bytes_and_a_field_that_is_not_set_gives_no_file(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    made, _ = make_model()
+    spec = ExportSpec(onnx=("int8",))
+    built = [build(STAGE, spec, made, Runtime(store=tmp_path / name)).artifact for name in ("a", "b")]
+    assert built[0].output_digest == built[1].output_digest
+    assert [path.name for path in (built[0].path / "onnx").iterdir()] == ["model_int8.onnx"]
+    assert (built[0].path / FILES["int8"]).stat().st_size < (built[0].path / "model.safetensors").stat().st_size
+    assert str(Path(torch.__file__).parent).encode() not in (built[0].path / FILES["int8"]).read_bytes()
+    assert not (build(STAGE, ExportSpec(), made, Runtime(store=tmp_path)).artifact.path / "onnx").exists()
+
+
+def test_without_the_extra_a_plan_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("korealbert.huggingface.onnx.find_spec", lambda name: None)
+        with pytest.raises(ValueError, match=r"\[export\] onnx: onnx, onnxruntime, .* not installed; .*korealbert\[onnx\]"):
+            STAGE.check(ExportSpec(onnx=("fp32",)), Runtime())
+        STAGE.check(ExportSpec(), Runtime())
+    with pytest.raises(ValueError, match="twice"):
+        ExportSpec(onnx=("int8", "int8"))
