@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from flows.services.local_server import listen
 from flows.services.topology import ROOT, Service, Topology, up
 
 
 @pytest.fixture
-def topology(tmp_path: Path) -> Topology:
-    return Topology(tmp_path, 1, tmp_path / "store")
+def topology(tmp_path: Path) -> Iterator[Topology]:
+    with listen("127.0.0.1", 0) as listener:
+        yield Topology(tmp_path, listener, tmp_path / "store")
 
 
 @pytest.fixture
@@ -91,12 +93,14 @@ def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypa
     (home / "processes.json").write_text('{"supervisor": 1}', "utf-8")
     (home / "database").write_text("no directory", "utf-8")
     with pytest.raises(SystemExit, match="it did not come up"):
-        up(home, 1, tmp_path / "store")
+        up(home, 0, tmp_path / "store")
 
 
 def test_a_port_that_anything_listens_on_is_told_before_something_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(SystemExit, match=rf"port {port} is taken by another program; name another one \(--port"):
+        with pytest.raises(
+            SystemExit, match=rf"port {port} of 127.0.0.1: it is taken by another program; name another one \(--port"
+        ):
             up(tmp_path / "home", port, tmp_path / "store")
     assert not list(tmp_path.iterdir())
