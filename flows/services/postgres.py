@@ -20,6 +20,8 @@ from typing import Any
 from urllib.parse import quote
 
 _ROLE = "prefect"
+_MAX_PATH_BYTES = 107 - len("/.s.PGSQL.5432")
+"""Of a directory with a Unix socket, whose own path has 107 at most (Linux: ``unix(7)``)."""
 _INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
 
 
@@ -52,7 +54,12 @@ class Cluster:
         return f"postgresql+asyncpg://{_ROLE}:{self._password()}@/postgres?host={quote(str(self.directory), safe='')}"
 
     def create(self) -> None:
-        """Make the database directory unless it is there. Raises RuntimeError with the words of ``initdb``."""
+        """Make the database directory unless it is there. Raises RuntimeError: why it cannot be, or what ``initdb`` says."""
+        if len(os.fsencode(self.directory)) > _MAX_PATH_BYTES:
+            raise RuntimeError(
+                f"{self.directory}: too long a path for PostgreSQL's socket ({_MAX_PATH_BYTES} bytes at most); "
+                "name a shorter one (make up SERVICE=…)"
+            )
         if (self.directory / "data" / "PG_VERSION").exists():
             return
         bin_directory = binaries()

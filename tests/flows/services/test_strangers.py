@@ -200,7 +200,7 @@ def test_the_database_listens_on_no_port_and_its_directory_is_its_owners() -> No
         binaries()
     except PostgresMissing as error:
         pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="korealbert 50%-") as place:  # The path of a Unix socket has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="korealbert 50%-") as place:
         Path(place).chmod(0o711)
         cluster = Cluster(Path(place) / "database")
         cluster.create()
@@ -211,6 +211,13 @@ def test_the_database_listens_on_no_port_and_its_directory_is_its_owners() -> No
             assert cluster.directory.stat().st_mode & 0o077 == 0
         finally:
             cluster.stop(server)
+
+
+def test_a_directory_too_deep_for_a_socket_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    deep = tmp_path / ("가" * 40)
+    with pytest.raises(RuntimeError, match="too long a path"):
+        Cluster(deep).create()
+    assert not deep.exists()
 
 
 async def asked(cluster: Cluster, server: subprocess.Popen[bytes]) -> int:
