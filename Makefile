@@ -5,7 +5,9 @@ PYTHON ?= python3.11
 VENV ?= $(if $(LOCKED),.venv-locked,.venv)
 BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
-STORE ?= $(or $(KOREALBERT_STORE),store)
+# Where none is given, the commands know it: that of the services that are up (.env), else `store`.
+STORE ?= $(KOREALBERT_STORE)
+IN_STORE = $(if $(STORE),--store "$(STORE)")
 DATA ?= ../shared/data
 ALBERT ?= ../albert
 PEERS := $(VENV)-peers
@@ -30,7 +32,7 @@ help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*##  ?(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
-	$(BIN)/korealbert run $(RECIPE) --store "$(STORE)"
+	$(BIN)/korealbert run $(RECIPE) $(IN_STORE)
 
 test: $(VENV)/installed  ## all tests but the soaks, or those of a room: make test PKG=corpus/dedup
 	$(BIN)/pytest -n 3 tests/$(PKG)
@@ -56,7 +58,7 @@ ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, 
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
 	@echo "starting PostgreSQL, Prefect's server and two workers on loopback; the first time takes a minute or two"
-	@$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
+	@$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) $(IN_STORE)
 
 down: $(VENV)/installed  ## end what `make up` started
 	$(BIN)/python -m flows.services.topology down --home $(SERVICE)
@@ -123,14 +125,14 @@ bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tok
 	$(BIN)/python -m bench.attention
 
 bench-quality: $(VENV)/installed  ## encoders after SECONDS=600 each on two threads, ours and transformers', in one table; SEEDS="1 2 3"
-	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) --store "$(STORE)" \
+	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) $(IN_STORE) \
 		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
-	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store "$(STORE)" --until views | tail -n 1)"
+	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"
 
 bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps
-	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) --store "$(STORE)" --until views | tail -n 1)"
+	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"
 
 lock:  ## write locks/ anew from pyproject.toml; needs the network
 	$(PYTHON) -m venv $(VENV)-lock
@@ -167,4 +169,4 @@ $(PEERS)/installed: bench/peers.txt
 	touch $@
 
 clean:  ## forget the environment and all artifacts
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(PEERS) site "$(STORE)"
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(PEERS) site "$(or $(STORE),store)"

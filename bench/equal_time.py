@@ -22,6 +22,7 @@ import torch
 
 from bench import trainer_peers
 from korealbert.artifact import Artifact, Built, Spec, Stage, build
+from korealbert.artifact.store import default_store
 from korealbert.artifact.subprocess_build import Job, build_apart
 from korealbert.examples import views
 from korealbert.finetune.encoder_files import EncoderStats
@@ -185,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--store", type=Path, default=Path("store"))
+    parser.add_argument("--store", type=Path, default=default_store())
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", help="of fine-tuning; by default the recipe's")

@@ -21,7 +21,7 @@ import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.services.local_server import free_port
+from flows.services.local_server import listen
 from flows.services.topology import ROOT
 
 AUTH = "bench:not-a-secret"
@@ -31,7 +31,9 @@ class Installation:
     """A running topology."""
 
     def __init__(self, place: Path, more: Mapping[str, str]) -> None:
-        self.home, self.store, self.port = place / "service", place / "store", free_port()
+        self.place, self.home, self.store = place, place / "service", place / "store"
+        with listen("127.0.0.1", 0) as probe:
+            self.port = probe.getsockname()[1]
         own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
         own |= {"PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own | more
@@ -39,7 +41,7 @@ class Installation:
     def topology(self, command: str) -> None:
         options = ["--home", str(self.home), "--port", str(self.port), "--store", str(self.store)]
         arguments = [sys.executable, "-m", "flows.services.topology", command, *options]
-        subprocess.run(arguments, cwd=ROOT, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(arguments, cwd=self.place, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def processes(self) -> list[psutil.Process]:
         """All that live now: the supervisor and those below it."""

@@ -2,6 +2,8 @@
 
 Prefect itself wants ``<flow>/<deployment>`` and answers a bare name with "Invalid deployment name format". The plugin's hook is
 official, but the client's ``read_deployment_by_name``, which it wraps, is not. A client of another shape is not wrapped.
+
+It also keeps the password of ``.env`` from another user's process on the server's port, of which no command of Prefect knows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Any
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.plugins import HookContext, SetupResult, register_hook
+from prefect.settings import PREFECT_API_AUTH_STRING
 
+from flows.services.port_owner import stranger
 from korealbert.formatting import nearest
 
 _WRAPPED = "read_deployment_by_name"
@@ -25,11 +29,15 @@ class UnclearName(ValueError):
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
-    """Called by the Prefect CLI at start."""
+    """Called when Prefect is imported, before a client is made."""
+    result = None
+    if other := stranger(str(ctx.api_url or "")):
+        print(f"the server at {ctx.api_url} is not ours: {other}; it is sent no password", file=sys.stderr)
+        result = SetupResult(env={PREFECT_API_AUTH_STRING.name: ""})
     original = getattr(PrefectClient, _WRAPPED, None)
     if original is None or hasattr(original, "__wrapped__"):
         ctx.logger_factory("korealbert").debug("bare deployment names stay unresolved: %s is not as expected", _WRAPPED)
-        return None
+        return result
 
     @wraps(original)
     async def read_deployment_by_name(self: PrefectClient, name: str, *args: Any, **kwargs: Any) -> DeploymentResponse:
@@ -42,7 +50,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
         return found
 
     setattr(PrefectClient, _WRAPPED, read_deployment_by_name)
-    return None
+    return result
 
 
 async def resolve(client: PrefectClient, name: str) -> str:

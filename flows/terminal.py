@@ -32,8 +32,22 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 _SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
 """The recipes that the package ships."""
 
+
+def _store(ctx: typer.Context, param: typer.CallbackParam, store: Path) -> Path:
+    source = ctx.get_parameter_source(str(param.name))
+    return default_store() if source is not None and source.name == "DEFAULT" else store
+
+
 StoreDir = Annotated[
-    Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
+    Path,
+    typer.Option(
+        "--store",
+        envvar=STORE_VARIABLE,
+        show_envvar=False,
+        help="directory of the artifacts",
+        file_okay=False,
+        callback=_store,
+    ),
 ]
 DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[

@@ -13,7 +13,10 @@ from pathlib import Path
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.exceptions import ObjectAlreadyExists
+from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker
+
+from flows.services.port_owner import stranger
 
 POOLS: dict[str, dict[str, int]] = {
     "data": {"build": 1, "crawl": 1},
@@ -25,6 +28,9 @@ crawl waits for the network and holds nothing up."""
 
 def main() -> None:
     """Create or update everything; may be run again at any time."""
+    url = str(get_current_settings().api.url)
+    if other := stranger(url):
+        raise SystemExit(f"the server at {url} is not ours: {other}; it is sent no password")
     with get_client(sync_client=True) as client:
         for pool, queues in POOLS.items():
             _pool(client, pool, queues)

@@ -4,6 +4,7 @@ run."""
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import os
 import re
@@ -12,13 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -26,14 +28,15 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
+from flows.services.port_owner import stranger
 from flows.terminal import warn
 from korealbert.artifact.files import atomic_write
 from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
 
-FILE = Path(".env")
-"""In the project's root, where every ``prefect`` command reads it."""
-
-HOW_TO_LOG_IN = f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {FILE}"
+HOW_TO_LOG_IN = (
+    f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {ENVIRONMENT_FILE}"
+)
 
 _CLIENT, _SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
@@ -51,16 +54,30 @@ def credentials(path: Path) -> dict[str, str]:
     known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
     if _SERVER not in known:
         known |= _new_credentials()
-        before = os.umask(0o077)  # From its first byte on it is its owner's alone.
-        try:
-            atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (_SERVER, _CLIENT)), ""]).encode())
-        finally:
-            os.umask(before)
+        _write(path, [*lines, *(f"{key}={known[key]}" for key in (_SERVER, _CLIENT))])
     return {_SERVER: known[_SERVER], _CLIENT: known.get(_CLIENT, known[_SERVER])}
+
+
+def name_store(path: Path, store: Path | None) -> None:
+    """Tell the commands of a directory, in its environment file, which store its services use; None: no longer."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    others = [line for line in lines if not line.startswith(f"{STORE_VARIABLE}=")]
+    told = others if store is None else [*others, f"{STORE_VARIABLE}={store.resolve()}"]
+    if told != lines:
+        _write(path, told)
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    before = os.umask(0o077)  # From its first byte on it is its owner's alone.
+    try:
+        atomic_write(path, "".join(f"{line}\n" for line in lines).encode())
+    finally:
+        os.umask(before)
 
 
 _SECONDS_TO_START = 600
 _SECONDS_TO_STOP = 15
+_SECONDS_TO_SAY_WHO = 30
 _PASSING = (500, 502, 503, 504)
 """What Prefect's server answers while its database cannot be reached, or a proxy before it."""
 
@@ -70,18 +87,19 @@ def main() -> None:
     root = Path(__file__).parents[2]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
-    os.environ |= credentials(root / FILE) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
+    file, store = root / ENVIRONMENT_FILE, default_store()
+    listener = listen(str(address.hostname), address.port or 80)  # Kept to the end: until then nobody else can have the port.
+    os.environ |= credentials(file) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
-        running.append(
-            _python("-m", "flows.services.server", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
-        )
+        running.append(_python(*serving(listener), cwd=root, pass_fds=[listener.fileno()]))
         wait_until_healthy(f"{url}/health", running[0])
         if _python("-m", "flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
-        print(f"\nthe UI is at {url.removesuffix('/api')}")
+        name_store(file, store)
+        print(f"\nthe UI is at {url.removesuffix('/api')}, the store at {store.resolve()}")
         print(HOW_TO_LOG_IN)
         print("in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()
@@ -90,6 +108,7 @@ def main() -> None:
     finally:
         for process in reversed(running):  # The worker first: without its server it would not end.
             stop(process)
+        name_store(file, None)
 
 
 @contextmanager
@@ -99,12 +118,11 @@ def api_for_one_run(store: Path) -> Iterator[None]:
     A server that the environment names is waited for while it does not answer; one that refuses us is never used.
     """
     configured = get_current_settings().api.url
-    refusal = refused(configured) if configured else None
-    if refusal:
+    if configured and (answers(f"{configured}/health") or os.environ.get("PREFECT_API_URL")):
+        if (refusal := refused(configured)) is None:
+            yield
+            return
         warn(f"the server at {configured} is not ours: {refusal}; this run has a temporary server of its own")
-    elif os.environ.get("PREFECT_API_URL") or (configured and answers(f"{configured}/health")):
-        yield
-        return
     with temporary_server(store / ".prefect") as settings, temporary_settings(settings):
         try:
             yield
@@ -127,26 +145,50 @@ _NO_ANSWER = (OSError, HTTPException, ValueError)
 """What asking something that is no HTTP server, or none that is well, ends in."""
 
 
+T = TypeVar("T")
+
+
+def _in_time(seconds: float, ask: Callable[[], T], late: T) -> T:
+    """What ``ask`` returns, or ``late``: a timeout of a socket begins again with every byte that a server sends."""
+    said: list[T] = []
+    asking = threading.Thread(target=lambda: said.append(ask()), daemon=True)
+    asking.start()
+    asking.join(seconds)
+    return said[0] if said else late
+
+
 def answers(url: str) -> bool:
     """Whether a server answers at a URL; another program on its port does not."""
-    try:
-        with _ask(url, timeout=2):
-            return True
-    except _NO_ANSWER:
-        return False
+
+    def answered() -> bool:
+        try:
+            with _ask(url, timeout=2):
+                return True
+        except _NO_ANSWER:
+            return False
+
+    return _in_time(5, answered, late=False)
 
 
 def refused(api: str) -> str | None:
-    """Why a server that is healthy cannot be ours: it answers a question that needs credentials otherwise than Prefect.
+    """Why a server cannot be ours: another user's process listens there, or it does not answer as Prefect does to our password.
 
-    None where it answers well, or not at all.
+    None where it answers well, or not at all. The password is sent to no other user's process of this machine (``stranger``).
     """
+    if other := stranger(api):
+        return other
+    known = get_current_settings().api.auth_string
+    late: str | None = f"after {_SECONDS_TO_SAY_WHO} s it still had not ended its answer"
+    return _in_time(_SECONDS_TO_SAY_WHO, lambda: _wrong_answer(api, known.get_secret_value() if known else ""), late)
+
+
+def _wrong_answer(api: str, known: str) -> str | None:
     version = urllib.request.Request(f"{api}/admin/version")  # noqa: S310 (the user's own setting)
     count = urllib.request.Request(f"{api}/flow_runs/count", b"{}", {"Content-Type": "application/json"})  # noqa: S310
     try:
         for request, expected in ((version, rb'"\d+\.\d+[^"]*"'), (count, rb"\d+")):
-            if known := get_current_settings().api.auth_string:
-                request.add_header("Authorization", "Basic " + base64.b64encode(known.get_secret_value().encode()).decode())
+            if known:
+                request.add_header("Authorization", "Basic " + base64.b64encode(known.encode()).decode())
             with _ask(request, timeout=10) as answer:
                 if not re.fullmatch(expected, answer.read(100).strip()):
                     return "it answers otherwise than Prefect's API"
@@ -177,14 +219,17 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "2592000",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
-    with (home / "server.log").open("ab") as log, (home / "migration.lock").open("wb") as lock:
+    with (
+        (home / "server.log").open("ab") as log,
+        (home / "migration.lock").open("wb") as lock,
+        listen("127.0.0.1", 0) as listener,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        port = free_port()
-        url = f"http://127.0.0.1:{port}/api"
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
         # A session of its own, since Ctrl-C is for the run: the server must outlive it to hear how it ended.
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
-        server = _python("-m", "flows.services.server", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
+        server = _python(*serving(listener), cwd=home, pass_fds=[listener.fileno()], **options)
         try:
             wait_until_healthy(f"{url}/health", server)
             fcntl.flock(lock, fcntl.LOCK_UN)
@@ -193,10 +238,21 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
             stop(server)
 
 
-def free_port() -> int:
-    """A port of the loopback interface that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, for a server that is still to start: a port on its command line could be taken by who reads it.
+
+    Raises SystemExit where the port is taken or may not be used.
+    """
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        told = "it is taken by another program" if error.errno == errno.EADDRINUSE else error.strerror
+        raise SystemExit(f"port {port} of {host}: {told}; name another one (--port, or make up PORT=…)") from error
+
+
+def serving(listener: socket.socket) -> list[str]:
+    """Arguments of Python for a Prefect server on a socket, which its process inherits (``pass_fds``)."""
+    return ["-m", "flows.services.server", "--socket", str(listener.fileno())]
 
 
 def _python(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:

@@ -1,4 +1,8 @@
-"""A PostgreSQL server on loopback, in a directory of its own: the distribution's, else the one that a Python package brings."""
+"""A PostgreSQL server in a directory of its own: the distribution's, else the one that a Python package brings.
+
+It listens on a Unix socket in that directory, which only its owner may enter: on a port of loopback another process could take
+its place and ask for the password.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 _ROLE = "prefect"
+_MAX_PATH_BYTES = 107 - len("/.s.PGSQL.5432")
+"""Of a directory with a Unix socket, whose own path has 107 at most (Linux: ``unix(7)``)."""
 _INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
 
 
@@ -37,18 +44,22 @@ def binaries() -> Path:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One database directory and the port it is served on."""
+    """One database directory, which also holds the socket it is served on."""
 
     directory: Path
-    port: int
 
     @property
     def url(self) -> str:
         """What Prefect connects to, password and all."""
-        return f"postgresql+asyncpg://{_ROLE}:{self._password()}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql+asyncpg://{_ROLE}:{self._password()}@/postgres?host={quote(str(self.directory), safe='')}"
 
     def create(self) -> None:
-        """Make the database directory unless it is there. Raises RuntimeError with the words of ``initdb``."""
+        """Make the database directory unless it is there. Raises RuntimeError: why it cannot be, or what ``initdb`` says."""
+        if len(os.fsencode(self.directory)) > _MAX_PATH_BYTES:
+            raise RuntimeError(
+                f"{self.directory}: too long a path for PostgreSQL's socket ({_MAX_PATH_BYTES} bytes at most); "
+                "name a shorter one (make up SERVICE=…)"
+            )
         if (self.directory / "data" / "PG_VERSION").exists():
             return
         bin_directory = binaries()
@@ -72,10 +83,10 @@ class Cluster:
             raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
 
     def start(self, log: Path, **options: Any) -> subprocess.Popen[bytes]:
-        """Serve the database on loopback; returns at once."""
+        """Serve the database; returns at once."""
         self._give_away()
-        command: list[str | Path] = [binaries() / "postgres", "-D", self.directory / "data", "-p", str(self.port)]
-        command += ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.directory}"]
+        command: list[str | Path] = [binaries() / "postgres", "-D", self.directory / "data"]
+        command += ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.directory}"]
         with log.open("ab") as stream:
             return subprocess.Popen(command, stdout=stream, stderr=stream, **{**options, **self._identity()})
 

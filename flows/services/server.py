@@ -1,6 +1,6 @@
 """Prefect's server without its documentation pages, which would answer anyone: /docs, /redoc and /openapi.json are not found.
 
-Usage: python -m flows.services.server [--host H] [--port N]
+Usage: python -m flows.services.server [--host H] [--port N | --socket FD]
 
 It needs Prefect alone, so that an image of the server holds this one file of ours. Prefect's settings say everything else.
 """
@@ -8,6 +8,9 @@ It needs Prefect alone, so that an image of the server holds this one file of ou
 from __future__ import annotations
 
 import argparse
+import socket
+import sys
+from contextlib import suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -22,21 +25,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default=settings.api.host)
     parser.add_argument("--port", type=int, default=settings.api.port)
+    parser.add_argument("--socket", type=int, help="the descriptor of a socket that listens already, in place of host and port")
     options = parser.parse_args()
+    inherited = options.socket is not None
+    listening = socket.socket(fileno=options.socket) if inherited else socket.create_server((options.host, options.port))
     app = create_app(final=True)
     # Those of the API under /api ask for the password, like all of it. The application and the mounted UI have their own.
     for part in (app, *(route.app for route in app.routes if isinstance(route, Mount) and not route.path)):
         if isinstance(part, FastAPI):
             pages = {part.docs_url, part.redoc_url, part.openapi_url, part.swagger_ui_oauth2_redirect_url}
             part.router.routes[:] = [route for route in part.routes if getattr(route, "path", None) not in pages]
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
-        host=options.host,
-        port=options.port,
         timeout_keep_alive=settings.api.keepalive_timeout,
         log_level=settings.logging_level.lower(),
         server_header=False,
     )
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(3)  # as uvicorn itself does
 
 
 if __name__ == "__main__":

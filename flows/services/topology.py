@@ -1,10 +1,10 @@
-"""The whole installation as processes on loopback: PostgreSQL, a Prefect server with a password, a data and a training worker.
+"""The whole installation as processes: PostgreSQL, a Prefect server with a password on loopback, a data and a training worker.
 
 Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
 ``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
-command there reads.
+command there reads; so is the store, which every ``korealbert`` command there reads as long as the installation is up.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import FILE, HOW_TO_LOG_IN, credentials, free_port, stop, wait_until_healthy
+from flows.services.local_server import HOW_TO_LOG_IN, credentials, listen, name_store, serving, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
-from korealbert.artifact.store import STORE_VARIABLE, default_store
+from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
 
 _SECONDS_TO_COME_UP = 900
 _SECONDS_TO_GO_DOWN = 60
@@ -71,16 +71,18 @@ class Service:
 class Topology:
     """The processes, their home and their addresses."""
 
-    def __init__(self, home: Path, port: int, store: Path) -> None:
-        self.home, self.port, self.store = home.resolve(), port, store.resolve()
-        self.url = f"http://127.0.0.1:{port}/api"
+    def __init__(self, home: Path, listener: socket.socket, store: Path) -> None:
+        self.home, self.store = home.resolve(), store.resolve()
+        self.listener = listener
+        """The server's; it stays open here while a server is started again, so that nobody else can have the port."""
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         self.logs = self.home / "logs"
         self._noted: dict[str, int] = {}
         self.environment = os.environ | {
             "PREFECT_API_URL": self.url,
             "PREFECT_HOME": str(self.home / "prefect"),
             STORE_VARIABLE: str(self.store),
-            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": self.url.removesuffix("/api"),
         }
 
     def serve(self) -> None:
@@ -102,17 +104,16 @@ class Topology:
                 (self.home / "processes.json").unlink(missing_ok=True)
 
     def _services(self) -> list[Service]:
-        cluster = Cluster(self.home / "database", free_port())
+        cluster = Cluster(self.home / "database")
         _say("making the database, where there is none")
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
-        server = ("flows.services.server", "--host", "127.0.0.1", "--port", str(self.port))
         database = Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop)
         return [
             database,
             # A server that outlives its database may answer on and record no event any more: no task run, no automation.
-            Service("server", lambda: self._python("server", "-m", *server), beside=database),
+            Service("server", lambda: self._python("server", *serving(self.listener)), beside=database),
             Service("data worker", lambda: self._worker("data")),
             Service("training worker", lambda: self._worker("gpu")),
         ]
@@ -157,6 +158,7 @@ class Topology:
                 env=self.environment,
                 stdout=stream,
                 stderr=stream,
+                pass_fds=[self.listener.fileno()] if log == "server" else [],
                 preexec_fn=die_with_parent,  # noqa: PLW1509
             )
 
@@ -165,27 +167,28 @@ def up(home: Path, port: int, store: Path) -> None:
     """Start the supervisor in the background and return when all is up. Raises SystemExit with the end of its log."""
     if running(home) is not None:
         raise SystemExit(f"{home}: already up; `make down` ends it")
-    with socket.socket() as tried:
-        if tried.connect_ex(("127.0.0.1", port)) == 0:
-            raise SystemExit(f"port {port} is taken by another program; name another one (--port, or make up PORT=…)")
+    listener = listen("127.0.0.1", port)
     home.mkdir(parents=True, exist_ok=True)
     (home / "processes.json").unlink(missing_ok=True)  # Of a supervisor that was killed.
     log = home / "supervisor.log"
-    environment = os.environ | credentials(FILE)
+    environment = os.environ | credentials(ENVIRONMENT_FILE)
+    options = {"--home": home, "--socket": listener.fileno(), "--store": store}
     command = [
         sys.executable,
         "-m",
         "flows.services.topology",
         "serve",
-        "--home",
-        str(home),
-        "--port",
-        str(port),
-        "--store",
-        str(store),
+        *(str(each) for pair in options.items() for each in pair),
     ]
-    with log.open("wb") as stream:
-        supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
+    with listener, log.open("wb") as stream:
+        supervisor = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=stream,
+            stderr=stream,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
     deadline = time.monotonic() + _SECONDS_TO_COME_UP
     told = 0
     while not (home / "processes.json").exists():
@@ -195,7 +198,8 @@ def up(home: Path, port: int, store: Path) -> None:
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
     _pass_on(log, told)
-    print(f"up: http://127.0.0.1:{port}; logs in {home / 'logs'}")
+    name_store(ENVIRONMENT_FILE, store)
+    print(f"up: http://127.0.0.1:{port}; store at {store.resolve()}; logs in {home / 'logs'}")
     print(HOW_TO_LOG_IN)
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
 
@@ -211,6 +215,7 @@ def _pass_on(log: Path, told: int) -> int:
 def down(home: Path) -> None:
     """End the supervisor and with it everything. Raises SystemExit when it does not end."""
     supervisor = running(home)
+    name_store(ENVIRONMENT_FILE, None)
     if supervisor is None:
         print(f"{home}: nothing is up")
         return
@@ -257,6 +262,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=Path(".service"))
     parser.add_argument("--port", type=int, default=4200)
     parser.add_argument("--store", type=Path, default=default_store())
+    parser.add_argument("--socket", type=int, help=argparse.SUPPRESS)  # of the server, for serve
     options = parser.parse_args()
     home = options.home.resolve()
     if options.command == "up":
@@ -264,7 +270,7 @@ def main() -> None:
     elif options.command == "down":
         down(home)
     elif options.command == "serve":
-        Topology(home, options.port, options.store).serve()
+        Topology(home, socket.socket(fileno=options.socket), options.store).serve()
     else:
         print((home / "processes.json").read_text("utf-8") if running(home) else "nothing is up")
 

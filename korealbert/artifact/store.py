@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -84,13 +85,22 @@ T = TypeVar("T", bound=Statistics)
 MANIFEST = "manifest.json"
 STORE_VARIABLE = "KOREALBERT_STORE"
 """Environment variable: the store where neither a command nor a run's parameters name one. Workers set it for their runs."""
+ENVIRONMENT_FILE = Path(".env")
+"""In the project's root: the credentials, read by every ``prefect`` command there, and the store of services that are up."""
 OPENING = ".opening.json"
 """Names the recipe and the input bytes that a partial directory was begun with."""
 
 
 def default_store() -> Path:
-    """The directory of the artifacts: what ``KOREALBERT_STORE`` names, else ``store`` in the working directory."""
-    return Path(os.environ.get(STORE_VARIABLE) or "store")
+    """The directory of the artifacts: what ``KOREALBERT_STORE`` names, in the environment or else in ``.env``, else ``store``.
+
+    ``make up`` writes the variable there, and ``make down`` takes it away.
+    """
+    named = os.environ.get(STORE_VARIABLE)
+    with suppress(OSError, UnicodeDecodeError):  # There is none, or it is another user's.
+        lines = "" if named else ENVIRONMENT_FILE.read_text("utf-8")
+        named = named or "".join(re.findall(rf"^{STORE_VARIABLE}=(.*)$", lines, re.MULTILINE))
+    return Path(named or "store")
 
 
 class ArtifactError(Exception):

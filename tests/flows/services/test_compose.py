@@ -17,7 +17,7 @@ import yaml
 from compose_spec import PyCompose
 
 from flows.services.installation import POOLS
-from flows.services.local_server import free_port, stop, wait_until_healthy
+from flows.services.local_server import listen, stop, wait_until_healthy
 from tests.flows.services.test_local_server import status
 
 ROOT = Path(__file__).parents[3]
@@ -141,8 +141,8 @@ def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pa
     assert "command" not in service, "the image's own command is the one that hides the pages"
     (command,) = (json.loads(line) for line in re.findall(r"^CMD (.*)$", stage, re.MULTILINE))
     assert command[0] == "python" and command[command.index("--host") + 1] == "0.0.0.0"  # noqa: S104 (within a container)
-    port = free_port()
-    command = [sys.executable, *command[1:], "--host", "127.0.0.1", "--port", str(port)]
+    listener = listen("127.0.0.1", 0)
+    command = [sys.executable, *command[1:], "--socket", str(listener.fileno())]
     own = {
         "HOME": str(tmp_path / "home"),
         "PREFECT_HOME": str(tmp_path / "home"),
@@ -150,11 +150,10 @@ def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pa
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}",
     }
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PYTHONPATH"))}
-    root = f"http://127.0.0.1:{port}"
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            command, cwd=tmp_path, env=clean | service["environment"] | own, stdout=log, stderr=subprocess.STDOUT
-        )
+    root = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    options = {"env": clean | service["environment"] | own, "pass_fds": [listener.fileno()]}
+    with listener, (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, **options)
     try:
         wait_until_healthy(f"{root}/api/health", server)
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import socket
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from flows.services.topology import ROOT, Service, Topology, up
+from flows.cli import app
+from flows.services.local_server import listen, name_store
+from flows.services.topology import ROOT, Service, Topology, down, up
+from korealbert.artifact import Store
+from korealbert.artifact.store import STORE_VARIABLE, default_store
 
 
 @pytest.fixture
-def topology(tmp_path: Path) -> Topology:
-    return Topology(tmp_path, 1, tmp_path / "store")
+def topology(tmp_path: Path) -> Iterator[Topology]:
+    with listen("127.0.0.1", 0) as listener:
+        yield Topology(tmp_path, listener, tmp_path / "store")
 
 
 @pytest.fixture
@@ -91,12 +98,38 @@ def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypa
     (home / "processes.json").write_text('{"supervisor": 1}', "utf-8")
     (home / "database").write_text("no directory", "utf-8")
     with pytest.raises(SystemExit, match="it did not come up"):
-        up(home, 1, tmp_path / "store")
+        up(home, 0, tmp_path / "store")
 
 
 def test_a_port_that_anything_listens_on_is_told_before_something_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(SystemExit, match=rf"port {port} is taken by another program; name another one \(--port"):
+        with pytest.raises(
+            SystemExit, match=rf"port {port} of 127.0.0.1: it is taken by another program; name another one \(--port"
+        ):
             up(tmp_path / "home", port, tmp_path / "store")
     assert not list(tmp_path.iterdir())
+
+
+def test_commands_find_the_store_of_the_services_of_their_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(STORE_VARIABLE, raising=False)
+    store, file = tmp_path / "저장소 1", tmp_path / ".env"
+    Store(store).make()
+    file.write_text("# mine\nCORPUS=/corpora", "utf-8")
+    name_store(file, tmp_path / "another")
+    name_store(file, store)
+    assert file.read_text("utf-8") == f"# mine\nCORPUS=/corpora\n{STORE_VARIABLE}={store}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600, "it holds a password beside"
+    assert default_store() == store
+
+    def shown(*options: str, **environment: str) -> str:
+        return CliRunner().invoke(app, ["show", *options], env=environment).output
+
+    assert "no store" not in shown()
+    assert shown("--store", "other").startswith("other: no store here")
+    assert shown("--store", "store").startswith("store: no store here"), "also where that is the default"
+    assert shown(KOREALBERT_STORE="third").startswith("third: no store here")
+    down(tmp_path / "nothing is up")
+    assert file.read_text("utf-8") == "# mine\nCORPUS=/corpora\n"
+    assert shown().startswith("store: no store here")

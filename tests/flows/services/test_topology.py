@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from flows.services.local_server import answers, free_port
+from flows.services.local_server import answers, listen
 from flows.services.postgres import PostgresMissing, binaries
 from flows.services.topology import ROOT
 from korealbert.artifact import Artifact, Store, locks
@@ -121,16 +121,19 @@ def installation() -> Iterator[Installation]:
         pytest.skip(str(error))
     place = Path(tempfile.mkdtemp(prefix="korealbert-topology-"))
     place.chmod(0o711)  # Root's PostgreSQL is another user's.
-    home, store, port = place / "service", place / "store", free_port()
+    home, store = place / "service", place / "store"
+    with listen("127.0.0.1", 0) as probe:
+        port = probe.getsockname()[1]
     own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
     own |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
     options = ["--home", str(home), "--port", str(port), "--store", str(store)]
     command = [sys.executable, "-m", "flows.services.topology"]
-    subprocess.run([*command, "up", *options], cwd=ROOT, env=environment, check=True)
+    subprocess.run([*command, "up", *options], cwd=place, env=environment, check=True)
     up = Installation(home, store, port, environment)
+    assert (place / ".env").read_text("utf-8") == f"KOREALBERT_STORE={store}\n"
     yield up
-    subprocess.run([*command, "down", *options], cwd=ROOT, env=environment, check=True)
+    subprocess.run([*command, "down", *options], cwd=place, env=environment, check=True)
     deadline = time.monotonic() + SECONDS_TO_DIE
     while left := alive(of(place)):  # A kill takes effect when the killed comes to its turn.
         if time.monotonic() > deadline:

@@ -1,0 +1,59 @@
+"""Whose process listens on a port of this machine: on a free one any user may listen, and would be sent the password."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_LISTENS = "0A"
+"""The state in Linux's tables of sockets."""
+
+
+def stranger(url: str) -> str | None:
+    """Which user's process listens where a URL of this machine leads, if that is neither this user nor root.
+
+    None where nobody listens, for other hosts than loopback, and on systems without ``/proc/net/tcp`` (Linux has it).
+    """
+    try:
+        address = urlsplit(url)
+        port = address.port or {"http": 80, "https": 443}[address.scheme]
+        found = socket.getaddrinfo(address.hostname, port, type=socket.SOCK_STREAM)
+        listening = list(_listening(port))
+    except (OSError, ValueError, KeyError):
+        return None
+    for target in {_plain(ip_address(str(place[0]).partition("%")[0])) for *_, place in found}:
+        if target.is_loopback or target.is_unspecified:
+            # The kernel prefers the socket of exactly this address to one of all addresses.
+            exact = [uid for at, uid in listening if at == target]
+            for uid in exact or [uid for at, uid in listening if at.is_unspecified]:
+                if uid not in (0, os.geteuid()):
+                    return f"a process of another user, {_name(uid)} (uid {uid}), listens there"
+    return None
+
+
+def _listening(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int]]:
+    """Address and user of each socket that listens on a port."""
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text("ascii").splitlines()[1:]:
+            _, local, _, state, _, _, _, uid, *_ = line.split()
+            address, _, number = local.partition(":")
+            if state == _LISTENS and int(number, 16) == port:
+                words = [bytes.fromhex(address[at : at + 8]) for at in range(0, len(address), 8)]  # in the machine's byte order
+                yield _plain(ip_address(b"".join(word[:: -1 if sys.byteorder == "little" else 1] for word in words))), int(uid)
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "without a name"
