@@ -20,7 +20,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.lineage import Lineage
-from flows.recovery import announce, leave_soon, of_a_worker
+from flows.recovery import announced_here, leave_soon, soon_after_cancellation
 from flows.step import Gate, step
 from korealbert.artifact import Store, locks
 from korealbert.pretrain.launch import stop_all
@@ -63,10 +63,9 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
-    with of_a_worker():
-        store = runtime.store
-        here = Store(store).make()  # before planning, so that its digests of raw files are kept
-        announce()
+    store = runtime.store
+    here = Store(store).make()  # before planning, so that its digests of raw files are kept
+    with soon_after_cancellation(), announced_here(store):
         prepared = prepare(
             recipe,
             here,

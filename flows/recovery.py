@@ -1,10 +1,11 @@
 """Recovery of lost runs: runs whose process is gone, after a killed worker or a lost machine, are scheduled again.
 
-A process that a worker started holds a lock in the worker's store as long as it lives (``announce``); the kernel frees it
-when the process dies, on any machine. So any worker of the same store sees that a run is lost, and the stage that
-it was in continues from its ``.partial`` directory. A run that a worker had claimed, but whose process died before
-it could announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its
-worker (``of_a_worker``).
+A worker holds a lock in its store for each run that it claims (``announced``), and the run's process dies with the worker
+(``process_worker.py``). The kernel frees the lock when the worker dies, on any machine. So any worker of the same store sees
+that a run is lost, and the stage that it was in continues from its ``.partial`` directory. A claimed run that no worker could
+announce is known by its silence (``Claimed``). ``korealbert run`` holds the lock itself; no worker can
+start its run again, which is therefore said to have crashed. A run ends within seconds of being cancelled
+(``soon_after_cancellation``).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
@@ -34,19 +35,18 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from korealbert.artifact import locks
-from korealbert.artifact.shards import die_with_parent
-from korealbert.artifact.store import default_store
 
 RUN = "PREFECT__FLOW_RUN_ID"
 """The variable by which a worker names the run to the process that it starts."""
 
 _PROCESSES = "processes"
-"""Below the store's records of runs: one file per process, ``RUN.ATTEMPT``."""
+"""Below the store's records of runs: one file per announcement, ``RUN.ATTEMPT.ITS-OWN``."""
 
 _SECONDS_TO_BEGIN = 600.0
 """What a claimed run may take to begin: its process loads Prefect and the packages first, half a minute on a loaded machine."""
@@ -54,20 +54,43 @@ _SECONDS_TO_BEGIN = 600.0
 _SETTLE_SECONDS = 3.0
 """What a living worker may take to tell Prefect how a process of its own ended."""
 
-_announced: dict[Path, IO[bytes]] = {}
+
+@contextmanager
+def announced(run: UUID, attempt: int, store: Path) -> Iterator[None]:
+    """Hold the lock of a run's attempt, counted from 1, as long as this process lives, or until the attempt has ended.
+
+    Does nothing in a store that cannot be written now, which the run itself will name. What ends like a process that is told
+    to stop leaves the file: the run may not have ended for Prefect.
+    """
+    path = store.resolve() / locks.DIRECTORY / _PROCESSES / f"{run}.{attempt}.{uuid4().hex}"
+    with ExitStack() as stack:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(path.open("wb")), fcntl.LOCK_EX)
+        try:
+            yield
+        except Exception:
+            _forget(path)
+            raise
+        _forget(path)
 
 
-def announce() -> None:
-    """Hold a lock until this process ends, if a worker started it: in the store where workers look, whatever the run's is."""
-    run = os.environ.get(RUN, "")
-    directory = default_store().resolve() / locks.DIRECTORY / _PROCESSES
-    if not run or directory in _announced:
+def _forget(announcement: Path) -> None:
+    with suppress(OSError):
+        announcement.unlink()
+
+
+@contextmanager
+def announced_here(store: Path) -> Iterator[None]:
+    """Announce the flow run of this process in its own store, unless a worker started it, which then has announced it."""
+    context = FlowRunContext.get()
+    if RUN in os.environ or context is None or context.flow_run is None:
+        yield
         return
     with get_client(sync_client=True) as client:
-        attempt = client.read_flow_run(UUID(run)).run_count
-    directory.mkdir(parents=True, exist_ok=True)
-    _announced[directory] = (directory / f"{run}.{attempt}").open("wb")
-    fcntl.flock(_announced[directory], fcntl.LOCK_EX)
+        attempt = client.read_flow_run(context.flow_run.id).run_count
+    with announced(context.flow_run.id, attempt, store):
+        yield
 
 
 def recover(client: SyncPrefectClient, store: Path) -> list[str]:
@@ -77,14 +100,22 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
     time.sleep(_SETTLE_SECONDS)
     recovered = []
     with locks.exclusively(store):  # Two workers must not schedule one run twice.
-        for run, cancelling in _lost(client, store).items():
-            state: State[Any] = Cancelled(message="its process is gone")
-            if not cancelling:
-                state = AwaitingRetry(message="its process was lost")
-            _end_parts(client, run)
-            client.set_flow_run_state(run, state, force=True)
-            recovered.append(client.read_flow_run(run).name)
+        for run in _lost(client, store).values():
+            _end_parts(client, run.id)
+            client.set_flow_run_state(run.id, _next_state(run), force=True)
+            for path in _announcements(store, run.id):  # The next claim may be of the same attempt.
+                if not locks.is_held(path):
+                    _forget(path)
+            recovered.append(run.name)
     return recovered
+
+
+def _next_state(run: FlowRun) -> State[Any]:
+    if run.state_type is StateType.CANCELLING:
+        return Cancelled(message="its process is gone")
+    if run.deployment_id is None:
+        return Crashed(message="its process was lost; the same command continues its work")
+    return AwaitingRetry(message="its process was lost")
 
 
 def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
@@ -143,22 +174,28 @@ class Claimed:
         return [(run.id, run.state.id) for run in found if run.state is not None]
 
 
-def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, bool]:
-    """Runs that Prefect believes to be running and whose process is dead, and whether they were being cancelled."""
+def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, FlowRun]:
+    """Runs that Prefect believes to be claimed or running and whose process is dead."""
     lost = {}
-    for path in (store / locks.DIRECTORY / _PROCESSES).glob("*.*"):
+    for path in _announcements(store):
         if locks.is_held(path):
             continue
-        run, attempt = path.name.rsplit(".", 1)
+        run, attempt = path.name.split(".")[:2]
         try:
             known = client.read_flow_run(UUID(run))
         except ObjectNotFound:  # Of another server, or deleted.
             continue
-        if known.run_count > int(attempt) or (known.state is not None and known.state.is_final()):
-            path.unlink(missing_ok=True)
-        elif known.state_type in (StateType.RUNNING, StateType.CANCELLING):
-            lost[known.id] = known.state_type is StateType.CANCELLING
+        begins = known.state_type is StateType.PENDING  # An attempt is counted when it runs.
+        over = known.run_count + begins > int(attempt) or (known.state is not None and known.state.is_final())
+        if over or any(map(locks.is_held, _announcements(store, known.id))):  # Another worker was faster to claim it.
+            _forget(path)
+        elif known.state_type in (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING):
+            lost[known.id] = known
     return lost
+
+
+def _announcements(store: Path, run: UUID | None = None) -> Iterator[Path]:
+    return (store / locks.DIRECTORY / _PROCESSES).glob(f"{run or '*'}.*")
 
 
 _SECONDS_TO_SAVE = 4.0
@@ -166,17 +203,15 @@ _SECONDS_TO_SAVE = 4.0
 
 
 @contextmanager
-def of_a_worker() -> Iterator[None]:
-    """Bind this process to the worker that started it; does nothing in any other process.
+def soon_after_cancellation() -> Iterator[None]:
+    """End a process that a worker started soon after SIGTERM, by which Prefect cancels; does nothing in any other process.
 
-    When the worker dies, so does this process, and with it (each asks the kernel for that) every process of its stages; a
-    restarted worker schedules the run again. SIGTERM, by which Prefect cancels, is passed to Prefect's own handler,
-    and a stage that has not ended after SECONDS_TO_SAVE is left as it is; its finished work is on the disk.
+    The signal is passed to Prefect's own handler, and a stage that has not ended after SECONDS_TO_SAVE is left as it is; its
+    finished work is on the disk.
     """
     if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
         yield
         return
-    die_with_parent()
     before = signal.getsignal(signal.SIGTERM)
 
     def cancelled(number: int, frame: FrameType | None) -> None:

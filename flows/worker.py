@@ -34,7 +34,7 @@ def main() -> None:
     # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
     # A worker needs none of them: bare names are for the command line.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", options.pool]
+    command = [sys.executable, "-m", "flows.process_worker", "worker", "start", "--type", "process", "--pool", options.pool]
     worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
     signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches the worker by itself.

@@ -5,21 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.settings import get_current_settings, temporary_settings
-from prefect.states import Completed, Running
+from prefect.settings import temporary_settings
+from prefect.states import Cancelling, Completed, Pending, Running
 from prefect.tasks import Task
 
-from flows.recovery import RUN, _end_parts, _lost, recover
-from korealbert.artifact.store import STORE_VARIABLE
+from flows.process_worker import _BOUND
+from flows.recovery import _end_parts, announced, recover
+from korealbert.artifact import Store, locks
+from korealbert.recipe import prepare
+from tests.flows.conftest import TINY
 
+ROOT = Path(__file__).parents[2]
 TASKS = 205
 """More than the server tells of at once."""
 
@@ -62,13 +68,104 @@ def test_runs_within_a_lost_run_end_with_it(client: SyncPrefectClient) -> None:
     assert client.read_flow_run(other.id).state_name == client.read_flow_run(outer.id).state_name == "Running"
 
 
-def test_a_run_announces_itself_where_its_worker_looks(client: SyncPrefectClient, tmp_path: Path) -> None:
-    """Also where its parameters name another store."""
-    run = client.create_flow_run(lost, state=Running())
-    store, script = tmp_path / "store", "from flows.recovery import announce; announce()"
-    given = {RUN: str(run.id), STORE_VARIABLE: str(store), "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment = os.environ | get_current_settings().to_environment_variables(exclude_unset=True) | given
-    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
-    assert list(_lost(client, store)) == [run.id]
-    assert recover(client, store) == [run.name]
-    assert client.read_flow_run(run.id).state_name == "AwaitingRetry"
+def states(client: SyncPrefectClient, runs: list[UUID]) -> list[str | None]:
+    return [client.read_flow_run(run).state_name for run in runs]
+
+
+def within(seconds: float, what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, f"not after {seconds} s"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def claimed(client: SyncPrefectClient) -> list[UUID]:
+    """Runs that a worker has claimed, of which one has not begun, one is running and one is being cancelled."""
+    deployment = client.create_deployment(flow_id=client.create_flow_from_name("claimed"), name="claimed")
+    runs = [client.create_flow_run_from_deployment(deployment, state=Pending()).id for _ in range(3)]
+    client.set_flow_run_state(runs[1], Running())
+    client.set_flow_run_state(runs[2], Running())
+    client.set_flow_run_state(runs[2], Cancelling())
+    return runs
+
+
+HOLDER = """
+import sys, time
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import UUID
+from flows.recovery import announced
+with ExitStack() as stack:
+    for run in sys.argv[2:]:
+        stack.enter_context(announced(UUID(run), 1, Path(sys.argv[1])))
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_worker_had_claimed_is_scheduled_again(
+    client: SyncPrefectClient, claimed: list[UUID], tmp_path: Path
+) -> None:
+    """Whether it had begun or not; another worker that announced one of the runs too, but did not get it, changes nothing."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), *map(str, claimed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(KeyboardInterrupt), announced(claimed[0], 1, tmp_path):
+            raise KeyboardInterrupt
+        assert recover(client, tmp_path) == []
+        assert states(client, claimed) == ["Pending", "Running", "Cancelling"]
+        holder.kill()
+    assert set(recover(client, tmp_path)) == {client.read_flow_run(run).name for run in claimed}
+    assert states(client, claimed) == ["AwaitingRetry", "AwaitingRetry", "Cancelled"]
+    for run in claimed[:2]:
+        client.set_flow_run_state(run, Pending(), force=True)
+    assert recover(client, tmp_path) == [], "a new claim is not the dead worker's"
+
+
+def test_an_attempt_that_ended_leaves_no_announcement(client: SyncPrefectClient, claimed: list[UUID], tmp_path: Path) -> None:
+    with announced(claimed[0], 1, tmp_path):
+        assert len(list(tmp_path.glob(".runs/processes/*"))) == 1
+    with pytest.raises(ValueError, match="of a stage"), announced(claimed[1], 1, tmp_path):
+        raise ValueError("of a stage")
+    assert not list(tmp_path.glob(".runs/processes/*")) and recover(client, tmp_path) == []
+
+
+STARTER = """
+import asyncio, sys
+from prefect.runner import _starter_engine
+from flows.process_worker import announcing
+announcing()
+child = "import fcntl, sys, time; held = open(sys.argv[1], 'wb'); fcntl.flock(held, fcntl.LOCK_EX); time.sleep(600)"
+asyncio.run(_starter_engine.run_process([sys.executable, "-c", child, sys.argv[1]]))
+"""
+
+
+def test_a_process_that_a_worker_starts_dies_with_it_although_it_does_nothing_for_that(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", STARTER, str(file)], cwd=ROOT) as starter:
+        within(300, lambda: locks.is_held(file))
+        starter.kill()
+    within(300, lambda: not locks.is_held(file))
+
+
+def test_a_process_whose_worker_died_before_it_was_bound_executes_nothing() -> None:
+    another = os.getppid()
+    command = [sys.executable, "-c", _BOUND, str(another), sys.executable, "-c", "print('executed')"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+@pytest.mark.usefixtures("one_server")
+def test_a_killed_run_of_the_command_line_is_said_to_have_crashed(client: SyncPrefectClient, tmp_path: Path) -> None:
+    store = Store(tmp_path).make()
+    [stage] = prepare(TINY, store, until="extract/books").planned
+    command = [sys.executable, "-m", "korealbert", "run", str(TINY), "--store", str(tmp_path), "--until", "extract/books"]
+    with store.lock(stage.name), subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as run:
+        within(300, lambda: any(map(locks.is_held, tmp_path.glob(".runs/processes/*"))))
+        [announcement] = tmp_path.glob(".runs/processes/*")
+        run_id = UUID(announcement.name.split(".")[0])
+        assert recover(client, tmp_path) == [] and states(client, [run_id]) == ["Running"]
+        run.kill()
+    assert recover(client, tmp_path) == [client.read_flow_run(run_id).name]
+    assert states(client, [run_id]) == ["Crashed"]

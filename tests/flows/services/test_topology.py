@@ -13,16 +13,19 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from flows.services.local_server import answers, listen
 from flows.services.postgres import PostgresMissing, binaries
 from flows.services.topology import ROOT
 from korealbert.artifact import Artifact, Store, locks
+from korealbert.recipe import prepare
 from tests.browser import browser
 from tests.flows import automations, flow_run_page
 from tests.flows.conftest import TINY
@@ -88,6 +91,10 @@ class Installation:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
             return "unknown"
+
+    def states(self, run: str) -> list[str]:
+        """Names of all states that a run has had."""
+        return [state["name"] for state in self.api(f"flow_run_states/?flow_run_id={run}")]
 
     def wait(self, what: Callable[[], bool], seconds: float = SECONDS_TO_FINISH) -> None:
         """Wait until something holds."""
@@ -186,6 +193,26 @@ def test_the_literal_command_survives_the_death_of_worker_and_database(
     installation.wait(lambda: not installation.api("task_runs/filter", unended))
     plan = installation.api("artifacts/filter", {"artifacts": {"key": {"any_": ["plan"]}, "flow_run_id": {"any_": [run]}}})
     assert "| pretrain | new |" in plan[0]["data"]
+
+
+@pytest.mark.parametrize("moment", ["Pending", "Submitting", "Running"])
+@pytest.mark.parametrize("machine", [False, True], ids=["worker", "machine"])
+def test_a_run_that_loses_its_worker_before_it_does_anything_is_scheduled_again(
+    installation: Installation, moment: str, machine: bool
+) -> None:
+    """The worker alone, or with everything below it, as a lost machine; from the moment of the claim on."""
+    store = Store(installation.store).make()
+    [stage] = prepare(TINY, store, until="extract/books").planned
+    with store.lock(stage.name):  # So that the run cannot end before it is killed.
+        run = installation.schedule("local", until="extract/books", rerun=["extract/books"])
+        moments = ("Pending", "Submitting", "Running")
+        installation.wait(lambda: installation.state(run) in moments[moments.index(moment) :])
+        worker = psutil.Process(installation.processes()["data worker"])
+        for process in [*worker.children(recursive=True), worker] if machine else [worker]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        installation.wait(lambda: "AwaitingRetry" in installation.states(run))
+    installation.finished(run)
 
 
 def test_one_stage_again(installation: Installation, straight: dict[str, Artifact]) -> None:
