@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-HASHED = ("build", "server", "worker", "dev")
+HASHED = ("build", "server", "worker", "dev", "corpus")
 
 
 def _text(name: str) -> str:

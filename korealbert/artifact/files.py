@@ -133,17 +133,25 @@ def known_digested(path: Path) -> dict[str, Any] | None:
 
 
 def replace_directory(source: Path, target: Path) -> None:
-    """Rename ``source`` to ``target``; a directory that was there is renamed first and deleted last."""
+    """Rename ``source`` to ``target``; whatever was there is renamed first and deleted last."""
     for directory, _, _ in os.walk(source):
         _sync_directory(Path(directory))
     aside = target.with_name(f"{target.name}.replaced")
-    shutil.rmtree(aside, ignore_errors=True)
-    if target.exists():
+    remove(aside)
+    if os.path.lexists(target):
         target.rename(aside)
     source.rename(target)
     for parent in {source.parent, target.parent}:
         _sync_directory(parent)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
+
+
+def remove(path: Path) -> None:
+    """Remove a directory with all that is in it, or a file or link of any kind, not what it leads to; or nothing is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def digest_of_listing(digests: Mapping[str, str]) -> str:
@@ -197,8 +205,10 @@ class DigestMemory:
         return self.read_again(path)
 
     def read_again(self, path: Path) -> str:
-        """sha256 of a file, computed even if one is remembered, and remembered. Raises FileChanged."""
+        """The same as ``of``, computed even if it is remembered, and remembered."""
         path = Path(path).absolute()
+        if path.is_dir():
+            return digest_of_listing({str(inner.relative_to(path)): self.read_again(inner) for inner in files_of(path)})
         digest, seen = sha256_and_stamp(path)
         self.remember(path, digest, seen)
         return digest

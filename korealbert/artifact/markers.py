@@ -7,12 +7,13 @@ and again when its output is sealed. It carries a digest of itself, and names it
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact.files import known_digested, sha256_of_file, write_digested
+from korealbert.artifact.files import known_digested, remove, sha256_of_file, write_digested
 
 DONE = ".done"
 
@@ -53,6 +54,17 @@ def _job(path: Path) -> str:
     return f"{path.parent.parent.name}/{path.stem}"
 
 
+def remove_misplaced(partial: Path) -> None:
+    """Remove from a partial directory what no stage writes: links, not what they lead to, and directories in place of files."""
+    found = [partial] if os.path.lexists(partial) and (partial.is_symlink() or not partial.is_dir()) else []
+    for each in found or sorted(partial.rglob("*")):
+        strange = each.suffix in (".arrow", ".json") if each.is_dir() else each.name == DONE or not each.is_file()
+        if found or each.is_symlink() or strange:
+            kind = "link" if each.is_symlink() else "directory" if each.is_dir() else "file"
+            log.warning("%s: no stage puts a %s here; it is removed", each, kind)
+            remove(each)
+
+
 def believed(out_dir: Path, step: str, threads: int) -> dict[int, dict[str, Any]]:
     """Statistics of the jobs of a step, by number, whose files were read and are what their markers say.
 
@@ -72,6 +84,12 @@ def unbelieved(partial: Path, digests: Mapping[str, str]) -> dict[Path, str]:
     ``digests`` are sha256 by name within ``partial`` of the files that were read already.
     """
     return {path: why for path in sorted(partial.rglob(f"{DONE}/*.json")) if (why := fault(path, partial, digests))}
+
+
+def named(path: Path) -> set[Path]:
+    """The files that a marker vouches for; none where it is not whole."""
+    told = known_digested(path)
+    return {path.parent.parent / name for name in told["files"]} if told is not None else set()
 
 
 def fault(path: Path, partial: Path | None = None, digests: Mapping[str, str] | None = None) -> str | None:

@@ -84,6 +84,22 @@ Names = Annotated[
 """One name, or several."""
 
 
+def _public(hosts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if hosts and (info.context or {}).get("within"):
+        raise ValueError("under a data root nothing is fetched from private addresses; remove it, or name no data root")
+    return hosts
+
+
+PRIVATE_HOSTS = AfterValidator(_public)
+"""In the annotation of a field of hosts that may be at private addresses: none where the context has ``within``."""
+
+
+def refuse_special(path: Path) -> None:
+    """Raise ValueError for a pipe, socket or device: reading one may never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is neither a regular file nor a directory; name one that is")
+
+
 def refuse_outside(path: Path, within: Path) -> None:
     """Raise ValueError if a file, or anything in a directory, is outside ``within`` after symbolic links are resolved."""
     within = within.resolve()
@@ -103,10 +119,11 @@ def refuse_outside(path: Path, within: Path) -> None:
 
 
 class InputPath(os.PathLike[str]):
-    """A file or directory named by a spec. It enters the identity by name and content: moving it elsewhere rebuilds nothing.
+    """A regular file or a directory named by a spec.
 
-    Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working
-    directory. Where the context has ``within``, a path that leads out of that directory is an error.
+    It enters the identity by name and content: moving it elsewhere rebuilds nothing. Relative paths start at ``root`` of the
+    validation context (a recipe passes its own directory), else at the working directory. Where the context has ``within``, a
+    path that leads out of that directory is an error.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,6 +154,7 @@ class InputPath(os.PathLike[str]):
             path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(value).expanduser()))
             if within := context.get("within"):
                 refuse_outside(path, within)
+            refuse_special(path)
             return cls(path)
 
         return core_schema.with_info_plain_validator_function(

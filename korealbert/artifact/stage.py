@@ -31,7 +31,6 @@ from korealbert.artifact import markers
 from korealbert.artifact.files import (
     FileChanged,
     files_of,
-    known_digested,
     replace_directory,
     sha256_and_stamp,
     stamp,
@@ -166,6 +165,9 @@ class Stage(Generic[S]):
     """What ``inspect`` shows of it, where it wrote any."""
     deployment: Deployment | None = None
     """None: it is built within a whole run only."""
+    continued: tuple[str, ...] = ()
+    """Patterns of output files that a killed try leaves to the next one although no marker vouches for them; all others without
+    a marker are removed before that one runs."""
     measured: tuple[str, ...] = ()
     """Patterns of output files that tell of times and machines: they are checked as all others, but are no part of the output
     digest, which is the same wherever and however often a recipe is built."""
@@ -177,12 +179,14 @@ class Stage(Generic[S]):
         """What cells that need the same memory have in common."""
         return f"{self.name} {self.memory_class(spec, inputs) if self.memory_class else ''}"
 
-    def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store) -> Identity:
+    def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store, *, again: bool = False) -> Identity:
         """The identity of the artifact that ``build`` would give: known before anything runs.
 
-        ``inputs`` are artifact names by role; ``store`` remembers the digests of the files that ``spec`` names.
+        ``inputs`` are artifact names by role; ``store`` remembers the digests of the files that ``spec`` names; ``again``: they
+        are read nevertheless.
         """
-        return Identity(self.name, self.version, canonical(spec, store.digests.of), dict(sorted(inputs.items())))
+        digest = store.digests.read_again if again else store.digests.of
+        return Identity(self.name, self.version, canonical(spec, digest), dict(sorted(inputs.items())))
 
 
 @dataclass(frozen=True)
@@ -241,9 +245,10 @@ def _build(
         "recipe": identity.document,
         "built_from": {role: artifact.output_digest for role, artifact in sorted(inputs.items())},
     }
+    markers.remove_misplaced(partial)
     sealed = _sealed(partial, identity.name, opening)
     if sealed is None:
-        _open(partial, opening, spec, inputs)
+        _open(stage, partial, opening, spec, inputs)
         start, used = time.monotonic(), _processor_seconds()
         stats, files = _run(store, stage, spec, identity, inputs, runtime, partial)
         check_conservation(identity.name, stats, partial)
@@ -323,7 +328,7 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
     return None if faults else manifest
 
 
-def _open(partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs) -> None:
+def _open(stage: Stage[S], partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs) -> None:
     """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
@@ -340,7 +345,7 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs)
                 log.warning("%s: input files have new times; its shards are built again", partial.name)
             _forget_shards(partial)
         write_json(partial / OPENING, now, sort_keys=True)
-    (partial / MANIFEST).unlink(missing_ok=True)
+    _remove_unnamed(stage, partial)
 
 
 def _stamps(spec: Spec) -> dict[str, list[int]]:
@@ -392,11 +397,19 @@ def _touched(before: Mapping[str, Any], after: Mapping[str, Mapping[str, list[in
 def _forget_shards(partial: Path) -> None:
     """Remove all shards and their markers, and files that a killed job left without one: other input may give fewer shards."""
     for done in list(partial.rglob(markers.DONE)):
-        named = {name for marker in done.glob("*.json") for name in (known_digested(marker) or {"files": ()})["files"]}
-        unnamed = {str(file.relative_to(done.parent)) for file in done.parent.rglob("*.arrow")}
-        for name in named | unnamed:
-            (done.parent / name).unlink(missing_ok=True)
+        named = {path for marker in done.glob("*.json") for path in markers.named(marker)}
+        for path in named | {*done.parent.rglob("*.arrow")}:
+            path.unlink(missing_ok=True)
         shutil.rmtree(done)
+
+
+def _remove_unnamed(stage: Stage[S], partial: Path) -> None:
+    """Remove output files that no marker vouches for, of a killed job or somebody else: the seal takes all that lie there."""
+    named = {path for marker in partial.rglob(f"{markers.DONE}/*.json") for path in markers.named(marker)}
+    for path in map(partial.joinpath, output_files(partial)):
+        if path not in named and not any(fnmatch(str(path.relative_to(partial)), pattern) for pattern in stage.continued):
+            log.info("%s: no finished job wrote it; it is removed", path)
+            path.unlink()
 
 
 def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
@@ -417,7 +430,8 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
         before, after = begun["read"], _stamps(spec)
         # Also if the bytes are the earlier ones again: others may have been read meanwhile.
         touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        if not touched and stage.identity(spec, identity.inputs, store).document != identity.document:
+        # Read again: bytes that are stored through a memory map need not change any time.
+        if not touched and stage.identity(spec, identity.inputs, store, again=True).document != identity.document:
             touched = [str(path) for path in input_paths(spec)]
         changed += touched
     except (OSError, FileChanged) as error:

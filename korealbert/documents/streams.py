@@ -12,6 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +59,12 @@ MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
 _WINDOW_BYTES = 128 << 20
 """Memory that a header may ask for: twice that of ``xz -9``, and what zstd's own decoder grants. Headers may say 4 GB."""
+
+MAX_EMPTY_RECORDS = 1 << 18
+"""Lines or records from which on a file of fewer than ``_FEWEST_BYTES`` for each counts as an attack or an accident: parsing
+one costs 10 to 120 µs."""
+_FEWEST_BYTES = 4
+"""One Hangul syllable and a line end."""
 
 COMPRESSED_BYTES_PER_READ = 1 << 14
 """Unused input is copied for each gzip member, so blocks are small."""
@@ -118,6 +125,21 @@ class Unfolding:
             raise ReadFault("decompression_bomb", position, remedy)
 
 
+@dataclass(slots=True)
+class Records:
+    """What was read of a file that was opened, all members of an archive together."""
+
+    count: int = 0
+    """Lines or records."""
+    content_bytes: int = 0
+    """Bytes that they hold: of a WARC without headers, of Parquet the texts alone."""
+
+    def add(self, count: int, content_bytes: int) -> None:
+        """Count some more."""
+        self.count += count
+        self.content_bytes += content_bytes
+
+
 class RawFile:
     """One named stream of bytes: a file, or a member of an archive."""
 
@@ -127,6 +149,8 @@ class RawFile:
         self.limits = limits
         self.bytes_read = 0
         self.fault: ReadFault | None = None
+        self.records = Records()
+        """Counted by whoever cuts the file into records; one object for all members of an archive."""
         self._stream, self._unfolding = stream, unfolding
         self._blank_bytes = 0
         self._may_be_packed = True
@@ -153,7 +177,10 @@ class RawFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_text(self, size: int = BYTES_PER_READ) -> bytes:
-        """``read``, but millions of blanks and line ends in a row are a fault: they cost time and hold nothing."""
+        """``read``, but millions of blanks and line ends in a row, or of empty records, are a fault: they cost time and hold
+        nothing.
+        """
+        self.refuse_empty_records(f"byte {self.bytes_read}")
         block = self.read(size)
         if block.isspace():
             self._blank_bytes += len(block)
@@ -164,6 +191,17 @@ class RawFile:
             self.fault = ReadFault("blank_bytes", f"byte {self.bytes_read}", remedy)
             raise self.fault
         return block
+
+    def refuse_empty_records(self, position: str) -> None:
+        """Raise ReadFault where too many of the records counted so far are empty."""
+        count, size = self.records.count, self.records.content_bytes
+        if count > MAX_EMPTY_RECORDS and size < _FEWEST_BYTES * count:
+            remedy = (
+                f"{count:,} lines or records of this file, all its members together, hold fewer than {_FEWEST_BYTES} bytes"
+                f" each; {SALVAGED}, or leave it out"
+            )
+            self.fault = ReadFault("empty_records", position, remedy)
+            raise self.fault
 
     def refuse_packed(self) -> None:
         """From now on, bytes of a packed file are a fault: the name does not say how to read them."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from korealbert.artifact import EACH_ONCE, InputPath, Spec
-from korealbert.artifact.spec import explained, refuse_outside
+from korealbert.artifact.spec import PRIVATE_HOSTS, explained, refuse_outside, refuse_special
 from korealbert.formatting import nearest
 
 _SUFFIX = ".toml"
@@ -28,7 +28,7 @@ class RemoteFile(Spec):
     """The checksum of the file as it comes, in lower-case hex digits."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
     """Name of the file; its ending says how it is read. By default the last part of the URL."""
-    private_hosts: tuple[str, ...] = ()
+    private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
     """Hosts that may lie at a private address; all others must lie at public ones."""
 
     @field_validator("private_hosts", mode="before")
@@ -356,6 +356,7 @@ def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], li
     """
     if within is not None:
         refuse_outside(path, within)
+    refuse_special(path)
     try:
         text = json.dumps(tomllib.loads(path.read_text("utf-8-sig")), default=str)
     except FileNotFoundError:

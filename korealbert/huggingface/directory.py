@@ -33,6 +33,8 @@ class ModelPlace(Spec):
             raise ValueError("give path or package, one of the two")
         if bool(self.folder) != (self.package is not None):
             raise ValueError("package and folder belong together; give both or none")
+        if (folder := PurePosixPath(self.folder)).is_absolute() or ".." in folder.parts or (self.folder and not folder.parts):
+            raise ValueError(f"folder {self.folder!r} leads out of the package; name a directory within it")
         return self
 
     def directory(self) -> Path | None:

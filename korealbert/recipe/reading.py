@@ -50,6 +50,7 @@ from korealbert.recipe.tables import (
     Problems,
     RecipeError,
     Tables,
+    data_root,
     flattened,
     kind_of,
     merged,
@@ -326,7 +327,7 @@ class Reader(Tables):
         if extract.format != "warc":
             raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
         try:
-            load_source(spec.source.path)
+            load_source(spec.source.path, within=data_root())
         except ValueError as error:
             raise RecipeError(f"{self.path}, [crawl.{name}], field 'source': {error}") from None
         return spec

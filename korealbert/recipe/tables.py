@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import explained as explained_at
-from korealbert.artifact.spec import refuse_outside
+from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
@@ -57,12 +57,18 @@ def confined(data_root: Path | None) -> Iterator[None]:
         _data_root.reset(token)
 
 
+def data_root() -> Path | None:
+    """The directory that recipes are confined to just now."""
+    return _data_root.get()
+
+
 def named_recipe(where: str, path: Path) -> Path:
     """A recipe that another one names. Raises RecipeError, beginning with ``where``, for one that is not in the data root."""
-    within = _data_root.get()
+    within = data_root()
     try:
         if within is not None:
             refuse_outside(path, within)
+        refuse_special(path)
     except ValueError as error:
         raise RecipeError(f"{where}, field 'recipe': {error}") from None
     return path
@@ -217,7 +223,7 @@ class Tables:
         try:
             # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
             text = json.dumps(self._with_data(table), default=str)
-            spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": _data_root.get()})
+            spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": data_root()})
         except ValidationError as error:
             raise RecipeError(explained(self.path, kind, name, error)) from None
         self._check_files(spec, name, in_data=_DATA in json.dumps(table, default=str))

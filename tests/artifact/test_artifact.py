@@ -105,11 +105,12 @@ def test_a_failing_stage_leaves_no_artifact_and_its_partial_is_resumed(text: Pat
     def fails_once(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         calls.append(sorted(p.name for p in out_dir.iterdir() if not p.name.startswith(".")))
         (out_dir / "first.txt").write_text("done")
+        (out_dir / "other.txt").write_text("done")
         if len(calls) == 1:
             raise RuntimeError("killed")
         return {}
 
-    stage = Stage("fails", 1, CountSpec, fails_once)
+    stage = Stage("fails", 1, CountSpec, fails_once, continued=("first*",))
     with pytest.raises(RuntimeError):
         build(stage, spec_of(text), {}, runtime)
     assert Store(runtime.store).artifacts() == []

@@ -133,6 +133,75 @@ def test_a_partial_with_a_manifest_is_read_before_it_is_sealed(
     assert Store(runtime.store).rot(built) == []
 
 
+def as_directory(path: Path) -> None:
+    delete(path)
+    path.mkdir()
+
+
+def as_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("x")
+
+
+def as_link(path: Path) -> None:
+    """To a copy outside, which only its owner may read."""
+    outside = next(parent for parent in path.parents if parent.name == "store").parent / f"outside-{path.name}"
+    path.rename(outside)
+    outside.chmod(0o700 if outside.is_dir() else 0o600)
+    path.symlink_to(outside)
+
+
+@pytest.mark.parametrize(
+    ("stop", "victim", "misplaced"),
+    [
+        (stop_before_the_manifest, "documents-00002.arrow", as_directory),
+        (stop_before_the_manifest, "documents-00002.arrow", as_link),
+        (stop_before_the_manifest, ".done/extract-00002.json", as_directory),
+        (stop_before_the_manifest, ".done", as_file),
+        (stop_before_the_manifest, ".opening.json", as_directory),
+        (stop_before_the_manifest, ".", as_file),
+        (stop_before_the_rename, ".", as_link),
+        (stop_before_the_rename, "documents-00002.arrow", as_link),
+        (stop_before_the_rename, "manifest.json", as_directory),
+    ],
+)
+def test_what_no_stage_writes_does_not_stop_the_next_try(
+    stop: Callable[..., None], victim: str, misplaced: Callable[[Path], None], raw: Path, tmp_path: Path
+) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    partial = stopped_extract(raw, runtime, stop)
+    misplaced(partial / victim)
+    built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert built.output_digest == straight.output_digest and Store(runtime.store).rot(built) == []
+    assert not [each for each in (built.path, *built.path.rglob("*")) if each.is_symlink()]
+    assert not [each for each in tmp_path.rglob("outside-*") if each.stat().st_mode & 0o077]
+    assert not [*runtime.store.glob("*.partial"), *runtime.store.glob("*.replaced")]
+
+
+@pytest.mark.parametrize("stop", [stop_before_the_manifest, stop_before_the_rename])
+def test_a_file_that_no_job_wrote_is_not_sealed(stop: Callable[..., None], raw: Path, tmp_path: Path) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    partial = stopped_extract(raw, runtime, stop)
+    (partial / "notes.txt").write_text("x")
+    (partial / "sub").mkdir()
+    shutil.copy(partial / "documents-00000.arrow", partial / "sub" / "x.arrow")
+    shutil.copy(partial / "documents-00000.arrow", partial / "documents-00099.arrow")
+    built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert built.output_digest == straight.output_digest and built.stats == straight.stats
+
+
+def test_a_file_in_place_of_an_artifact_makes_way(raw: Path, tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    for put in (lambda: as_file(built.path), lambda: as_link(built.path)):
+        put()
+        again = build(extract.STAGE, source(raw), {}, runtime, rerun=True).artifact
+        assert again.output_digest == built.output_digest and not again.path.is_symlink()
+        assert [path.name for path in runtime.store.iterdir() if not path.name.startswith(".")] == [built.name]
+
+
 @pytest.mark.parametrize("at", [0, 5, 40, 90, 400])
 def test_a_damaged_manifest_of_a_partial_is_not_sealed(at: int, raw: Path, tmp_path: Path) -> None:
     runtime = Runtime(store=tmp_path / "store", workers=1)
@@ -360,6 +429,22 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
     with pytest.raises(InputChanged, match=rf"{name}.*changed while reads read it"):
         build(Stage("reads", 1, Reads, run), spec, {}, runtime)
     assert Store(runtime.store).artifacts() == []
+
+
+def test_an_input_whose_bytes_change_without_its_times_fails_the_stage(raw: Path, tmp_path: Path) -> None:
+    """As stores to a page of a memory map do that was dirty before: size, mtime and ctime are those of the digest."""
+    store = Store(tmp_path / "store").make()
+    victim, spec = raw / "0.jsonl", source(raw)
+    name = extract.STAGE.identity(spec, {}, store).name
+    former, _ = sha256_and_stamp(victim)
+    flip(victim)
+    store.digests.directory.mkdir(exist_ok=True)
+    write_digested(store.digests._entry(victim), {"path": str(victim), "stamp": stamp(victim), "sha256": former})
+    assert extract.STAGE.identity(spec, {}, store).name == name, "nothing but the bytes tells"
+    with pytest.raises(InputChanged, match=r"raw: changed while extract read it"):
+        build(extract.STAGE, spec, {}, Runtime(store=store.root, workers=1))
+    built = build(extract.STAGE, spec, {}, Runtime(store=store.root, workers=1)).artifact
+    assert built.name == extract.STAGE.identity(spec, {}, Store(tmp_path / "straight")).name != name
 
 
 def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(tmp_path: Path) -> None:

@@ -12,14 +12,18 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from korealbert.corpus.extract import ExtractSpec, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.documents.containers import MAX_EMPTY_MEMBERS, open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import ANY_RATIO_BYTES, MAX_EMPTY_STREAMS, ReadFault, ReadLimits
+from korealbert.documents.streams import ANY_RATIO_BYTES, MAX_EMPTY_RECORDS, MAX_EMPTY_STREAMS, ReadFault, ReadLimits
 from tests.corpus.extracting import compressed, extract, tar
 
 KINDS = ["gz", "bz2", "xz", "zst"]
@@ -245,6 +249,37 @@ def test_millions_of_records_with_nothing_in_them_are_stopped(tmp_path: Path, ki
     assert isinstance(parts[-1], Quarantined) and parts[-1].reason == "empty_records"
     read = sum(len(part.data) for part in parts if isinstance(part, RawRecords))
     assert read <= int(parts[-1].position.removeprefix("byte ")) + (1 << 20) < 8 << 20, "of 15 MB and more"
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip", "warc.gz", "parquet"])
+def test_empty_records_are_counted_over_all_that_a_file_holds(tmp_path: Path, kind: str) -> None:
+    path, count = tmp_path / f"a.{kind}", MAX_EMPTY_RECORDS * 3
+    options: dict[str, Any] = {}
+    member = b"0\n" * (count // 12)
+    if kind == "tar.gz":
+        with tarfile.open(path, "w:gz") as archive:
+            for number in range(12):
+                info = tarfile.TarInfo(f"{number}.jsonl")
+                info.size = len(member)
+                archive.addfile(info, io.BytesIO(member))
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for number in range(12):
+                zipped.writestr(f"{number}.jsonl", member)
+    elif kind == "warc.gz":
+        record = b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+        path.write_bytes(gzip.compress(record * count))
+    else:
+        texts = pa.array([""]).dictionary_encode().take(pa.array(np.zeros(count, dtype=np.int64)))
+        pq.write_table(pa.table({"text": texts}), path)
+        options = {"fields": {"text": "text"}}
+    spec = {"source": "a", "format": {"warc.gz": "warc", "parquet": "parquet"}.get(kind, "jsonl"), "paths": [str(path)]}
+    parts = list(raw_parts(ExtractSpec.model_validate({**spec, **options})))
+    faults = [part for part in parts if isinstance(part, Quarantined)]
+    assert [fault.reason for fault in faults] == ["empty_records"] and parts[-1] is faults[0]
+    assert faults[0].file.startswith(path.name) and faults[0].position and "or leave it out" in faults[0].remedy
+    records = sum(len(part.cuts) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
+    assert records < 2 * MAX_EMPTY_RECORDS, f"of {count:,}"
 
 
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:

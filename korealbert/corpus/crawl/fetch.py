@@ -19,13 +19,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics, markers
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
+from korealbert.artifact.spec import PRIVATE_HOSTS
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 from korealbert.corpus.crawl.remote import SCHEMES, RemoteError, RemoteInterrupted, fetch_remote
 
@@ -72,8 +73,19 @@ class FetchSpec(Spec):
     """Wait before the first retry; it doubles with each, up to five minutes."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     """Time without a byte after which a transfer counts as broken off."""
-    private_hosts: tuple[str, ...] = ()
+    private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
     """Hosts that may be at a private address; all others, also those reached by redirects, must be at public ones."""
+
+    @field_validator("url")
+    @classmethod
+    def _without_credentials(cls, value: str, info: ValidationInfo) -> str:
+        scheme = value.partition("://")[0]
+        if scheme in SCHEMES and (info.context or {}).get("within"):
+            remedy = "fetch the files by hand, and name them as paths"
+            raise ValueError(
+                f"{scheme}:// is fetched with your credentials, which no recipe under a data root may use; {remedy}"
+            )
+        return value
 
     @field_validator("checksum")
     @classmethod

@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from korealbert.artifact import Spec
+from korealbert.artifact.spec import PRIVATE_HOSTS
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The seven categories that KoreALBERT's news corpus names."""
@@ -126,7 +127,7 @@ class Source(Spec):
     """Remark that a person should know before using it."""
     hosts: tuple[_Host, ...] = Field(min_length=1)
     """Allow-list: no other host is ever asked, not even by a redirect. ``.example.org`` allows all hosts below it."""
-    private_hosts: tuple[_Host, ...] = ()
+    private_hosts: Annotated[tuple[_Host, ...], PRIVATE_HOSTS] = ()
     """Hosts that may be at a private address (loopback, a local network); all others must resolve to public ones."""
     article: _Pattern
     """
@@ -190,10 +191,13 @@ def _listed(host: str, hosts: tuple[str, ...]) -> bool:
     return any(host == allowed or (allowed.startswith(".") and host.endswith(allowed)) for allowed in hosts)
 
 
-def load_source(path: Path) -> Source:
-    """Read a source file. Raises ValueError naming file and field."""
+def load_source(path: Path, *, within: Path | None = None) -> Source:
+    """Read a source file; with ``within``, the directory of a stranger, it may name no private hosts.
+
+    Raises ValueError naming file and field.
+    """
     try:
-        return Source.model_validate(tomllib.loads(path.read_text("utf-8")))
+        return Source.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path}: not a source file: {error}") from error
     except ValidationError as error:

@@ -270,6 +270,7 @@ STAGE = Stage(
     run=run,
     table="crawl.SOURCE",
     shows="urls",
+    continued=("pages-*.warc.gz",),
     deployment=Deployment(
         "Newspapers to pinned WARC snapshots; goes on where it was stopped",
         queue="crawl",

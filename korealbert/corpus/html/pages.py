@@ -194,7 +194,7 @@ def frame_warc(
     raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
 ) -> Iterator[RawRecords | Quarantined]:
     """Batches of whole records of one type; others are skipped. ``encoding`` of responses is decided for each page."""
-    cursor = Cursor(raw, encoding, max_record_bytes)
+    cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
     return guarded(cursor, _Cutter(cursor, kind).batches())
 
 
@@ -248,6 +248,7 @@ class _Cutter:
         header_bytes = self._header_bytes()
         head = bytes(self._buffer[self._position : self._position + header_bytes])
         length = _LENGTH.search(head) if _VERSION.match(head) else None
+        self._cursor.raw.records.add(1, int(length[1]) if length else 0)
         if length is None:
             yield from self._flush()
             yield self._fault("malformed_record", "no WARC header; the bytes before the next one were left out")

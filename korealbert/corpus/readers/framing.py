@@ -13,17 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import BYTES_PER_READ, SALVAGED, RawFile, ReadFault
+from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
 _PARQUET = b"PAR1"
 RAW_RECORDS_BYTES = 1 << 20
 """Size towards which batches are cut; records above it make larger ones."""
-
-_MAX_EMPTY_RECORDS = 1 << 20
-"""Lines or records from which on a file of fewer than ``_FEWEST_BYTES`` for each counts as an attack or an accident."""
-_FEWEST_BYTES = 4
-"""One Hangul syllable and a line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +51,13 @@ class RawRecords:
 class Cursor:
     """The position in a file at which the next batch starts, and its encoding."""
 
-    def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int) -> None:
+    def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int, *, counts: bool = True) -> None:
+        """``counts``: lines or records are counted as they are passed; False where the framing does that."""
         self.raw, self.limit = raw, max_record_bytes
         self.line, self.byte = 1, 0
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.context = ""
-        self._records = 0
+        self._counts = counts
         self._first = True
         self._carriage_returns = False
         self._peeked = b""
@@ -79,11 +75,6 @@ class Cursor:
         if self._peeked:
             block, self._peeked = self._peeked, b""
             return block
-        if self._records > _MAX_EMPTY_RECORDS and self.byte < _FEWEST_BYTES * self._records:
-            remedy = (
-                f"{self._records:,} lines or records have fewer than {_FEWEST_BYTES} bytes each; {SALVAGED}, or leave it out"
-            )
-            raise ReadFault("empty_records", f"byte {self.byte}", remedy)
         block = self.raw.read_text(BYTES_PER_READ)
         if self._first:
             self._first = False
@@ -110,8 +101,9 @@ class Cursor:
         """Move past bytes, which hold that many records, or as many as lines."""
         lines = data.count(b"\n")
         self.line += lines
-        self._records += max(lines, records)
         self.byte += len(data)
+        if self._counts:
+            self.raw.records.add(max(lines, records), len(data))
 
     def too_long(self, line: int, byte: int) -> Quarantined:
         """The entry for a record that begins at ``line`` and ``byte``."""

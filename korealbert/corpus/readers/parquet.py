@@ -89,6 +89,7 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
                     number += 1
                     cells = {name: column[index] for name, column in columns.items()}
                     size = sum(_text_bytes(cells[name]) for name in texts)
+                    raw.records.add(1, size)
                     line = None
                     if size <= max_record_bytes:
                         record = {name: cell.as_py() for name, cell in cells.items()}
@@ -97,6 +98,7 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
                         )
                         size = len(line)
                     unfolding.add(size, f"row {number}")
+                    raw.refuse_empty_records(f"row {number}")
                     yield line
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             remedy = f"{error}; rows before are kept, fetch the file again"
