@@ -16,8 +16,10 @@ from pathlib import Path
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.settings import get_current_settings
 
 from flows.recovery import Claimed, recover
+from flows.services.port_owner import stranger
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 
@@ -31,6 +33,9 @@ def main() -> None:
     parser.add_argument("pool")
     parser.add_argument("--store", type=Path, default=default_store(), help="where its runs keep artifacts and are looked for")
     options = parser.parse_args()
+    server = str(get_current_settings().api.url or "")
+    if other := stranger(server):
+        raise SystemExit(f"the server at {server} is not ours: {other}; it is sent no password. Set PREFECT_API_URL to ours")
     # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
     # A worker needs none of them: bare names are for the command line.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}

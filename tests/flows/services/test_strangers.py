@@ -19,8 +19,9 @@ from typing import Any
 import asyncpg
 import psutil
 import pytest
-from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
+from flows import worker
 from flows.services import local_server, topology
 from flows.services.local_server import answers, listen, refused, temporary_server
 from flows.services.port_owner import stranger
@@ -87,6 +88,16 @@ def test_a_process_of_ones_own_is_sent_it() -> None:
         told = refused(url)
         assert told is not None and "401" in told
         assert [password is not None for _, password in server.asked] == [True]
+
+
+@as_root
+def test_a_worker_does_not_work_for_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["worker", "data"])
+    settings = {PREFECT_API_AUTH_STRING: AUTH}
+    with listening() as (server, url), temporary_settings({**settings, PREFECT_API_URL: url}):
+        with pytest.raises(SystemExit, match=f"uid {NOBODY}"):
+            worker.main()
+        assert server.asked == []
 
 
 @as_root
