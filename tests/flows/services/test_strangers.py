@@ -40,11 +40,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, family: socket.AddressFamily, host: str, user: int) -> None:
         self.address_family = family
         self.asked: list[tuple[str, str | None]] = []
-        os.seteuid(user)  # A socket belongs to the user who made it.
-        try:
-            super().__init__((host, 0), Handler)
-        finally:
-            os.seteuid(0)
+        super().__init__((host, 0), Handler)
+        os.fchown(self.fileno(), user, -1)  # As if that user had made it.
 
 
 class Handler(BaseHTTPRequestHandler):
