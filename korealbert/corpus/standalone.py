@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
 from korealbert.corpus.readers.records import Dropped, Tally
@@ -105,7 +106,9 @@ def extractor(
     an option or file that is wrong.
     """
     given: dict[str, Any] = {"source": source or kind, "format": _FORMATS[kind]}
-    given["paths"] = [str(_STDIN if str(file) == "-" else file) for file in files]
+    given["paths"] = [
+        InputPath(_STDIN if str(file) == "-" else file) for file in files
+    ]  # pipes too, which recipes may not name
     cleaning: dict[str, Any] = {"sentences": "none"}
     if kind == "news":
         names = {"news_rules": "news.toml", "title_rules": "titles.toml", "category_map": "categories.toml"}

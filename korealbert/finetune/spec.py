@@ -85,7 +85,10 @@ class FeaturesSpec(Spec):
         if not isinstance(task, Definition) and task not in tasks.names():
             return values
         defaults = {name: value for name, value in tasks.load(task).defaults.items() if name in cls.model_fields}
-        return {**defaults, **files, **values, "task": task}
+        arrays = {
+            name: tuple(value) for name, value in values.items() if isinstance(value, list)
+        }  # as strict Python has them
+        return {**defaults, **files, **values, **arrays, "task": task}
 
     @model_validator(mode="after")
     def _one_test_set(self) -> Self:

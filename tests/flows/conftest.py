@@ -54,9 +54,9 @@ def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], 
     return copied
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(with_database: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, str]]:
-    """A server, as the settings of its clients."""
+    """A server, as the settings of its clients; it ends with the last test of flows, since it costs a twentieth of a core."""
     with temporary_server(with_database(tmp_path_factory.mktemp("server"))) as settings:
         yield settings
 
