@@ -85,9 +85,7 @@ class FeaturesSpec(Spec):
         if not isinstance(task, Definition) and task not in tasks.names():
             return values
         defaults = {name: value for name, value in tasks.load(task).defaults.items() if name in cls.model_fields}
-        arrays = {
-            name: tuple(value) for name, value in values.items() if isinstance(value, list)
-        }  # as strict Python has them
+        arrays = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}  # as strict Python has them
         return {**defaults, **files, **values, **arrays, "task": task}
 
     @model_validator(mode="after")
