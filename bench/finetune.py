@@ -40,7 +40,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from korealbert.finetune import tasks
 from korealbert.finetune.encoder import load_encoder
 from korealbert.finetune.features import FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
-from korealbert.finetune.inference import WAYS as CALLED
+from korealbert.finetune.inference import BACKENDS
 from korealbert.finetune.loop import FinetunedModel, repeatable, train
 from korealbert.finetune.onnx_model import OnnxModel, write_model
 from korealbert.finetune.spec import FinetuneSpec
@@ -269,7 +269,7 @@ def main() -> int:
             if name == "nsmc":
                 found_by = bench.inference()
                 for way, (speed, score) in found_by.items():
-                    print(f"  inference, {CALLED[way]:10} {speed:8.1f} examples/s, {score:.2f} %")
+                    print(f"  inference, {BACKENDS[way]:10} {speed:8.1f} examples/s, {score:.2f} %")
                 ratio, lost = (found_by["int8"][0] / found_by["fp32"][0], found_by["torch"][1] - found_by["int8"][1])
                 print(f"  8 bits over fp32: {ratio:.2f} times the examples/s (goal {INT8_GOAL}), {lost:.2f} points lost")
                 missed += ratio < INT8_GOAL or lost > INT8_LOSS

@@ -4,8 +4,7 @@ Usage: python -m flows.process_worker worker start --type process --pool POOL   
 
 It announces each run (``recovery.py``) before it claims it, and until it has told Prefect how that ended. The process of a run
 dies with this one from its first instruction on; one of Prefect's would live on, find the pipe of its log closed and report its
-run as crashed. Prefect has no official place for either. Its version is pinned, and the docstring beside the call of
-``run_process`` names that function as the one to replace.
+run as crashed. Prefect offers no hook for either, so its functions are replaced; its version is pinned.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ NEEDS = {
         "model",
         "pretrain",
         "xpt",
+        "recipe/test_data_root",
         "recipe/test_recipe",
         "recipe/test_retrieval",
         "recipe/test_shipped",
@@ -39,6 +40,7 @@ NEEDS = {
     "process": (
         "artifact/maintenance",
         "artifact/test_artifact",
+        "artifact/test_changed_inputs",
         "artifact/test_disk_space",
         "artifact/test_ray_engine",
         "artifact/test_subprocess_build",

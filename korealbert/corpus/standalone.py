@@ -106,9 +106,8 @@ def extractor(
     an option or file that is wrong.
     """
     given: dict[str, Any] = {"source": source or kind, "format": _FORMATS[kind]}
-    given["paths"] = [
-        InputPath(_STDIN if str(file) == "-" else file) for file in files
-    ]  # pipes too, which recipes may not name
+    # As InputPath they may be pipes, which a recipe may not name.
+    given["paths"] = [InputPath(_STDIN if str(file) == "-" else file) for file in files]
     cleaning: dict[str, Any] = {"sentences": "none"}
     if kind == "news":
         names = {"news_rules": "news.toml", "title_rules": "titles.toml", "category_map": "categories.toml"}

@@ -138,7 +138,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
         evidence = model.evidence(encoded["test"]) if spec.evidence and "test" in encoded else None
 
-    rounded = _as_onnx(spec, model, encoded["test"], out_dir, runtime.threads) if spec.onnx and "test" in encoded else {}
+    onnx_scores = _as_onnx(spec, model, encoded.get("test"), out_dir, runtime.threads) if spec.onnx else {}
     if evidence is not None:
         assert task.evidence_type is not None
         schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
@@ -154,7 +154,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         **before,
         "dev": dict(history.dev.values),
         **tested,
-        **rounded,
+        **onnx_scores,
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
         **_sizes(task, spec, features, encoded),
@@ -172,12 +172,14 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 
 
 def _as_onnx(
-    spec: FinetuneSpec, model: FinetunedModel, test: Encoded, out_dir: Path, threads: int
+    spec: FinetuneSpec, model: FinetunedModel, test: Encoded | None, out_dir: Path, threads: int
 ) -> dict[str, dict[str, float]]:
-    """Keep the model as ONNX; returns its official scores in each form."""
+    """Keep the model as ONNX; returns its official scores in each form, where there is a test set."""
     from korealbert.finetune.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
 
     write_model(model, out_dir, spec.onnx)
+    if test is None:
+        return {}
     found = {form: OnnxModel.within(out_dir, form, model, threads=threads).evaluate(test) for form in spec.onnx}
     return {f"test_onnx_{form}": dict(scores.values) for form, scores in found.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ def write(spec: Text, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[s
     return {}
 
 
+DOCUMENTS, SHARDS = 200, 6
+"""Of ``raw``."""
+
 WORDS, LINES, BOOK = (Stage(name, 1, Text, write) for name in ("words", "lines", "book"))
 
 
@@ -35,3 +39,15 @@ def three(store: Path, text: str = "가나다") -> dict[str, Artifact]:
 @pytest.fixture
 def built(tmp_path: Path) -> dict[str, Artifact]:
     return three(tmp_path / "store")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    directory = tmp_path / "raw"
+    directory.mkdir()
+    for number in range(SHARDS):
+        lines = [
+            json.dumps({"text": f"{n}번 문서의 본문이다. " * 40}, ensure_ascii=False) for n in range(number, DOCUMENTS, SHARDS)
+        ]
+        (directory / f"{number}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return directory

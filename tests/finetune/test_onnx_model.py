@@ -89,6 +89,17 @@ def test_a_cell_keeps_the_model_and_scores_it_under_other_names(model_dir: Path,
     assert _onnx_table(scores.read({label: plain}, {})) == []
 
 
+def test_a_model_without_a_test_set_is_kept_too(model_dir: Path, nsmc: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
+    model = build(encoder_files.STAGE, ModelPlace(path=model_dir), {}, runtime).artifact
+    spec = trial_cell(FinetuneSpec(**{**nsmc, "epochs": 1}), 1).with_settings({"onnx": ("fp32",)})
+    assert spec.test is None
+    kept = build(STAGE, spec, {"model": model}, runtime).artifact
+    assert (kept.path / FILES["fp32"]).is_file()
+    assert not any("onnx" in name for name in json.loads((kept.path / "metrics.json").read_text()))
+
+
 def test_heads_that_read_more_than_pieces_are_refused_and_searches_write_none(
     nsmc: dict[str, Any], korsts: dict[str, Any]
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ from pydantic import ValidationError
 from transformers import AutoModel
 
 from korealbert.artifact import Artifact, build
+from korealbert.finetune import inference
 from korealbert.finetune.encoder import Encoder
-from korealbert.finetune.inference import WAYS
+from korealbert.finetune.inference import BACKENDS
 from korealbert.finetune.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -88,8 +91,8 @@ def test_inference_is_measured_in_torch_and_as_onnx_and_shown_in_a_table(tmp_pat
     artifact = build(STAGE, spec, {}, TrainingRuntime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
     for row in json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"].values():
         found = row["inference"]
-        assert list(found) == list(WAYS) and found["torch"]["speedup"] == 1
-        assert all(way["examples_per_second"] > 0 for way in found.values())
+        assert list(found) == list(BACKENDS) and found["torch"]["speedup"] == 1
+        assert all(backend["examples_per_second"] > 0 for backend in found.values())
         # These processes have not loaded torch, which takes more memory than such a model.
         assert 20 < found["int8"]["peak_mb"] < found["torch"]["peak_mb"] > found["fp32"]["peak_mb"] > 20
     out = tmp_path / "report"
@@ -97,3 +100,15 @@ def test_inference_is_measured_in_torch_and_as_onnx_and_shown_in_a_table(tmp_pat
     REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
     text = (out / "report.md").read_text("utf-8")
     assert "| ONNX int8, examples/s | ONNX fp32 / torch fp32 |" in text and "| KoreALBERT base | " in text
+
+
+def test_what_a_measured_process_said_before_it_ended_is_told(tmp_path: Path) -> None:
+    code = "import sys; sys.stdin.readline(); sys.exit('no room for 7 GB')"
+    with (tmp_path / "errors.txt").open("w+b") as errors:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        told = "ONNX fp32: its process ended with exit code 1: no room for 7 GB"
+        with (
+            subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process,  # type: ignore[call-overload]
+            pytest.raises(ChildProcessError, match=told),
+        ):
+            inference._seconds_of_one_pass("fp32", process, errors)

@@ -10,7 +10,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
-from korealbert.finetune.inference import WAYS
+from korealbert.finetune.inference import BACKENDS
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.cooccurrence import CooccurrenceStats
@@ -204,13 +204,17 @@ def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[B
     if not found:
         return []
     per_second, ratios, peaks = (
-        {name: [shown(row[way][field]) for way in WAYS] for name, row in found.items()}
+        {name: [shown(row[backend][field]) for backend in BACKENDS] for name, row in found.items()}
         for field, shown in (("examples_per_second", compact), ("speedup", lambda value: f"{value:.2f}×"), ("peak_mb", count))
     )
     rows = [[name, *per_second[name], *ratios[name][1:], *peaks[name]] for name in found]
-    first, *others = WAYS.values()
-    header = ["Shape", *(f"{way}, examples/s" for way in WAYS.values()), *(f"{way} / {first}" for way in others)]
-    header += [f"{way}, MB" for way in WAYS.values()]
+    first, *others = BACKENDS.values()
+    header = [
+        "Shape",
+        *(f"{backend}, examples/s" for backend in BACKENDS.values()),
+        *(f"{backend} / {first}" for backend in others),
+    ]
+    header += [f"{backend}, MB" for backend in BACKENDS.values()]
     note = "Forward passes of the same batches on the processor, in turns; MB: peak memory of a process that does nothing else."
     return [Text(note), Table("Speed and memory of inference", header, rows, frozenset(range(1, len(header))))]
 

@@ -1,0 +1,191 @@
+"""An input that changes while a stage reads it fails that stage by its name, and none of its shards stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import InputChanged, InputPath, Inputs, Runtime, Spec, Stage, Store, build
+from korealbert.artifact.files import (
+    atomic_path,
+    atomic_write,
+    files_of,
+    sha256_and_stamp,
+    stamp,
+    write_digested,
+)
+from korealbert.artifact.shards import map_shards
+from korealbert.corpus import extract
+from korealbert.corpus.readers.spec import ExtractSpec
+from tests.artifact.conftest import WORDS, Text
+from tests.artifact.test_trust import Parts, Stopped, delete, flip, source, truncate
+
+
+class Reads(Spec):
+    text: InputPath
+
+
+def copy(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"part-{index}.txt", job.encode())
+    return {}
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["appended", "replaced", "removed", "changed back", "moved away and back", "linked elsewhere", "added to its directory"],
+)
+def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path) -> None:
+    directory = tmp_path / "in"
+    directory.mkdir()
+    text = directory / "text.txt"
+    other = tmp_path / "other.txt"
+    if how == "linked elsewhere":
+        (tmp_path / "own.txt").write_text("가나다")
+        text.symlink_to(tmp_path / "own.txt")
+    else:
+        text.write_text("가나다")
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        if how == "appended":
+            with text.open("a") as handle:
+                handle.write("라")
+        elif how == "replaced":
+            with atomic_path(text) as new:
+                new.write_text("마바사")
+        elif how == "moved away and back":
+            text.rename(other)
+            text.write_text("마바사")
+        elif how == "linked elsewhere":
+            other.write_text("마바사")
+            text.unlink()
+            text.symlink_to(other)
+        elif how == "added to its directory":
+            (directory / "more.txt").write_text("아")
+        jobs = [path.read_text() for path in files_of(Path(spec.text))]
+        if how == "removed":
+            text.unlink()
+        elif how == "changed back":
+            text.write_text("마바사")
+            text.write_text("가나다")
+        elif how == "moved away and back":
+            other.rename(text)
+        elif how == "linked elsewhere":
+            text.unlink()
+            text.symlink_to(tmp_path / "own.txt")
+        map_shards(copy, jobs, out_dir=out_dir, runtime=runtime, step="copy")
+        return {}
+
+    spec = Reads(text=InputPath(directory if how.startswith("added") else text))
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    name = "more.txt" if how.startswith("added") else "text.txt"
+    with pytest.raises(InputChanged, match=rf"{name}.*changed while reads read it"):
+        build(Stage("reads", 1, Reads, run), spec, {}, runtime)
+    assert Store(runtime.store).artifacts() == []
+
+
+def test_an_input_whose_bytes_change_without_its_times_fails_the_stage(raw: Path, tmp_path: Path) -> None:
+    """As stores to a page of a memory map do that was dirty before: size, mtime and ctime are those of the digest."""
+    store = Store(tmp_path / "store").make()
+    victim, spec = raw / "0.jsonl", source(raw)
+    name = extract.STAGE.identity(spec, {}, store).name
+    former, _ = sha256_and_stamp(victim)
+    flip(victim)
+    store.digests.directory.mkdir(exist_ok=True)
+    write_digested(store.digests._entry(victim), {"path": str(victim), "stamp": stamp(victim), "sha256": former})
+    assert extract.STAGE.identity(spec, {}, store).name == name, "nothing but the bytes tells"
+    with pytest.raises(InputChanged, match=r"raw: changed while extract read it"):
+        build(extract.STAGE, spec, {}, Runtime(store=store.root, workers=1))
+    built = build(extract.STAGE, spec, {}, Runtime(store=store.root, workers=1)).artifact
+    assert built.name == extract.STAGE.identity(spec, {}, Store(tmp_path / "straight")).name != name
+
+
+def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("가나다")
+    killed = [True]
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        if killed:
+            text.write_text("라마")
+        map_shards(copy, [text.read_text()], out_dir=out_dir, runtime=runtime, step="copy")
+        if killed:
+            raise Stopped
+        return {}
+
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(text))
+    with pytest.raises(Stopped):
+        build(stage, spec, {}, runtime)
+    killed.clear()
+    text.write_text("가나다")
+    assert (build(stage, spec, {}, runtime).artifact.path / "part-0.txt").read_text() == "가나다"
+
+
+def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+
+    def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
+        shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
+        stats = extract.run(spec, inputs, out_dir, runtime)
+        (raw / "9.jsonl").unlink()
+        return stats
+
+    with pytest.raises(InputChanged, match=r"raw: changed while extract read it"):
+        build(dataclasses.replace(extract.STAGE, run=longer), source(raw), {}, runtime)
+    assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
+
+
+def test_no_shard_without_a_marker_stays_of_an_input_that_was_longer_for_a_while(raw: Path, tmp_path: Path) -> None:
+    """Killed between a shard and its marker."""
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+
+    def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
+        shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
+        extract.run(spec, inputs, out_dir, runtime)
+        (raw / "9.jsonl").unlink()
+        max((out_dir / ".done").glob("*.json")).unlink()
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        build(dataclasses.replace(extract.STAGE, run=longer), source(raw), {}, runtime)
+    assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
+
+
+def test_an_input_artifact_that_is_rebuilt_with_other_bytes_meanwhile_fails_the_stage(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path, workers=1)
+    words = build(WORDS, Text(), {}, runtime).artifact
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        write_digested(words.path / "manifest.json", {**words.manifest, "output_digest": "0" * 64})
+        return {}
+
+    with pytest.raises(InputChanged, match=rf"{words.name} \(input words: rebuilt with other bytes\)"):
+        build(Stage("parts", 1, Parts, run), Parts(), {"words": words}, runtime)
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, flip])
+def test_an_input_artifact_whose_files_change_meanwhile_fails_the_stage(
+    damage: Callable[[Path], None], raw: Path, tmp_path: Path
+) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        damage(inputs["documents"].path / "documents-00002.arrow")
+        atomic_write(out_dir / "copy.txt", b"what it read")
+        return {}
+
+    with pytest.raises(InputChanged, match=rf"{documents.name} \(input documents: documents-00002\.arrow "):
+        build(Stage("parts", 1, Parts, run), Parts(), {"documents": documents}, runtime)
+    assert [artifact.name for artifact in Store(runtime.store).artifacts()] == [documents.name]
+    again = build(extract.STAGE, source(raw), {}, runtime)
+    assert not again.cached and again.artifact.output_digest == documents.output_digest
