@@ -1,4 +1,4 @@
-"""Word embeddings that begin with what stands beside each piece."""
+"""Word embeddings that are initialised from co-occurrences of pieces."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _size(artifacts: Artifacts) -> str:
     parts = (f"{compact(stats.parameters)} parameters", f"{count(stats.steps)} steps", f"{compact(stats.tokens)} tokens")
     text = f"Pretrained: {', '.join(parts)}."
     if (begun := artifacts.stats("cooccurrence", CooccurrenceStats)) is not None:
-        text += f" Word embeddings began with what stands beside each piece in {compact(begun.tokens)} tokens."
+        text += f" Word embeddings were initialised from co-occurrences in {compact(begun.tokens)} tokens."
     if stats.rollbacks:
         times = "once" if stats.rollbacks == 1 else f"{count(stats.rollbacks)} times"
         text += (
