@@ -197,7 +197,9 @@ def verify_score(
 def _predictions(named: str, store: Path) -> str:
     """The file of predictions that a name means: itself, or that of a cell in the store."""
     path = Path(named)
-    if path.is_file() or path.suffix or not (store.is_dir() or path.is_dir()):  # No artifact's name has an ending.
+    # No artifact's name or label has an ending, is absolute or begins with a dot.
+    is_file = path.is_file() or path.suffix or path.is_absolute() or named.startswith(".") or not store.is_dir()
+    if is_file and not path.is_dir():
         return named
     found = find(store, named).path / "predictions.arrow"
     if not found.is_file():

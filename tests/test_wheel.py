@@ -21,8 +21,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("korealbert", "flows", "data_specs"):
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, copy)
+    compiled = copy / "data_specs" / "sample" / "artificial" / "__pycache__"  # as in a checkout that was used
+    compiled.mkdir()
+    (compiled / "generate.cpython-311.pyc").write_bytes(b"compiled")
     command = [
         sys.executable,
         "-m",
@@ -41,9 +44,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wheel_holds_every_shipped_file(wheel: Path) -> None:
-    shipped = {f"korealbert/{path.relative_to(ROOT)}" for path in (ROOT / "data_specs").rglob("*") if path.is_file()}
+    files = {path for path in (ROOT / "data_specs").rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
+    shipped = {f"korealbert/{path.relative_to(ROOT)}" for path in files}
     assert len(shipped) > 50
-    assert shipped <= set(ZipFile(wheel).namelist())
+    held = set(ZipFile(wheel).namelist())
+    assert shipped <= held
+    assert not [name for name in held if name.endswith(".pyc")], "compiled by whoever used the checkout"
 
 
 def test_an_installed_wheel_plans_a_shipped_recipe_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:

@@ -306,7 +306,8 @@ def test_two_prediction_files_are_compared_in_pairs(tmp_path: Path) -> None:
     assert found["p_value"] == pytest.approx(binomtest(1, 10).pvalue, abs=0.02)
     same = json.loads(CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", first]).stdout)["against"]
     assert (same["difference"], same["p_value"], same["mcnemar"]) == (0, 1, 1)
-    refused = CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", str(tmp_path / "gone")])
+    store = ["--store", str(tmp_path)]  # Where there is one, a path is no artifact's name either.
+    refused = CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", str(tmp_path / "gone"), *store])
     assert refused.exit_code == 2 and "gone: no such file; give JSON Lines" in refused.stderr
 
 
@@ -430,7 +431,8 @@ def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and
 
 
 def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["score", "korquad", str(tmp_path / "gone.json"), str(tmp_path / "p")])
+    missing = [str(tmp_path / "gone.json"), str(tmp_path / "p")]
+    result = CliRunner().invoke(app, ["score", "korquad", *missing, "--store", str(tmp_path)])
     assert result.exit_code == 2 and not result.stdout
     assert "gone.json: no such file; KorQuAD1.0 comes from korquad.github.io, CC BY-ND 2.0 KR" in result.stderr
 
