@@ -14,10 +14,8 @@ import pytest
 from korealbert.artifact import InputChanged, Inputs, Runtime, Stage, build
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus import extract
-from tests.artifact import test_trust
-from tests.artifact.test_trust import Parts, Stopped, copy, flip, source
-
-raw = test_trust.raw
+from tests.artifact.test_changed_inputs import copy
+from tests.artifact.test_trust import Parts, Stopped, flip, source
 
 
 def add(victim: Path) -> Callable[[], object]:
