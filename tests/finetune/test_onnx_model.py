@@ -41,8 +41,8 @@ def features(target: Any) -> list[Feature]:
     [
         (None, "nsmc", "own"),
         ("BERT", "klue_ner", "own"),
-        ("modern", "nsmc", "mean"),
-        ("feed-forward", "squad2", "answerability"),
+        pytest.param("modern", "nsmc", "mean", marks=pytest.mark.soak),
+        pytest.param("feed-forward", "squad2", "answerability", marks=pytest.mark.soak),
     ],
 )
 def test_logits_are_torchs_with_padding(mode: str | None, name: str, head: Any, model_dir: Path, tmp_path: Path) -> None:
@@ -89,6 +89,7 @@ def test_a_cell_keeps_the_model_and_scores_it_under_other_names(model_dir: Path,
     assert _onnx_table(scores.read({label: plain}, {})) == []
 
 
+@pytest.mark.soak
 def test_a_model_without_a_test_set_is_kept_too(model_dir: Path, nsmc: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")

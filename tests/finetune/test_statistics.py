@@ -119,7 +119,7 @@ def seeds(random: np.random.Generator, *, examples: int, count: int, sd: float, 
 
 @pytest.mark.parametrize(
     ("examples", "count", "sd", "spread_of_difficulty"),
-    [(1_000, 3, 0.5, 0.0), (1_000, 3, 1.0, 0.25), (4_000, 5, 1.0, 0.25)],
+    [(1_000, 3, 0.5, 0.0), (1_000, 3, 1.0, 0.25), pytest.param(4_000, 5, 1.0, 0.25, marks=pytest.mark.soak)],
 )
 def test_two_systems_that_differ_by_seeds_alone_are_told_apart_in_one_of_twenty_trials(
     examples: int, count: int, sd: float, spread_of_difficulty: float

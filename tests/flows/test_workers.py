@@ -14,6 +14,7 @@ from tests.flows.conftest import TINY
 DATA_STAGES = ("extract", "clean", "dedup", "balance", "vocab", "examples", "views")
 
 
+@pytest.mark.soak
 def test_two_workers_give_the_bytes_of_one(straight: dict[str, Artifact], tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path / "store", workers=2, threads=2)
     built: dict[str, Artifact] = {}

@@ -15,14 +15,15 @@ from korealbert.huggingface.onnx import FILES, Session
 from tests.huggingface.conftest import MakeModel
 
 UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
+ROBERTA = {"pooler": False, "position_offset": 1, "type_vocab_size": 1}
 
 
 @pytest.mark.parametrize(
     ("architecture", "inputs"),
     [
         ({}, 3),
-        ({**UNSHARED}, 3),
-        ({**UNSHARED, "pooler": False, "position_offset": 1, "type_vocab_size": 1}, 2),
+        pytest.param({**UNSHARED}, 3, marks=pytest.mark.soak),
+        pytest.param({**UNSHARED, **ROBERTA}, 2, marks=pytest.mark.soak),
         ({"architecture": "modern", "local_attention": 4}, 2),
     ],
     ids=["albert", "bert", "roberta", "modernbert"],

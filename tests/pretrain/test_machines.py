@@ -87,6 +87,7 @@ if rank == 0:
     assert (tmp_path / "shells").read_text().split()[1::2] == ["127.0.0.2"]
 
 
+@pytest.mark.soak
 def test_an_error_on_the_other_machine_comes_first_with_its_traceback(launch: Launch, tmp_path: Path) -> None:
     script = f"""
 import signal
@@ -177,7 +178,7 @@ except LeaderGone as gone:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_no_rank_of_any_machine_outlives_the_leader(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "rank_script.py").write_text(PRELUDE + note_pid(tmp_path) + "time.sleep(6000)")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
@@ -196,6 +197,7 @@ def test_no_rank_of_any_machine_outlives_the_leader(tmp_path: Path, number: sign
     wait_until(lambda: not any(map(alive, ranks)))
 
 
+@pytest.mark.soak
 def test_a_machine_of_the_same_command_runs_all_jobs_and_is_let_go(tmp_path: Path) -> None:
     (tmp_path / "rank_script.py").write_text(PRELUDE + "print(os.environ['WORLD_SIZE'], sys.argv[1])")
     environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}

@@ -63,7 +63,7 @@ def test_a_run_learns_and_leaves_little_empty(ancestry: dict[str, Artifact], alo
     assert stats["epochs"] > 60 * 8 / single.num_rows
 
 
-@pytest.mark.parametrize("stop_after", [3, 6])
+@pytest.mark.parametrize("stop_after", [3, pytest.param(6, marks=pytest.mark.soak)])
 def test_a_stopped_run_resumes_to_the_same_bytes(
     ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, stop_after: int
 ) -> None:

@@ -195,7 +195,10 @@ def test_special_pieces_that_a_text_writes_out_are_text(begun: dict[str, Begun],
         one.vocabulary.encode(["가", "나\ud800"])
 
 
-@pytest.mark.parametrize(("family", "pack"), [("modernbert", "best_fit"), ("bert", "none"), ("roberta", "none")])
+@pytest.mark.parametrize(
+    ("family", "pack"),
+    [("modernbert", "best_fit"), *(pytest.param(family, "none", marks=pytest.mark.soak) for family in ("bert", "roberta"))],
+)
 def test_a_trained_model_is_exported_in_the_order_and_with_the_files_of_the_tokenizer(
     begun: dict[str, Begun], tmp_path: Path, family: str, pack: str
 ) -> None:

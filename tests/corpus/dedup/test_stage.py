@@ -333,12 +333,12 @@ def mixed_documents() -> list[Document]:
     return [document(number, text, ("book", "news", "wiki")[number % 3]) for number, text in enumerate(texts)]
 
 
-def run_on(documents: list[Document], tmp_path: Path, name: str, workers: int = 1) -> Path:
+def run_on(documents: list[Document], tmp_path: Path, name: str) -> Path:
     sources = {
         source: stored(tmp_path / f"{name}-{source}", [one for one in documents if one.source == source], 20)
         for source in ("book", "news", "wiki")
     }
-    ran(STAGE, DedupSpec(priority=("wiki",)), sources, tmp_path / name, workers)
+    ran(STAGE, DedupSpec(priority=("wiki",)), sources, tmp_path / name)
     return tmp_path / name
 
 
@@ -353,11 +353,6 @@ def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch:
         ):
             monkeypatch.setattr(module, name, rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
-
-
-def test_three_workers_give_the_same_bytes(tmp_path: Path) -> None:
-    one, three = (run_on(mixed_documents(), tmp_path, f"workers{workers}", workers) for workers in (1, 3))
-    assert bytes_of(one) == bytes_of(three)
 
 
 @settings(max_examples=10)

@@ -126,6 +126,7 @@ def test_images_install_by_hash_and_torch_by_version() -> None:
     )
 
 
+@pytest.mark.soak
 def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pages_alone(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_who_listens_on_the_very_address_counts() -> None:
 
 
 @as_root
+@pytest.mark.soak
 def test_a_run_beside_a_stranger_says_whose_it_is_and_starts_its_own(
     with_database: Callable[[Path], Path], tmp_path: Path
 ) -> None:
