@@ -70,7 +70,7 @@ audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; ne
 soak: $(VENV)/installed  ## twenty-four faults at random moments over the sample pipeline, each recovered from, some hours
 	$(BIN)/python -m bench.soak
 
-soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, or run a whole page of the docs, some ten minutes
+soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, or run a whole page of the docs, some twenty minutes
 	$(BIN)/pytest -n 3 -m soak
 
 bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
@@ -85,13 +85,13 @@ soak-bytes: $(VENV)/installed  ## kills at chosen moments, flipped bits, runs st
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
 
-soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some ten minutes
+soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some twenty minutes
 	$(BIN)/python -m bench.soak_finetune
 
 soak-pretrain: $(VENV)/installed  ## a pretraining run killed a hundred times ends in the bytes of one that is not, some twenty minutes
 	$(BIN)/python -m bench.soak_pretrain
 
-soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some ten minutes
+soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some twenty minutes
 	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
 	$(BIN)/python -m bench.mutations wikipedia_xml $(DATA)/corpus/wikipedia_xml.tar.zst
 	$(BIN)/python -m bench.mutations wikiextractor $(DATA)/corpus/kowiki_extracted_AA.tar.zst --members "*/wiki_0[0-4]"
@@ -128,7 +128,7 @@ bench-quality: $(VENV)/installed  ## encoders after SECONDS=600 each on two thre
 	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) $(IN_STORE) \
 		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS))
 
-bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
+bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some twenty minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"
 
 bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps

@@ -1,1 +1,17 @@
 """Raw Korean text in, an evaluated language model in Hugging Face format out."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from korealbert.api import open_artifact, plan, read_documents, run, score
+
+__all__ = ["open_artifact", "plan", "read_documents", "run", "score"]
+
+
+def __getattr__(name: str) -> Any:
+    """The names of ``korealbert.api``, which is imported when one of them is wanted: every command imports this package."""
+    if name not in __all__:
+        raise AttributeError(f"module 'korealbert' has no attribute {name!r}")
+    from korealbert import api  # noqa: PLC0415
+
+    return getattr(api, name)

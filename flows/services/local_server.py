@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -58,13 +58,22 @@ def credentials(path: Path) -> dict[str, str]:
     return {_SERVER: known[_SERVER], _CLIENT: known.get(_CLIENT, known[_SERVER])}
 
 
-def name_store(path: Path, store: Path | None) -> None:
-    """Tell the commands of a directory, in its environment file, which store its services use; None: no longer."""
+def name_services(path: Path, facts: Mapping[str, str]) -> None:
+    """Tell the commands of a directory, in its environment file, of the services that are up: their store, their address."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    others = [line for line in lines if not line.startswith(f"{STORE_VARIABLE}=")]
-    told = others if store is None else [*others, f"{STORE_VARIABLE}={store.resolve()}"]
-    if told != lines:
-        _write(path, told)
+    _write(path, [*(line for line in lines if line.split("=")[0] not in facts), *_lines(facts)])
+
+
+def forget_services(path: Path, facts: Mapping[str, str]) -> None:
+    """Take back what ``name_services`` wrote; what other services wrote after it stays."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    left = [line for line in lines if line not in _lines(facts)]
+    if left != lines:
+        _write(path, left)
+
+
+def _lines(facts: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in facts.items()]
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -88,6 +97,7 @@ def main() -> None:
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
     file, store = root / ENVIRONMENT_FILE, default_store()
+    facts = {STORE_VARIABLE: str(store.resolve())}
     listener = listen(str(address.hostname), address.port or 80)  # Kept to the end: until then nobody else can have the port.
     os.environ |= credentials(file) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
     running: list[subprocess.Popen[bytes]] = []
@@ -98,7 +108,7 @@ def main() -> None:
         if _python("-m", "flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
-        name_store(file, store)
+        name_services(file, facts)
         print(f"\nthe UI is at {url.removesuffix('/api')}, the store at {store.resolve()}")
         print(HOW_TO_LOG_IN)
         print("in another terminal: prefect deployment run corpus-to-model\n")
@@ -108,18 +118,22 @@ def main() -> None:
     finally:
         for process in reversed(running):  # The worker first: without its server it would not end.
             stop(process)
-        name_store(file, None)
+        forget_services(file, facts)
 
 
 @contextmanager
 def api_for_one_run(store: Path) -> Iterator[None]:
     """The API that flows of this process report to: the configured server if it takes our credentials, else a temporary one.
 
-    A server that the environment names is waited for while it does not answer; one that refuses us is never used.
+    A server that the environment names is waited for while it does not answer; one that refuses us is never used. Raises
+    SystemExit where it never answers.
     """
     configured = get_current_settings().api.url
-    if configured and (answers(f"{configured}/health") or os.environ.get("PREFECT_API_URL")):
-        if (refusal := refused(configured)) is None:
+    named = bool(os.environ.get("PREFECT_API_URL"))
+    if configured and named:
+        _wait_for(configured)
+    if configured and (named or answers(f"{configured}/health")):
+        if (refusal := refused(configured, waited_for=named)) is None:
             yield
             return
         warn(f"the server at {configured} is not ours: {refusal}; this run has a temporary server of its own")
@@ -129,6 +143,19 @@ def api_for_one_run(store: Path) -> Iterator[None]:
         finally:
             APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
             EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
+
+
+def _wait_for(api: str) -> None:
+    if answers(f"{api}/health"):
+        return
+    warn(f"waiting for the server at {api}, which PREFECT_API_URL names and which does not answer")
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while not answers(f"{api}/health"):
+        if time.monotonic() > deadline:
+            raise SystemExit(
+                f"the server at {api} did not answer within {_SECONDS_TO_START} s; start it, or unset PREFECT_API_URL"
+            )
+        time.sleep(1)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -170,19 +197,21 @@ def answers(url: str) -> bool:
     return _in_time(5, answered, late=False)
 
 
-def refused(api: str) -> str | None:
+def refused(api: str, *, waited_for: bool = False) -> str | None:
     """Why a server cannot be ours: another user's process listens there, or it does not answer as Prefect does to our password.
 
-    None where it answers well, or not at all. The password is sent to no other user's process of this machine (``stranger``).
+    None where it answers well and, if it is ``waited_for``, where it does not answer or cannot at the moment. The password is
+    sent to no other user's process of this machine (``stranger``).
     """
     if other := stranger(api):
         return other
     known = get_current_settings().api.auth_string
     late: str | None = f"after {_SECONDS_TO_SAY_WHO} s it still had not ended its answer"
-    return _in_time(_SECONDS_TO_SAY_WHO, lambda: _wrong_answer(api, known.get_secret_value() if known else ""), late)
+    password = known.get_secret_value() if known else ""
+    return _in_time(_SECONDS_TO_SAY_WHO, lambda: _wrong_answer(api, password, waited_for=waited_for), late)
 
 
-def _wrong_answer(api: str, known: str) -> str | None:
+def _wrong_answer(api: str, known: str, *, waited_for: bool) -> str | None:
     version = urllib.request.Request(f"{api}/admin/version")  # noqa: S310 (the user's own setting)
     count = urllib.request.Request(f"{api}/flow_runs/count", b"{}", {"Content-Type": "application/json"})  # noqa: S310
     try:
@@ -196,9 +225,10 @@ def _wrong_answer(api: str, known: str) -> str | None:
         error.close()
         if error.code in (401, 403):
             return f"it refuses the user and password of this directory ({error.code})"
-        return f"it answers otherwise than Prefect's API ({error.code})" if error.code not in _PASSING else None
+        passing = waited_for and error.code in _PASSING
+        return None if passing else f"it answers otherwise than Prefect's API ({error.code})"
     except _NO_ANSWER:
-        return None
+        return None if waited_for else "it answers no more than that it is healthy"
     return None
 
 

@@ -4,7 +4,8 @@ Usage: python -m flows.services.topology up | down | status [--home DIR] [--port
 
 ``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
-command there reads; so is the store, which every ``korealbert`` command there reads as long as the installation is up.
+command there reads; so are, as long as the installation is up, its address and its store, which every ``korealbert`` command
+there reads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import HOW_TO_LOG_IN, credentials, listen, name_store, serving, stop, wait_until_healthy
+from flows.services.local_server import (
+    HOW_TO_LOG_IN,
+    credentials,
+    forget_services,
+    listen,
+    name_services,
+    serving,
+    stop,
+    wait_until_healthy,
+)
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
@@ -77,11 +87,11 @@ class Topology:
         """The server's; it stays open here while a server is started again, so that nobody else can have the port."""
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         self.logs = self.home / "logs"
+        self.facts = {STORE_VARIABLE: str(self.store), "PREFECT_API_URL": self.url}
         self._noted: dict[str, int] = {}
         self.environment = os.environ | {
-            "PREFECT_API_URL": self.url,
+            **self.facts,
             "PREFECT_HOME": str(self.home / "prefect"),
-            STORE_VARIABLE: str(self.store),
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": self.url.removesuffix("/api"),
         }
 
@@ -101,6 +111,7 @@ class Topology:
             finally:
                 for service in reversed(services):
                     service.end()
+                forget_services(ENVIRONMENT_FILE, self.facts)
                 (self.home / "processes.json").unlink(missing_ok=True)
 
     def _services(self) -> list[Service]:
@@ -130,6 +141,7 @@ class Topology:
         _say("starting the workers")
         for worker in workers:
             worker.tend()
+        name_services(ENVIRONMENT_FILE, self.facts)
         self._note(services)
 
     def tend(self, services: list[Service]) -> None:
@@ -144,7 +156,7 @@ class Topology:
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}
         if ids != self._noted:
-            write_json(self.home / "processes.json", {"url": self.url, "supervisor": os.getpid(), **ids})
+            write_json(self.home / "processes.json", {"supervisor": os.getpid(), **ids, "up": self.facts})
             self._noted = ids
 
     def _worker(self, pool: str) -> subprocess.Popen[bytes]:
@@ -198,7 +210,6 @@ def up(home: Path, port: int, store: Path) -> None:
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
     _pass_on(log, told)
-    name_store(ENVIRONMENT_FILE, store)
     print(f"up: http://127.0.0.1:{port}; store at {store.resolve()}; logs in {home / 'logs'}")
     print(HOW_TO_LOG_IN)
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
@@ -215,8 +226,9 @@ def _pass_on(log: Path, told: int) -> int:
 def down(home: Path) -> None:
     """End the supervisor and with it everything. Raises SystemExit when it does not end."""
     supervisor = running(home)
-    name_store(ENVIRONMENT_FILE, None)
     if supervisor is None:
+        with suppress(FileNotFoundError):  # A supervisor that was killed could not take back what it had told.
+            forget_services(ENVIRONMENT_FILE, json.loads((home / "processes.json").read_text("utf-8")).get("up", {}))
         print(f"{home}: nothing is up")
         return
     os.kill(supervisor, signal.SIGTERM)

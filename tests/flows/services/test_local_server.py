@@ -166,6 +166,23 @@ class Counts(Stranger):
         self.wfile.write(b"17")
 
 
+class BadGateway(Stranger):
+    """Healthy, as a proxy whose server is gone."""
+
+    def do_GET(self) -> None:
+        self.answer(200 if self.path.endswith("/health") else 502)
+
+
+class Closes(Stranger):
+    """Healthy, and closes the connection to everything else."""
+
+    def answer(self, code: int) -> None:
+        if code == 200:
+            super().answer(code)
+        else:
+            self.close_connection = True
+
+
 class Elsewhere(Stranger):
     """Sends everybody to an address that is none, with the password if one followed."""
 
@@ -186,11 +203,12 @@ def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("handler", [Stranger, AnyPage, Zero, Counts, Elsewhere])
+@pytest.mark.parametrize("handler", [Stranger, AnyPage, Zero, Counts, BadGateway, Closes, Elsewhere])
 def test_a_server_of_something_else_is_told_from_prefect(handler: type[BaseHTTPRequestHandler]) -> None:
     with answering(handler) as url:
         assert refused(url)
         assert answers(f"{url}/health") is (handler is not Elsewhere)
+        assert (refused(url, waited_for=True) is None) is (handler in (BadGateway, Closes)), "it may come back"
 
 
 def test_a_run_beside_a_server_that_refuses_us_says_so_in_a_line_and_starts_its_own(

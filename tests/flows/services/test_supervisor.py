@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.services.local_server import listen, name_store
+from flows.services.local_server import listen, name_services
 from flows.services.topology import ROOT, Service, Topology, down, up
 from korealbert.artifact import Store
 from korealbert.artifact.store import STORE_VARIABLE, default_store
@@ -117,8 +117,8 @@ def test_commands_find_the_store_of_the_services_of_their_directory(tmp_path: Pa
     store, file = tmp_path / "저장소 1", tmp_path / ".env"
     Store(store).make()
     file.write_text("# mine\nCORPUS=/corpora", "utf-8")
-    name_store(file, tmp_path / "another")
-    name_store(file, store)
+    name_services(file, {STORE_VARIABLE: str(tmp_path / "another")})
+    name_services(file, {STORE_VARIABLE: str(store)})
     assert file.read_text("utf-8") == f"# mine\nCORPUS=/corpora\n{STORE_VARIABLE}={store}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600, "it holds a password beside"
     assert default_store() == store
@@ -130,6 +130,11 @@ def test_commands_find_the_store_of_the_services_of_their_directory(tmp_path: Pa
     assert shown("--store", "other").startswith("other: no store here")
     assert shown("--store", "store").startswith("store: no store here"), "also where that is the default"
     assert shown(KOREALBERT_STORE="third").startswith("third: no store here")
-    down(tmp_path / "nothing is up")
+    down(tmp_path / "another installation, which is not up")
+    assert default_store() == store
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / "processes.json").write_text(json.dumps({"supervisor": 1, "up": {STORE_VARIABLE: str(store)}}), "utf-8")
+    down(killed)
     assert file.read_text("utf-8") == "# mine\nCORPUS=/corpora\n"
     assert shown().startswith("store: no store here")

@@ -138,7 +138,7 @@ def installation() -> Iterator[Installation]:
     command = [sys.executable, "-m", "flows.services.topology"]
     subprocess.run([*command, "up", *options], cwd=place, env=environment, check=True)
     up = Installation(home, store, port, environment)
-    assert (place / ".env").read_text("utf-8") == f"KOREALBERT_STORE={store}\n"
+    assert (place / ".env").read_text("utf-8") == f"KOREALBERT_STORE={store}\nPREFECT_API_URL={own['PREFECT_API_URL']}\n"
     yield up
     subprocess.run([*command, "down", *options], cwd=place, env=environment, check=True)
     deadline = time.monotonic() + SECONDS_TO_DIE

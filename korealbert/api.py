@@ -1,0 +1,103 @@
+"""The Python API, as `import korealbert` offers it: plan and build a recipe, read what was built, score predictions.
+
+Stages are built in this process, one after the other, without Prefect; the store is the same that the commands use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import read_documents as _documents_of
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.scoring import Scored, score_file
+from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe.planning import Planned, prepare
+
+Pathlike = str | Path
+
+
+def plan(
+    recipe: Pathlike,
+    store: Pathlike = "store",
+    *,
+    until: str | None = None,
+    data: Pathlike | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> list[Planned]:
+    """The stages of a recipe of any kind in the order of the DAG: label, status, reasons, and what building them would cost.
+
+    ``until`` names the last stage wanted, ``data`` the directory that ``${data}`` stands for, ``overrides`` fields by dotted
+    name (``{"pretrain.steps": 200}``). Raises ``korealbert.recipe.RecipeError`` naming file, table, field and remedy.
+    """
+    return prepare(Path(recipe), Store(Path(store)), until=until, data=_path(data), overrides=overrides).planned
+
+
+def run(
+    recipe: Pathlike,
+    store: Pathlike = "store",
+    *,
+    until: str | None = None,
+    data: Pathlike | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **runtime: Any,
+) -> dict[str, Artifact]:
+    """Build every stage that is missing or stale; the artifacts by label, those from the store among them.
+
+    ``runtime`` are fields of ``TrainingRuntime``: ``workers``, ``threads``, ``processes``, ``device`` and so on. Other
+    arguments as of ``plan``. A stage that was interrupted goes on where it stopped. Workers are processes that import the
+    script: call this below ``if __name__ == "__main__":``. Raises RecipeError before a build, and what a stage raises.
+    """
+    here = Store(Path(store)).make()
+    prepared = prepare(Path(recipe), here, until=until, data=_path(data), overrides=overrides)
+    settings = TrainingRuntime(store=here.root, **runtime)
+    prepared.check(settings)
+    built: dict[str, Artifact] = {}
+    with locks.recorded(here.root, Path(recipe), until, {stage.label: stage.name for stage in prepared.planned}):
+        for label, node in prepared.nodes.items():
+            inputs = {role: built[other] for role, other in node.inputs.items()}
+            built[label] = build(node.stage, node.spec, inputs, settings, label=label).artifact
+    return built
+
+
+def open_artifact(path: Pathlike) -> Artifact:
+    """A finished artifact, by its directory: ``path``, ``stats``, ``files(pattern)``.
+
+    Raises ArtifactError where there is none, or where its files are not those of its manifest.
+    """
+    directory = Path(path)
+    store = Store(directory.parent)
+    artifact = store.find(directory.name)
+    if artifact is None:
+        raise ArtifactError(
+            f"{directory}: no finished artifact here; `korealbert show --store {directory.parent}` lists those there are"
+        )
+    if fault := store.damage(artifact):
+        raise ArtifactError(f"{directory}: {fault}")
+    return artifact
+
+
+def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
+    """The documents of an artifact of a data stage (extract, clean, dedup, balance, quality), in order."""
+    opened = artifact if isinstance(artifact, Artifact) else open_artifact(artifact)
+    shards = opened.files("documents-*.arrow")
+    if not shards:
+        raise ArtifactError(f"{opened.path}: holds no documents; name an artifact of extract, clean, dedup or balance")
+    for shard in shards:
+        yield from _documents_of(shard)
+
+
+def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "corrected") -> Scored:
+    """Metrics of a prediction file for a task, as ``korealbert score`` prints them.
+
+    ``task`` is a name or the TOML file of a benchmark; ``mode`` whether defects of the official script are kept. Raises
+    ValueError naming file, line, field and remedy, and FileNotFoundError.
+    """
+    return score_file(task, str(gold), str(predictions), mode)
+
+
+def _path(given: Pathlike | None) -> Path | None:
+    return None if given is None else Path(given)

@@ -1,0 +1,48 @@
+"""The Python API: what `import korealbert` offers does what the commands do, and loads nothing before it is wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import korealbert
+from korealbert.artifact import ArtifactError
+from tests.conftest import ROOT
+
+TINY = ROOT / "tests" / "recipes" / "tiny.toml"
+
+
+def test_a_recipe_is_planned_built_and_read(tmp_path: Path) -> None:
+    assert {stage.status for stage in korealbert.plan(TINY, tmp_path, until="clean/books")} == {"new"}
+    built = korealbert.run(str(TINY), str(tmp_path), until="clean/books", workers=1)
+    assert list(built) == ["extract/books", "clean/books"]
+    assert {stage.status for stage in korealbert.plan(TINY, tmp_path, until="clean/books")} == {"cached"}
+    path = built["clean/books"].path
+    assert korealbert.open_artifact(path).output_digest == built["clean/books"].output_digest
+    documents = list(korealbert.read_documents(path))
+    assert len(documents) == built["clean/books"].stats["documents_out"] > 0
+    assert documents == list(korealbert.read_documents(built["clean/books"])) and all(each.text for each in documents)
+
+    with pytest.raises(ArtifactError, match="no finished artifact here; `korealbert show --store"):
+        korealbert.open_artifact(tmp_path / "clean-0000000000000000")
+    shard = next(path.glob("documents-*.arrow"))
+    shard.write_bytes(shard.read_bytes() + b"\0")
+    with pytest.raises(ArtifactError, match=f"{shard.name} has "):
+        next(korealbert.read_documents(path))
+
+
+def test_predictions_are_scored(tmp_path: Path) -> None:
+    (tmp_path / "gold.tsv").write_text("id\tdocument\tlabel\n1\t좋다\t1\n2\t나쁘다\t0\n", "utf-8")
+    (tmp_path / "predictions.jsonl").write_text('{"label": 1}\n' * 2, "utf-8")
+    scored = korealbert.score("nsmc", tmp_path / "gold.tsv", tmp_path / "predictions.jsonl")
+    assert scored.values["accuracy"] == 50 and scored.examples == 2
+
+
+def test_the_package_alone_loads_none_of_its_parts() -> None:
+    code = "import sys, korealbert; sys.exit(any(name.startswith('korealbert.') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    with pytest.raises(AttributeError, match="no attribute 'prepare'"):
+        korealbert.prepare  # noqa: B018
