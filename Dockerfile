@@ -27,6 +27,7 @@ RUN pip install --no-deps --require-hashes --requirement /locks/build.txt \
 FROM dependencies AS project
 COPY pyproject.toml README.md LICENSE MANIFEST.in /source/
 COPY korealbert /source/korealbert
+COPY data_specs /source/data_specs
 COPY flows /source/flows
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /source
 
@@ -40,7 +41,7 @@ COPY --chown=korealbert data_specs data_specs
 COPY --chown=korealbert flows flows
 COPY --chown=korealbert prefect.yaml prefect.toml ./
 USER korealbert
-CMD ["python", "-m", "flows.worker", "data"]
+CMD ["python", "-m", "korealbert.flows.worker", "data"]
 
 FROM dependencies AS training-worker
 RUN apt-get update \
@@ -53,4 +54,4 @@ COPY --chown=korealbert data_specs data_specs
 COPY --chown=korealbert flows flows
 COPY --chown=korealbert prefect.yaml prefect.toml ./
 USER korealbert
-CMD ["python", "-m", "flows.worker", "gpu"]
+CMD ["python", "-m", "korealbert.flows.worker", "gpu"]

@@ -49,19 +49,19 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 check: lint test
 
 docs: $(VENV)/installed $(VENV)-docs/installed  ## the documentation as a site, into site/, strictly
-	$(BIN)/python -m typer flows.cli utils docs --name korealbert --title Commands --output $(VENV)-docs/commands.md > /dev/null
+	$(BIN)/python -m typer korealbert.flows.cli utils docs --name korealbert --title Commands --output $(VENV)-docs/commands.md > /dev/null
 	COMMANDS=$(VENV)-docs/commands.md NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
 	@echo "starting Prefect's server, the deployments and a worker; the first time takes about a minute"
-	@KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
+	@KOREALBERT_STORE="$(STORE)" $(BIN)/python -m korealbert.flows.services.local_server
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
 	@echo "starting PostgreSQL, Prefect's server and two workers on loopback; the first time takes a minute or two"
-	@$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) $(IN_STORE)
+	@$(BIN)/python -m korealbert.flows.services.topology up --home $(SERVICE) --port $(PORT) $(IN_STORE)
 
 down: $(VENV)/installed  ## end what `make up` started
-	$(BIN)/python -m flows.services.topology down --home $(SERVICE)
+	$(BIN)/python -m korealbert.flows.services.topology down --home $(SERVICE)
 
 audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > $(VENV)/audited.txt

@@ -21,8 +21,8 @@ import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.services.local_server import listen
-from flows.services.topology import ROOT
+from korealbert.flows.services.local_server import listen
+from korealbert.flows.services.topology import ROOT
 
 AUTH = "bench:not-a-secret"
 
@@ -40,7 +40,7 @@ class Installation:
 
     def topology(self, command: str) -> None:
         options = ["--home", str(self.home), "--port", str(self.port), "--store", str(self.store)]
-        arguments = [sys.executable, "-m", "flows.services.topology", command, *options]
+        arguments = [sys.executable, "-m", "korealbert.flows.services.topology", command, *options]
         subprocess.run(arguments, cwd=self.place, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def processes(self) -> list[psutil.Process]:

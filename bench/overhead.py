@@ -20,9 +20,9 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from bench.installation import Installation, installation
-from flows.corpus_to_model import corpus_to_model
-from flows.step import SECONDS_BETWEEN_REPORTS, reporter
 from korealbert.artifact import Progress, Store, build
+from korealbert.flows.corpus_to_model import corpus_to_model
+from korealbert.flows.step import SECONDS_BETWEEN_REPORTS, reporter
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.corpus_to_model import corpus_to_model
+from korealbert.flows.corpus_to_model import corpus_to_model
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows.killed_grid import finish, finished, kill_after, start
 from tests.flows.six_tasks import write_recipe

@@ -17,7 +17,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.plugins import HookContext, SetupResult, register_hook
 from prefect.settings import PREFECT_API_AUTH_STRING
 
-from flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import stranger
 from korealbert.formatting import nearest
 
 _WRAPPED = "read_deployment_by_name"

@@ -24,8 +24,9 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows import file_commands, store_commands
-from flows.terminal import (
+from korealbert.artifact import Artifact, Progress, Store, locks
+from korealbert.flows import file_commands, store_commands
+from korealbert.flows.terminal import (
     DataDir,
     DataRoot,
     OneLine,
@@ -39,7 +40,6 @@ from flows.terminal import (
     recipe_names,
     shipped,
 )
-from korealbert.artifact import Artifact, Progress, Store, locks
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
@@ -292,8 +292,8 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
-    from flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
-    from flows.services.local_server import api_for_one_run  # noqa: PLC0415
+    from korealbert.flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
+    from korealbert.flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
     began = time.monotonic()
     built = [stage for stage in planned if stage.status != "cached"]
@@ -325,7 +325,7 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
 @contextmanager
 def _bars() -> Iterator[None]:
     """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended."""
-    from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
+    from korealbert.flows.step import watcher  # noqa: PLC0415 (loads Prefect)
 
     columns = (
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),

@@ -18,11 +18,11 @@ from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import publish
-from flows.lineage import Lineage
-from flows.recovery import announced_here, leave_soon, soon_after_cancellation
-from flows.step import Gate, step
 from korealbert.artifact import Store, locks
+from korealbert.flows import publish
+from korealbert.flows.lineage import Lineage
+from korealbert.flows.recovery import announced_here, leave_soon, soon_after_cancellation
+from korealbert.flows.step import Gate, step
 from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare

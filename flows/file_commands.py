@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from flows.terminal import StoreDir, clear_errors, console, find, labels, warn
+from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100

@@ -1,6 +1,6 @@
 """One stage of a recipe, rebuilt on inputs that are cached (or built first): a flow with a deployment for each stage.
 
-``python -m flows.one_stage`` writes these deployments into prefect.yaml, from the declarations of the stages.
+``python -m korealbert.flows.one_stage`` writes these deployments into prefect.yaml, from the declarations of the stages.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from prefect import flow
 
-from flows import publish
-from flows.corpus_to_model import SAMPLE, flow_of
 from korealbert.artifact import Deployment
+from korealbert.flows import publish
+from korealbert.flows.corpus_to_model import SAMPLE, flow_of
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import registry
 
@@ -49,8 +49,10 @@ def one_stage(
     return flow_of(recipe)(recipe, until=stage, rerun=again, **given)
 
 
-FILE = Path(__file__).parents[1] / "prefect.yaml"
-_MARK = "  # One per stage; what follows is written by `python -m flows.one_stage` from korealbert/recipe/registry.py.\n"
+FILE = Path(__file__).resolve().parents[1] / "prefect.yaml"
+_MARK = (
+    "  # One per stage; what follows is written by `python -m korealbert.flows.one_stage` from korealbert/recipe/registry.py.\n"
+)
 
 
 def page(current: str) -> str:

@@ -1,6 +1,6 @@
 """Prefect's process worker, whose runs are seen to be lost when it dies, at whatever moment; ``flows/worker.py`` starts it.
 
-Usage: python -m flows.process_worker worker start --type process --pool POOL   (the options are those of ``prefect``)
+Usage: python -m korealbert.flows.process_worker worker start --type process --pool POOL   (options as of ``prefect``)
 
 It announces each run (``recovery.py``) before it claims it, and until it has told Prefect how that ended. The process of a run
 dies with this one from its first instruction on; one of Prefect's would live on, find the pipe of its log closed and report its
@@ -21,8 +21,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.runner import _starter_engine
 from prefect.workers.process import ProcessWorker
 
-from flows.recovery import announced
 from korealbert.artifact.store import default_store
+from korealbert.flows.recovery import announced
 
 _BOUND = """
 import os, sys

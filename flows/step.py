@@ -29,10 +29,10 @@ from prefect.deployments import run_deployment
 from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Completed
 
-from flows import publish
-from flows.lineage import Lineage
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
+from korealbert.flows import publish
+from korealbert.flows.lineage import Lineage
 from korealbert.pretrain.launch import RankKilled
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import Node

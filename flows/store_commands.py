@@ -10,11 +10,11 @@ from typing import IO, Annotated, Literal
 import typer
 from rich.table import Table
 
-from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.maintenance import archive, garbage
 from korealbert.artifact.store import MANIFEST
+from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
 
 app = typer.Typer()
 

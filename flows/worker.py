@@ -1,6 +1,6 @@
 """A worker of one work pool, which also reschedules the runs that died with another worker (``recovery.py``).
 
-Usage: python -m flows.worker POOL [--store DIR]
+Usage: python -m korealbert.flows.worker POOL [--store DIR]
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import get_current_settings
 
-from flows.recovery import Claimed, recover
-from flows.services.port_owner import stranger
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import STORE_VARIABLE, default_store
+from korealbert.flows.recovery import Claimed, recover
+from korealbert.flows.services.port_owner import stranger
 
 _SECONDS_BETWEEN_LOOKS = 10.0
 _SECONDS_TO_STOP = 15
@@ -39,7 +39,8 @@ def main() -> None:
     # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
     # A worker needs none of them: bare names are for the command line.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}
-    command = [sys.executable, "-m", "flows.process_worker", "worker", "start", "--type", "process", "--pool", options.pool]
+    pool = ["--type", "process", "--pool", options.pool]
+    command = [sys.executable, "-m", "korealbert.flows.process_worker", "worker", "start", *pool]
     worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
     signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches the worker by itself.

@@ -8,7 +8,7 @@ import grimp
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    graph = grimp.build_graph("korealbert", "flows", cache_dir=None)  # annotations' imports (TYPE_CHECKING) count as well
+    graph = grimp.build_graph("korealbert", cache_dir=None)  # annotations' imports (TYPE_CHECKING) count as well
     order = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
     try:
         order.prepare()

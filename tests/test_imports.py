@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
 from typer.testing import CliRunner
-from flows.cli import app
+from korealbert.flows.cli import app
 
 def light(what):
     loaded = {"torch", "transformers", "deepspeed", "optuna", "kiwipiepy", "ray"} & set(sys.modules)
@@ -26,7 +26,7 @@ for name in tasks.names():
     tasks.load(name)
 light("reading benchmarks")
 
-import flows.corpus_to_model, flows.one_stage
+import korealbert.flows.corpus_to_model, korealbert.flows.one_stage
 light("a worker's process")
 """
 

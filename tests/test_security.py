@@ -14,10 +14,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.services.local_server import credentials
 from korealbert.artifact import Runtime, Spec, build
 from korealbert.corpus.crawl.fetch import FetchSpec
+from korealbert.flows.cli import app
+from korealbert.flows.services.local_server import credentials
 from tests.artifact.conftest import WORDS, Text
 
 ROOT = Path(__file__).parents[1]

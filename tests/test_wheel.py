@@ -50,6 +50,8 @@ def test_a_wheel_holds_every_shipped_file(wheel: Path) -> None:
     held = set(ZipFile(wheel).namelist())
     assert shipped <= held
     assert not [name for name in held if name.endswith(".pyc")], "compiled by whoever used the checkout"
+    assert "korealbert/flows/cli.py" in held
+    assert {name.split("/")[0].split("-")[0] for name in held} == {"korealbert"}, "no other name in anybody's site-packages"
 
 
 def test_an_installed_wheel_plans_a_shipped_recipe_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_an_installed_wheel_plans_a_shipped_recipe_in_an_empty_directory(wheel: 
     def run(*command: str) -> str:
         return subprocess.run(command, cwd=empty, env=variables, capture_output=True, text=True, check=True).stdout
 
-    assert str(packages) in run(str(python), "-c", "import korealbert, flows; print(korealbert.__file__)")
+    assert str(packages) in run(str(python), "-c", "import korealbert.flows; print(korealbert.flows.__file__)")
     planned = run(str(environment / "bin" / "korealbert"), "plan", "sample")
     assert "32 of 32 stages would run" in planned
     assert not list(empty.iterdir())

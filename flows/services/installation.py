@@ -1,6 +1,6 @@
 """Set-up of a Prefect server: work pools, their queues with limits, and the deployments.
 
-Usage: python -m flows.services.installation   (the server is the configured one)
+Usage: python -m korealbert.flows.services.installation   (the server is the configured one)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker
 
-from flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import stranger
 
 POOLS: dict[str, dict[str, int]] = {
     "data": {"build": 1, "crawl": 1},
@@ -34,7 +34,9 @@ def main() -> None:
     with get_client(sync_client=True) as client:
         for pool, queues in POOLS.items():
             _pool(client, pool, queues)
-    root = Path(__file__).parents[2]
+    root = Path.cwd()
+    if not (root / "prefect.yaml").exists():
+        raise SystemExit(f"{root}: no prefect.yaml here, which names the deployments; call this in the project's root")
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     # PWD is where the deployments work (prefect.yaml), and a child's PWD is not its working directory unless it is told.
     status = subprocess.run(command, cwd=root, env={**os.environ, "PWD": str(root)}, check=False).returncode

@@ -28,11 +28,11 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from flows.services.port_owner import stranger
-from flows.terminal import warn
 from korealbert.artifact.files import atomic_write
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
+from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.terminal import warn
 
 HOW_TO_LOG_IN = (
     f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {ENVIRONMENT_FILE}"
@@ -93,7 +93,7 @@ _PASSING = (500, 502, 503, 504)
 
 def main() -> None:
     """Start everything in order, wait for Ctrl-C or SIGTERM, and stop everything."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).resolve().parents[2]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
     file, store = root / ENVIRONMENT_FILE, default_store()
@@ -105,9 +105,9 @@ def main() -> None:
     try:
         running.append(_python(*serving(listener), cwd=root, pass_fds=[listener.fileno()]))
         wait_until_healthy(f"{url}/health", running[0])
-        if _python("-m", "flows.services.installation", cwd=root).wait():
+        if _python("-m", "korealbert.flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
-        running.append(_python("-m", "flows.worker", "data", cwd=root))
+        running.append(_python("-m", "korealbert.flows.worker", "data", cwd=root))
         name_services(file, facts)
         print(f"\nthe UI is at {url.removesuffix('/api')}, the store at {store.resolve()}")
         print(HOW_TO_LOG_IN)
@@ -282,7 +282,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serving(listener: socket.socket) -> list[str]:
     """Arguments of Python for a Prefect server on a socket, which its process inherits (``pass_fds``)."""
-    return ["-m", "flows.services.server", "--socket", str(listener.fileno())]
+    return ["-m", "korealbert.flows.services.server", "--socket", str(listener.fileno())]
 
 
 def _python(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:

@@ -1,6 +1,6 @@
 """Prefect's server without its documentation pages, which would answer anyone: /docs, /redoc and /openapi.json are not found.
 
-Usage: python -m flows.services.server [--host H] [--port N | --socket FD]
+Usage: python -m korealbert.flows.services.server [--host H] [--port N | --socket FD]
 
 It needs Prefect alone, so that an image of the server holds this one file of ours. Prefect's settings say everything else.
 """

@@ -1,6 +1,6 @@
 """The whole installation as processes: PostgreSQL, a Prefect server with a password on loopback, a data and a training worker.
 
-Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
+Usage: python -m korealbert.flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
 ``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
@@ -24,7 +24,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import (
+from korealbert.artifact.files import write_json
+from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
+from korealbert.flows.services.local_server import (
     HOW_TO_LOG_IN,
     credentials,
     forget_services,
@@ -34,14 +37,11 @@ from flows.services.local_server import (
     stop,
     wait_until_healthy,
 )
-from flows.services.postgres import Cluster
-from korealbert.artifact.files import write_json
-from korealbert.artifact.shards import die_with_parent
-from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
+from korealbert.flows.services.postgres import Cluster
 
 _SECONDS_TO_COME_UP = 900
 _SECONDS_TO_GO_DOWN = 60
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Topology:
         database.tend()
         wait_until_healthy(f"{self.url}/health", server.tend())
         _say("registering the deployments")
-        installed = self._python("installation", "-m", "flows.services.installation").wait()
+        installed = self._python("installation", "-m", "korealbert.flows.services.installation").wait()
         if installed:
             raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
         _say("starting the workers")
@@ -160,7 +160,7 @@ class Topology:
             self._noted = ids
 
     def _worker(self, pool: str) -> subprocess.Popen[bytes]:
-        return self._python(f"{pool}-worker", "-m", "flows.worker", pool)
+        return self._python(f"{pool}-worker", "-m", "korealbert.flows.worker", pool)
 
     def _python(self, log: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.logs / f"{log}.log").open("ab") as stream:
@@ -188,7 +188,7 @@ def up(home: Path, port: int, store: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "flows.services.topology",
+        "korealbert.flows.services.topology",
         "serve",
         *(str(each) for pair in options.items() for each in pair),
     ]

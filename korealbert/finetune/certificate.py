@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
 from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, sha256_of_file, unambiguous
 from korealbert.artifact.spec import explained
@@ -189,7 +188,7 @@ def _cell(predictions: Path) -> _Cell | None:
 
 
 def _code() -> _Code:
-    root = Path(korealbert.__file__).parent
+    root = Path(__file__).parents[1]
     files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}
     return _Code(version=host_facts()["korealbert"], sha256=digest_of_listing(files))
 

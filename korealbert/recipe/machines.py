@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-import korealbert
 from korealbert.formatting import nearest
 from korealbert.recipe.tables import RecipeError
 
@@ -87,7 +86,7 @@ class _File(_Figures):
 @cache
 def figures() -> _File:
     """All that the file says."""
-    path = Path(korealbert.__file__).parent / "data_specs" / "machines.toml"
+    path = Path(__file__).parents[1] / "data_specs" / "machines.toml"
     return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
 
 

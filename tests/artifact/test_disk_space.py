@@ -187,7 +187,7 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
         from korealbert.artifact import locks
         from typer.testing import CliRunner
         from korealbert.artifact.maintenance import archive, garbage
-        from flows.cli import app
+        from korealbert.flows.cli import app
         runtime = Runtime(store=disk / "store", workers=1)
         made = build(STAGE, S(jobs=3), {}, runtime).artifact
         with locks.recorded(disk / "store", Path("x.toml"), None, {"fills": made.name}):

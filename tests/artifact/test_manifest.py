@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import ArtifactError, Runtime, Store, build
+from korealbert.flows.cli import app
 from tests.artifact.conftest import WORDS, Text
 
 DAMAGE = [

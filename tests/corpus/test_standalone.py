@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from korealbert.flows.cli import app
 from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
@@ -161,7 +161,7 @@ def test_standard_input_streams_and_a_reader_that_leaves_is_no_error() -> None:
 def test_it_loads_neither_torch_nor_prefect() -> None:
     code = (
         "import sys; sys.argv = ['korealbert', 'extract', 'news', '/dev/null']\n"
-        "from flows.cli import app\n"
+        "from korealbert.flows.cli import app\n"
         "try: app()\nexcept SystemExit as end: print(end.code, [m for m in ('torch', 'prefect', 'polars') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

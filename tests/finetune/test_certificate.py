@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import Artifact, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
 from korealbert.finetune.certificate import certify, read_certificate, verify
+from korealbert.flows.cli import app
 
 GOLD = "id\tdocument\tlabel\n1\t좋다\t1\n2\t싫다\t0\n3\t최고\t1\n4\t별로\t0\n"
 PREDICTIONS = "".join(f'{{"id": "{n}", "label": {label}}}\n' for n, label in ((1, 1), (2, 0), (3, 0), (4, 0)))

@@ -14,7 +14,6 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import Artifact, InputPath, Store, build, canonical
 from korealbert.artifact.files import sha256_of_file
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
@@ -25,6 +24,7 @@ from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import Choice
+from korealbert.flows.cli import app
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import evaluation_graph

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.scoring import score_file
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_dp import RELATIONS as DEPENDENCIES
 from korealbert.finetune.tasks.klue_re import RELATIONS
+from korealbert.flows.cli import app
 
 ORDER = (2, 0, 3, 1)
 """Of the shuffled predictions."""

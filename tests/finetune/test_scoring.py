@@ -18,10 +18,10 @@ from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import compare_files, score_file
+from korealbert.flows.cli import app
 
 NLI = "sentence1\tsentence2\tgold_label\n비가 온다\t날이 맑다\tcontradiction\n눈이 온다\t춥다\tneutral\n"
 NSMC = "id\tdocument\tlabel\n7\t좋다\t1\n8\t별로\t0\n9\t\t0\n"

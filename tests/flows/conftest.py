@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prefect.settings import temporary_settings
 
-from flows.services.local_server import temporary_server
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
+from korealbert.flows.services.local_server import temporary_server
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.once import shared_directory
 

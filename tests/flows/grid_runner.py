@@ -12,7 +12,9 @@ from korealbert.pretrain.runtime import TrainingRuntime
 
 
 def main(recipe: str, store: str, cells: str) -> None:
-    from flows.corpus_to_model import corpus_to_model  # Which the process of each cell, that loads this file, does not need.
+    from korealbert.flows.corpus_to_model import (
+        corpus_to_model,  # Which the process of each cell, that loads this file, does not need.
+    )
 
     runtime = TrainingRuntime(store=Path(store), workers=1, threads=int(cells), cells=int(cells), device="cpu")
     corpus_to_model(Path(recipe), until="summary", runtime=runtime)

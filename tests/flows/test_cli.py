@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.step import scored
-from flows.terminal import console
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.flows.cli import app
+from korealbert.flows.step import scored
+from korealbert.flows.terminal import console
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
@@ -101,7 +101,7 @@ def test_mistakes_are_told_in_one_line_with_a_remedy(store: Path, tmp_path: Path
 )
 def test_shells_complete_commands_options_recipes_and_artifacts(store: Path, typed: str, offered: list[str]) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "KOREALBERT_STORE": str(store)}
-    script = "import sys; sys.argv[0] = 'korealbert'; from flows.cli import app; app()"
+    script = "import sys; sys.argv[0] = 'korealbert'; from korealbert.flows.cli import app; app()"
     environment = {**os.environ, **words, "_KOREALBERT_COMPLETE": "complete_bash"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == offered

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from flows import one_stage
-from flows.services.installation import POOLS
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
+from korealbert.flows import one_stage
+from korealbert.flows.services.installation import POOLS
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -66,4 +66,4 @@ def test_the_recipe_of_a_stages_deployment_has_the_stage(tmp_path: Path) -> None
 
 def test_the_deployments_of_stages_are_those_that_stages_declare() -> None:
     current = (ROOT / "prefect.yaml").read_text("utf-8")
-    assert current == one_stage.page(current), "python -m flows.one_stage"
+    assert current == one_stage.page(current), "python -m korealbert.flows.one_stage"

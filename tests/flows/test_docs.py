@@ -16,9 +16,9 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, locks
+from korealbert.flows.cli import app
 from korealbert.recipe import registry
 from korealbert.recipe.reference import page
 from tests.flows.conftest import TINY

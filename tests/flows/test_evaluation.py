@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.corpus_to_model import flow_of
 from korealbert.artifact import Artifact, Store, build
+from korealbert.flows.corpus_to_model import flow_of
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import evaluation_graph

@@ -13,12 +13,12 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowR
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Pending, Running
 
-from flows.bare_names import UnclearName, resolve
-from flows.corpus_to_model import corpus_to_model
-from flows.one_stage import one_stage
-from flows.publish import key
-from flows.recovery import Claimed
 from korealbert.artifact import Artifact, ancestors
+from korealbert.flows.bare_names import UnclearName, resolve
+from korealbert.flows.corpus_to_model import corpus_to_model
+from korealbert.flows.one_stage import one_stage
+from korealbert.flows.publish import key
+from korealbert.flows.recovery import Claimed
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import graph, load, until
 from tests.flows import killed_grid

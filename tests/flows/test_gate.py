@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flows.step import Gate
+from korealbert.flows.step import Gate
 from korealbert.pretrain.runtime import TrainingRuntime, pick_device
 
 GIB = 1 << 30

@@ -13,10 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from flows.lineage import Lineage
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.artifact.subprocess_build import Job
+from korealbert.flows.lineage import Lineage
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 

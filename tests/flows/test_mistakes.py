@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.flows.cli import app
 
 RECIPE = """
 [extract.x]

@@ -55,7 +55,7 @@ def push(server: Hub, home: Path, *arguments: object, token: str = TOKEN) -> str
 ONE_BY_ONE = """
 import json, os, sys
 from typer.testing import CliRunner
-from flows.cli import app
+from korealbert.flows.cli import app
 for arguments, token in json.load(sys.stdin):
     os.environ["HF_TOKEN"] = token
     done = CliRunner().invoke(app, ["push", *arguments])

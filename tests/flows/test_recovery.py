@@ -19,9 +19,9 @@ from prefect.settings import temporary_settings
 from prefect.states import Cancelling, Completed, Pending, Running
 from prefect.tasks import Task
 
-from flows.process_worker import _BOUND
-from flows.recovery import _end_parts, announced, recover
 from korealbert.artifact import Store, locks
+from korealbert.flows.process_worker import _BOUND
+from korealbert.flows.recovery import _end_parts, announced, recover
 from korealbert.recipe import prepare
 from tests.flows.conftest import TINY
 
@@ -95,7 +95,7 @@ import sys, time
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import UUID
-from flows.recovery import announced
+from korealbert.flows.recovery import announced
 with ExitStack() as stack:
     for run in sys.argv[2:]:
         stack.enter_context(announced(UUID(run), 1, Path(sys.argv[1])))
@@ -134,7 +134,7 @@ def test_an_attempt_that_ended_leaves_no_announcement(client: SyncPrefectClient,
 STARTER = """
 import asyncio, sys
 from prefect.runner import _starter_engine
-from flows.process_worker import announcing
+from korealbert.flows.process_worker import announcing
 announcing()
 child = "import fcntl, sys, time; held = open(sys.argv[1], 'wb'); fcntl.flock(held, fcntl.LOCK_EX); time.sleep(600)"
 asyncio.run(_starter_engine.run_process([sys.executable, "-c", child, sys.argv[1]]))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
+from korealbert.flows.cli import app
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.registry import REPORT
 from korealbert.report.stage import ReportSpec

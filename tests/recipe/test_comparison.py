@@ -11,10 +11,10 @@ import pytest
 from pyarrow import ipc
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Store, build
 from korealbert.finetune import summary
 from korealbert.finetune.spec import FinetuneSpec
+from korealbert.flows.cli import app
 from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe
 from korealbert.report.render.blocks import Figures, Section, Table
 from tests.report.conftest import made, write_documents, write_metrics

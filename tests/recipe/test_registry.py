@@ -70,7 +70,7 @@ PROGRAM = """
 import contextlib, io, json, runpy
 from pathlib import Path
 from typer.testing import CliRunner
-from flows.cli import app
+from korealbert.flows.cli import app
 from korealbert.artifact import Runtime, Store, build
 from korealbert.recipe import prepare
 
@@ -91,7 +91,7 @@ made("report", prepare(recipe, Store(runtime.store)).nodes["report"])
 told["report"] = (built["report"].path / "report.md").read_text("utf-8")
 told["inspect"] = command("inspect", "shortest", "--dropped", "all")
 with contextlib.redirect_stdout(io.StringIO()) as printed:
-    for module in ("flows.one_stage", "korealbert.recipe.reference"):
+    for module in ("korealbert.flows.one_stage", "korealbert.recipe.reference"):
         runpy.run_module(module, run_name="__main__")
 told["reference"] = printed.getvalue()
 print(json.dumps(told))
@@ -102,8 +102,8 @@ print(json.dumps(told))
 def checkout(tmp_path: Path) -> Path:
     """The project with one more stage: a file in the corpus room, and its line in the registry."""
     root = tmp_path / "checkout"
-    for package in ("korealbert", "flows"):
-        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("korealbert", "flows", "data_specs"):
+        shutil.copytree(ROOT / package, root / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "prefect.yaml", root)
     (root / "korealbert" / "corpus" / "shortest.py").write_text(STAGE_FILE, "utf-8")
     file = root / "korealbert" / "recipe" / "registry.py"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert import recipe as recipes
+from korealbert.flows.cli import app
 from korealbert.recipe import dag
 from tests.flows.conftest import TINY
 

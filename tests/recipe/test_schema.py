@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from korealbert.flows.cli import app
 from korealbert.recipe import project
 from korealbert.recipe.reference import json_schema
 from tests.recipe.test_project import prose

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.corpus_to_model import flow_of
 from korealbert.artifact import Identity, Store
+from korealbert.flows.corpus_to_model import flow_of
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import Node, transfer_graph
 from korealbert.recipe.reading import load_cross_lingual

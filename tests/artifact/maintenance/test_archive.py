@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.files import digest_of_listing, digested_json, sha256_of_file, write_digested
 from korealbert.artifact.maintenance import archive
+from korealbert.flows.cli import app
 from tests.artifact.conftest import three
 
 EVIL = str(Path(tempfile.gettempdir()) / "evil.txt")

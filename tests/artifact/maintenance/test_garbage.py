@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
 from korealbert.artifact import Artifact, Store, locks
 from korealbert.artifact.files import stamp, write_digested, write_json
 from korealbert.artifact.maintenance import garbage
+from korealbert.flows.cli import app
 from tests.artifact.conftest import three
 
 RECIPE = Path("some/recipe.toml")

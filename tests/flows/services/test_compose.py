@@ -16,8 +16,8 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from flows.services.installation import POOLS
-from flows.services.local_server import listen, stop, wait_until_healthy
+from korealbert.flows.services.installation import POOLS
+from korealbert.flows.services.local_server import listen, stop, wait_until_healthy
 from tests.flows.services.test_local_server import status
 
 ROOT = Path(__file__).parents[3]

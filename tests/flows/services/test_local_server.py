@@ -18,8 +18,8 @@ from urllib.error import HTTPError
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-from flows.services import local_server
-from flows.services.local_server import answers, refused, temporary_server
+from korealbert.flows.services import local_server
+from korealbert.flows.services.local_server import answers, refused, temporary_server
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[3]
@@ -98,7 +98,7 @@ def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_n
 
 def test_no_command_of_ours_reports_to_prefect_or_says_that_it_would(tmp_path: Path) -> None:
     """Prefect shows its notice on terminals alone; both variables are what it names for opting out."""
-    asked = "import os, flows.cli; from prefect.settings import get_current_settings as settings; "
+    asked = "import os, korealbert.flows.cli; from prefect.settings import get_current_settings as settings; "
     asked += "print(os.environ['DO_NOT_TRACK'], settings().server.analytics_enabled)"
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "DO_NOT_TRACK"))}
     done = subprocess.run(

@@ -21,11 +21,11 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows import worker
-from flows.services import local_server, topology
-from flows.services.local_server import answers, listen, refused, temporary_server
-from flows.services.port_owner import stranger
-from flows.services.postgres import Cluster, PostgresMissing, binaries
+from korealbert.flows import worker
+from korealbert.flows.services import local_server, topology
+from korealbert.flows.services.local_server import answers, listen, refused, temporary_server
+from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.postgres import Cluster, PostgresMissing, binaries
 from tests.flows.services.test_local_server import ROOT, SECONDS_TO_END, start
 
 pytestmark = pytest.mark.timeout(2 * SECONDS_TO_END)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.services.local_server import listen, name_services
-from flows.services.topology import ROOT, Service, Topology, down, up
 from korealbert.artifact import Store
 from korealbert.artifact.store import STORE_VARIABLE, default_store
+from korealbert.flows.cli import app
+from korealbert.flows.services.local_server import listen, name_services
+from korealbert.flows.services.topology import ROOT, Service, Topology, down, up
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.services.local_server import answers, listen
-from flows.services.postgres import PostgresMissing, binaries
-from flows.services.topology import ROOT
 from korealbert.artifact import Artifact, Store, locks
+from korealbert.flows.services.local_server import answers, listen
+from korealbert.flows.services.postgres import PostgresMissing, binaries
+from korealbert.flows.services.topology import ROOT
 from korealbert.recipe import prepare
 from tests.browser import browser
 from tests.flows import automations, flow_run_page
@@ -135,7 +135,7 @@ def installation() -> Iterator[Installation]:
     own |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
     options = ["--home", str(home), "--port", str(port), "--store", str(store)]
-    command = [sys.executable, "-m", "flows.services.topology"]
+    command = [sys.executable, "-m", "korealbert.flows.services.topology"]
     subprocess.run([*command, "up", *options], cwd=place, env=environment, check=True)
     up = Installation(home, store, port, environment)
     assert (place / ".env").read_text("utf-8") == f"KOREALBERT_STORE={store}\nPREFECT_API_URL={own['PREFECT_API_URL']}\n"
