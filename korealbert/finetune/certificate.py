@@ -299,20 +299,23 @@ def _same_cell(cell: _Cell | None, predictions: Path) -> Iterator[Finding]:
                 "note", f"cell: the certificate names none, but {predictions} is a file of {here.name} ({here.label})"
             )
         return
-    if (named := _name_of(cell.recipe)) != cell.name:
-        yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
+    named = _name_of(cell.recipe)
     if here is None:
+        if named != cell.name:
+            yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
         yield Finding("note", f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
                       "model are the word of whoever wrote the certificate")  # fmt: skip
         return
-    same = True
-    for field in ("name", "label", "recipe", "manifest_sha256"):
-        if (then := getattr(cell, field)) != (now := getattr(here, field)):
-            same = False
-            yield Finding(
-                "differs", f"{field.replace('_', ' ')}: the certificate has {then}, the manifest beside {predictions} {now}"
-            )
-    if same:
+    compared = {
+        "name": (cell.name, here.name),
+        "label": (cell.label, here.label),
+        "recipe": (named, _name_of(here.recipe)),
+        "manifest": (cell.manifest_sha256, here.manifest_sha256),
+    }
+    other = {field: values for field, values in compared.items() if values[0] != values[1]}
+    for field, (then, now) in other.items():
+        yield Finding("differs", f"{field}: the certificate has {then}, the manifest beside {predictions} {now}")
+    if not other:
         yield Finding("agrees", f"cell: {cell.name} ({cell.label}), its recipe and predictions, as in its manifest")
     yield from _same_model(cell.model, here.model, predictions.absolute().parent.parent)
 

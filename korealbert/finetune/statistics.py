@@ -113,7 +113,7 @@ def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]
     if not pooled:
         welch = seeds**2 / sum((mean.variance / mean.count) ** 2 / (mean.count + 1) for mean in means) - 2
         freedom = min(max(welch, min(freedoms)), freedom)
-    # Satterthwaite's exponent is 2. With one degree of freedom that gives 12 % of false alarms where examples add a tenth to
+    # Satterthwaite's exponent is 2. With one degree of freedom that gives 13 % of false alarms where examples add a tenth to
     # the variance, and this one 7 % (`tests/finetune/test_statistics.py`).
     exponent = 2 * freedom / (freedom + 2)
     return math.sqrt(examples + seeds), freedom * ((examples + seeds) / seeds) ** exponent

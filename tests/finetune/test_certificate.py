@@ -242,7 +242,7 @@ def test_a_forged_lineage_differs_from_the_manifest_beside_the_predictions(desk:
         ("cell.label", "finetune/best", "label"),
         ("cell.recipe", better.document, "recipe"),
         ("cell.name", better.name, "name"),
-        ("cell.manifest_sha256", "0" * 64, "manifest sha256"),
+        ("cell.manifest_sha256", "0" * 64, "manifest"),
         ("cell.model", {"name": other.name, "output_digest": other.output_digest, "files": files}, "model"),
         ("cell.model", None, "model"),
         ("cell.model.files", files, "model"),
