@@ -227,7 +227,7 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
-        if wrong := _contradictions(artifact.name, artifact.manifest):
+        if wrong := contradictions(artifact.name, artifact.manifest):
             return wrong[0]
         if fault := self.damaged_file(artifact):
             return fault
@@ -291,7 +291,7 @@ def faults_within(
             faults.append(str(error))
     extra = {*output_files(directory, scratch=not scratch)} - {*expected, MANIFEST}
     faults += [f"{relative} is not in the manifest" for relative in sorted(extra)]
-    faults += _contradictions(name, manifest)
+    faults += contradictions(name, manifest)
     if not faults:
         try:
             check_conservation(name, manifest["stats"], directory)
@@ -300,7 +300,7 @@ def faults_within(
     return faults
 
 
-def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
+def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     """Where a manifest in the directory of this name contradicts itself."""
     faults = []
     if digest_of_output(manifest["files"]) != manifest["output_digest"]:

@@ -22,7 +22,7 @@ from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
 from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, sha256_of_file, unambiguous
 from korealbert.artifact.spec import explained
 from korealbert.artifact.stage import host_facts
-from korealbert.artifact.store import MANIFEST
+from korealbert.artifact.store import MANIFEST, contradictions, faults_within
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.metrics import Mode
@@ -110,7 +110,7 @@ class Finding(NamedTuple):
     """One line of a check."""
 
     verdict: Literal["agrees", "differs", "note"]
-    """``note``: what decides nothing, as another version of a package."""
+    """``note``: what decides nothing, as another version of a package, or what cannot be checked here."""
     text: str
 
 
@@ -132,7 +132,7 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
             raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
     certificate = Certificate(
         korealbert_certificate=1,
-        task=tasks.table_of(Path(task)).name if is_file(task) else task,
+        task=_benchmark(task),
         benchmark=data[2] if is_file(task) else None,
         mode=mode,
         gold=data[0],
@@ -150,10 +150,26 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
     return scored
 
 
+def _benchmark(task: str) -> str:
+    """The name of a benchmark, or of that of a TOML file. Raises ValueError as ``tasks.find`` does."""
+    if is_file(task):
+        return tasks.table_of(Path(task)).name
+    found = tasks.find(task)
+    return next(name for name in tasks.names() if tasks.load(name) is found)
+
+
 def _data(path: Path, member: str, out: Path) -> _Data:
-    relative = os.path.relpath(path.absolute(), out.absolute().parent)
     size, digest = _measured(path)
-    return _Data(path=Path(relative).as_posix(), member=member, bytes=size, sha256=digest)
+    return _Data(path=_relative(path, out).as_posix(), member=member, bytes=size, sha256=digest)
+
+
+def _relative(path: Path, out: Path) -> Path:
+    """A path as it leads to its file from the certificate's directory, which may have been named by a link."""
+    directory = out.absolute().parent
+    relative = Path(os.path.relpath(path.absolute(), directory))
+    if (directory / relative).exists() and (directory / relative).samefile(path):
+        return relative
+    return Path(os.path.relpath(path.parent.resolve() / path.name, directory.resolve()))
 
 
 def _measured(path: Path) -> tuple[int, str]:
@@ -167,24 +183,34 @@ def _measured(path: Path) -> tuple[int, str]:
 def _cell(predictions: Path) -> _Cell | None:
     """The artifact that a file of predictions belongs to. Raises ArtifactError where it is not as its manifest says."""
     directory = predictions.absolute().parent
-    if not (directory / MANIFEST).is_file():
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
         return None
     found = Artifact(directory.name, directory)
+    if wrong := contradictions(found.name, found.manifest):
+        raise ArtifactError(f"{directory}: {wrong[0]}; run its stage again")
     if found.manifest["files"].get(predictions.name, {}).get("sha256") != sha256_of_file(predictions):
         raise ArtifactError(f"{predictions}: not the predictions in its manifest; run its stage again")
     model = None
-    if name := found.manifest["inputs"].get("model"):
+    if name := found.manifest["recipe"]["inputs"].get("model"):
+        built_from = found.manifest["built_from"].get("model")
+        if built_from is None:
+            raise ArtifactError(f"{manifest}: it has no digest of its model; run its stage again")
         made = Artifact(name, directory.parent / name)
-        there = (made.path / MANIFEST).is_file() and made.output_digest == found.manifest["built_from"]["model"]
-        files = {each: entry["sha256"] for each, entry in made.manifest["files"].items()} if there else {}
-        model = _Model(name=name, output_digest=found.manifest["built_from"]["model"], files=files)
+        there = (made.path / MANIFEST).is_file() and made.output_digest == built_from
+        model = _Model(name=name, output_digest=built_from, files=_files(made) if there else {})
     return _Cell(
         name=found.manifest["name"],
         label=found.manifest["label"],
         recipe=found.manifest["recipe"],
-        manifest_sha256=sha256_of_file(directory / MANIFEST),
+        manifest_sha256=sha256_of_file(manifest),
         model=model,
     )
+
+
+def _files(artifact: Artifact) -> dict[str, str]:
+    """sha256 by name, of the files that an artifact's digest is of."""
+    return {name: entry["sha256"] for name, entry in artifact.manifest["files"].items() if not entry.get("measured")}
 
 
 def _code() -> _Code:
@@ -220,6 +246,9 @@ def verify(
 ) -> Iterator[Finding]:
     """Check a certificate: its signature, the digests of the files that it names, and its metrics by scoring again.
 
+    What it says of a cell and its model is compared with their manifests, which are checked against their files; where one is
+    not beside the predictions, a note says that it is not checked.
+
     ``gold``, ``predictions`` and ``benchmark`` are where these lie, if not where the certificate says; ``key`` is the public
     key that must have signed it. Raises ValueError for what is no certificate.
     """
@@ -234,8 +263,7 @@ def verify(
             finding = _same_data(name, data, places[name])
             whole = whole and finding.verdict == "agrees"
             yield finding
-    if certificate.cell is not None:
-        yield from _same_cell(certificate.cell, places["predictions"])
+    yield from _same_cell(certificate.cell, places["predictions"])
     yield from _same_software(certificate)
     if whole:
         yield from _same_metrics(certificate, places)
@@ -258,34 +286,70 @@ def _same_data(name: str, data: _Data, path: Path) -> Finding:
     return Finding("agrees", f"{name}: {path}, sha256 {digest}")
 
 
-def _same_cell(cell: _Cell, predictions: Path) -> Iterator[Finding]:
+def _same_cell(cell: _Cell | None, predictions: Path) -> Iterator[Finding]:
     try:
-        named = Identity(**cell.recipe).name
-    except (TypeError, ValueError) as error:
-        named = str(error)
-    if named != cell.name:
-        yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
-    else:
-        yield Finding("agrees", f"recipe: it is that of {cell.name} ({cell.label})")
-    manifest = predictions.parent / MANIFEST
-    if not manifest.is_file():
-        yield Finding("note", f"cell: no manifest beside {predictions}, so that its lineage is not checked")
+        here = _cell(predictions) if predictions.is_file() else None
+    except (ArtifactError, OSError) as error:
+        yield Finding("differs", f"cell: {error}")
         return
-    same = sha256_of_file(manifest) == cell.manifest_sha256
-    yield Finding("agrees" if same else "differs", f"cell: {manifest} is{'' if same else ' not'} that of the certificate")
-    if cell.model is not None:
-        yield _same_model(cell.model, manifest.parent.parent / cell.model.name)
+    if cell is None:
+        if here is not None:
+            yield Finding(
+                "note", f"cell: the certificate names none, but {predictions} is a file of {here.name} ({here.label})"
+            )
+        return
+    named = _name_of(cell.recipe)
+    if here is None:
+        if named != cell.name:
+            yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
+        yield Finding("note", f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
+                      "model are the word of whoever wrote the certificate")  # fmt: skip
+        return
+    compared = {
+        "name": (cell.name, here.name),
+        "label": (cell.label, here.label),
+        "recipe": (named, _name_of(here.recipe)),
+        "manifest": (cell.manifest_sha256, here.manifest_sha256),
+    }
+    other = {field: values for field, values in compared.items() if values[0] != values[1]}
+    for field, (then, now) in other.items():
+        yield Finding("differs", f"{field}: the certificate has {then}, the manifest beside {predictions} {now}")
+    if not other:
+        yield Finding("agrees", f"cell: {cell.name} ({cell.label}), its recipe and predictions, as in its manifest")
+    yield from _same_model(cell.model, here.model, predictions.absolute().parent.parent)
 
 
-def _same_model(model: _Model, directory: Path) -> Finding:
-    if not (directory / MANIFEST).is_file():
-        return Finding("note", f"model: {model.name} is not here, so that its files are not checked")
-    for name, digest in model.files.items():
-        if not (directory / name).is_file() or sha256_of_file(directory / name) != digest:
-            return Finding("differs", f"model: {directory / name} is not the file of the certificate")
-    if model.files and digest_of_listing(model.files) != model.output_digest:
-        return Finding("differs", f"model: the files of {model.name} are not those that its digest is of")
-    return Finding("agrees", f"model: {model.name}, {len(model.files)} files")
+def _name_of(recipe: Mapping[str, Any]) -> str:
+    """The name that follows from a recipe, or what is wrong with it."""
+    try:
+        return Identity(**recipe).name
+    except (TypeError, ValueError) as error:
+        return str(error)
+
+
+def _same_model(model: _Model | None, here: _Model | None, store: Path) -> Iterator[Finding]:
+    """Compare a model with the one that the cell's manifest names, and that with its files."""
+    then, now = ((each.name, each.output_digest) if each else None for each in (model, here))
+    if model is None or here is None or then != now:
+        if then != now:
+            yield Finding("differs", f"model: the certificate has {then}, the manifest of the cell {now}")
+        return
+    made = Artifact(here.name, store / here.name)
+    if not (made.path / MANIFEST).is_file():
+        yield Finding("note", f"model: {model.name} is the cell's; not checked are its files, since it is not in {store}")
+        return
+    try:
+        faults = faults_within(made.path, made.name, made.manifest, scratch=True)
+    except (ArtifactError, OSError) as error:
+        faults = [str(error)]
+    if not faults and made.output_digest != model.output_digest:
+        faults = [f"its digest is {made.output_digest}, the certificate has {model.output_digest}"]
+    if not faults and model.files and model.files != here.files:
+        faults = ["its files are not those of the certificate"]
+    if faults:
+        yield Finding("differs", f"model: {made.path}: {faults[0]}")
+    else:
+        yield Finding("agrees", f"model: {model.name}, {len(here.files)} files")
 
 
 def _same_software(certificate: Certificate) -> Iterator[Finding]:
@@ -307,6 +371,10 @@ def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Itera
         for name, data in (("gold", certificate.gold), ("predictions", certificate.predictions))
     }
     try:
+        if is_file(task) and "benchmark" not in places:
+            raise ValueError("a benchmark of a TOML file without the digest of that file")
+        if (named := _benchmark(task)) != certificate.task:
+            yield Finding("differs", f"task: the certificate has {certificate.task}, the benchmark is {named}")
         scored = score_file(task, files["gold"], files["predictions"], certificate.mode)
     except (ValueError, OSError) as error:
         yield Finding("differs", f"metrics: they cannot be computed: {error}")

@@ -147,7 +147,7 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
 
 STAGE = Stage(
     "summary",
-    version=4,
+    version=5,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},

@@ -29,6 +29,7 @@ from korealbert.recipe.registry import ABLATION, CROSS_LINGUAL, REPORT
 from korealbert.report import scores
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.sections.benchmarks import about_seeds
 from korealbert.report.sections.learning import OBJECTIVES, points, training_lines
 
 _REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
@@ -216,7 +217,7 @@ def _corpora(first: Side, second: Side) -> list[Block]:
 
 def _scores(first: Side, second: Side) -> list[Block]:
     sides = [{benchmark.name: benchmark for benchmark in _benchmarks(side)} for side in (first, second)]
-    rows, notes = [], []
+    rows, notes, seeds = [], [], set()
     for name in sorted(sides[0].keys() & sides[1].keys()):
         one, other = sides[0][name], sides[1][name]
         if (one.task, one.metric) != (other.task, other.metric):
@@ -225,6 +226,7 @@ def _scores(first: Side, second: Side) -> list[Block]:
         for system in one.systems:
             if system in other.systems:
                 rows.append(_row(one, other, system))
+                seeds.add((len(one.values(system)), len(other.values(system))))
     if not rows and not notes:
         return []
     header = [
@@ -239,7 +241,7 @@ def _scores(first: Side, second: Side) -> list[Block]:
         "",
     ]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
-    note = "Change is that of the mean over seeds. Its interval and p are over other seeds and other test examples."
+    note = f"Change is that of the mean over seeds. {about_seeds(seeds)}"
     blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
     return [*blocks, *(Text(note) for note in notes)]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from korealbert.artifact import Artifact, Identity
+from korealbert.artifact import Artifact, ArtifactError, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
 from korealbert.finetune.certificate import certify, read_certificate, verify
@@ -37,7 +37,8 @@ def desk(tmp_path: Path) -> Path:
 
 
 def score(desk: Path, *more: object, task: object = "nsmc") -> tuple[int, list[str]]:
-    return call("score", task, desk / "gold/test.txt", desk / "given.jsonl", "--certificate", desk / "score.json", *more)
+    certificate = () if "--certificate" in more else ("--certificate", desk / "score.json")
+    return call("score", task, desk / "gold/test.txt", desk / "given.jsonl", *certificate, *more)
 
 
 def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: Path) -> None:
@@ -73,6 +74,24 @@ def test_it_is_checked_by_scoring_again_wherever_it_lies(desk: Path, tmp_path_fa
     status, lines = call("verify-score", elsewhere / "score.json")
     assert status == 1 and any(line.startswith("differs gold: no file at") and "--gold" in line for line in lines)
     assert call("verify-score", elsewhere / "score.json", "--gold", elsewhere / "moved/test.txt")[0] == 0
+
+
+def test_it_is_checked_in_a_directory_that_a_link_names(desk: Path) -> None:
+    (desk / "real/deep").mkdir(parents=True)
+    (desk / "link").symlink_to(desk / "real/deep")
+    names = desk / "link/score.json", desk / "link/../score.json"
+    for path in names:
+        score(desk, "--certificate", path)
+        status, lines = call("verify-score", path)
+        assert status == 0, lines
+    assert json.loads(names[0].read_bytes())["gold"]["path"] == "../../gold/test.txt"
+    assert json.loads(names[1].read_bytes())["gold"]["path"] == "../gold/test.txt"
+    assert (desk / "real/score.json").is_file() and not (desk / "score.json").exists()
+
+
+def test_the_benchmark_is_named_by_its_own_name(desk: Path) -> None:
+    score(desk, task="NSMC")
+    assert json.loads((desk / "score.json").read_bytes())["task"] == "nsmc"
 
 
 def change(field: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -147,41 +166,133 @@ def test_a_benchmark_of_a_toml_file_is_part_of_it(desk: Path) -> None:
         '[columns]\nid="id"\ntext="document"\nlabel="label"\n'
     )
     assert score(desk, task=toml)[0] == 0 and call("verify-score", desk / "score.json")[0] == 0
+    content = (desk / "score.json").read_bytes()
+    for changed, told in (
+        (change("task", "kobest_copa"), "task: the certificate has kobest_copa, the benchmark is mine"),
+        (change("benchmark", None), "metrics: they cannot be computed: there is no task 'mine'"),
+    ):
+        rewrite(desk / "score.json", changed)
+        status, lines = call("verify-score", desk / "score.json")
+        assert status == 1 and any(line.startswith(f"differs {told}") for line in lines), lines
+        (desk / "score.json").write_bytes(content)
+    rewrite(desk / "score.json", change("benchmark", None))
+    rewrite(desk / "score.json", change("task", str(toml)))
+    status, lines = call("verify-score", desk / "score.json")
+    assert status == 1 and any("without the digest of that file" in line for line in lines), lines
+    (desk / "score.json").write_bytes(content)
     toml.write_text(toml.read_text().replace('["a","b"]', '["b","a"]'))
     status, lines = call("verify-score", desk / "score.json")
     assert status == 1 and any(line.startswith("differs benchmark: sha256") for line in lines)
 
 
-def test_a_cells_certificate_names_its_recipe_and_its_model(desk: Path) -> None:
-    """Manifests as the store writes them, with a file of predictions that needs no training."""
+def artifact(store: Path, stage: str, files: dict[str, bytes], inputs: dict[str, Artifact], *, seed: int = 1) -> Artifact:
+    """A manifest as the store writes it, with files that need no training."""
+    named = Identity(stage, 1, {"seed": seed}, {role: each.name for role, each in inputs.items()})
+    directory = store / named.name
+    directory.mkdir(parents=True)
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    digests = {name: sha256_of_file(directory / name) for name in files}
+    facts = {
+        **{"name": named.name, "label": stage, "recipe": named.document, "spec": {}, "inputs": dict(named.inputs)},
+        "built_from": {role: each.output_digest for role, each in inputs.items()},
+        "files": {name: {"sha256": digest, "size": len(files[name])} for name, digest in digests.items()},
+        **{"output_digest": digest_of_listing(digests), "stats": {}, "wall_seconds": 0.0, "created": "", "host": {}},
+    }
+    write(directory / "manifest.json", facts, sort_keys=True)
+    return Artifact(named.name, directory)
 
-    def artifact(stage: str, files: dict[str, bytes], inputs: dict[str, Artifact]) -> Artifact:
-        named = Identity(stage, 1, {"seed": 1}, {role: each.name for role, each in inputs.items()})
-        directory = desk / "store" / named.name
-        directory.mkdir(parents=True)
-        for name, content in files.items():
-            (directory / name).write_bytes(content)
-        digests = {name: sha256_of_file(directory / name) for name in files}
-        facts = {
-            **{"name": named.name, "label": stage, "recipe": named.document, "spec": {}, "inputs": dict(named.inputs)},
-            "built_from": {role: each.output_digest for role, each in inputs.items()},
-            "files": {name: {"sha256": digest, "size": len(files[name])} for name, digest in digests.items()},
-            **{"output_digest": digest_of_listing(digests), "stats": {}, "wall_seconds": 0.0, "created": "", "host": {}},
-        }
-        write(directory / "manifest.json", facts, sort_keys=True)
-        return Artifact(named.name, directory)
 
-    model = artifact("export", {"model.safetensors": b"weights"}, {})
-    cell = artifact("finetune", {"given.jsonl": PREDICTIONS.encode()}, {"model": model})
-    certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", desk / "score.json")
+@pytest.fixture
+def cell(desk: Path) -> Artifact:
+    """A cell with its model, whose predictions ``score.json`` certifies."""
+    model = artifact(desk / "store", "export", {"model.safetensors": b"weights"}, {})
+    made = artifact(desk / "store", "finetune", {"given.jsonl": PREDICTIONS.encode()}, {"model": model})
+    certify("nsmc", str(desk / "gold/test.txt"), str(made.path / "given.jsonl"), "official", desk / "score.json")
+    return made
+
+
+def verdicts(path: Path, **places: Path) -> dict[str, list[str]]:
+    """What was found, by verdict: the first words of its lines."""
+    found: dict[str, list[str]] = {"agrees": [], "differs": [], "note": []}
+    for verdict, text in verify(path, **places):
+        found[verdict].append(text.split(":")[0])
+    return found
+
+
+def test_a_cells_certificate_names_its_recipe_and_its_model(desk: Path, cell: Artifact) -> None:
     found = read_certificate(desk / "score.json").cell
+    model = cell.inputs()["model"]
     assert found is not None and found.model is not None and found.recipe["spec"] == {"seed": 1}
     assert found.model.files == {"model.safetensors": sha256_of_file(model.path / "model.safetensors")}
-    assert {f.verdict for f in verify(desk / "score.json")} == {"agrees", "note"}
+    told = verdicts(desk / "score.json")
+    assert {"cell", "model"} <= {*told["agrees"]} and not told["differs"]
     (model.path / "model.safetensors").write_bytes(b"other")
-    assert [f.text.split(":")[0] for f in verify(desk / "score.json") if f.verdict == "differs"] == ["model"]
+    assert verdicts(desk / "score.json")["differs"] == ["model"]
     rewrite(desk / "score.json", change("cell.recipe.spec.seed", 2))
-    assert "recipe" in [f.text.split(":")[0] for f in verify(desk / "score.json") if f.verdict == "differs"]
+    assert {"recipe", "model"} == {*verdicts(desk / "score.json")["differs"]}
+
+
+def test_a_forged_lineage_differs_from_the_manifest_beside_the_predictions(desk: Path, cell: Artifact) -> None:
+    other = artifact(desk / "store", "export", {"model.safetensors": b"better"}, {}, seed=2)
+    better = Identity("finetune", 1, {"seed": 3}, {"model": other.name})
+    content = (desk / "score.json").read_bytes()
+    files = {name: entry["sha256"] for name, entry in other.manifest["files"].items()}
+    forged: list[tuple[str, Any, str]] = [
+        ("cell.label", "finetune/best", "label"),
+        ("cell.recipe", better.document, "recipe"),
+        ("cell.name", better.name, "name"),
+        ("cell.manifest_sha256", "0" * 64, "manifest"),
+        ("cell.model", {"name": other.name, "output_digest": other.output_digest, "files": files}, "model"),
+        ("cell.model", None, "model"),
+        ("cell.model.files", files, "model"),
+        ("cell.model.name", "../../etc", "model"),
+    ]
+    for field, value, told in forged:
+        rewrite(desk / "score.json", change(field, value))
+        assert told in verdicts(desk / "score.json")["differs"], field
+        (desk / "score.json").write_bytes(content)
+    # Name and recipe that fit each other are another cell's still.
+    rewrite(desk / "score.json", change("cell.name", better.name))
+    rewrite(desk / "score.json", change("cell.recipe", better.document))
+    assert verdicts(desk / "score.json")["differs"] == ["name", "recipe"]
+    (desk / "score.json").write_bytes(content)
+    rewrite(desk / "score.json", change("cell", None))
+    assert "cell" in verdicts(desk / "score.json")["note"]
+
+
+def test_replaced_predictions_are_not_those_of_the_cell(desk: Path, cell: Artifact) -> None:
+    """Digest, size and metrics in the certificate are changed with them, and are right."""
+    forged = PREDICTIONS.replace('"3", "label": 0', '"3", "label": 1')
+    path = cell.path / "given.jsonl"
+    path.write_text(forged)
+    rewrite(desk / "score.json", change("predictions.sha256", sha256_of_file(path)))
+    rewrite(desk / "score.json", change("predictions.bytes", len(forged)))
+    rewrite(desk / "score.json", change("metrics.accuracy", 100.0))
+    told = verdicts(desk / "score.json")
+    assert told["differs"] == ["cell"] and {"predictions", "accuracy"} <= {*told["agrees"]}
+    assert not {"recipe", "model", "cell"} & {*told["agrees"]}
+
+
+def test_a_manifest_that_is_not_its_artifacts_is_none(desk: Path, cell: Artifact) -> None:
+    facts = {**cell.manifest, "recipe": {**cell.manifest["recipe"], "spec": {"seed": 9}}}
+    write(cell.path / "manifest.json", facts, sort_keys=True)
+    assert verdicts(desk / "score.json")["differs"] == ["cell"]
+    with pytest.raises(ArtifactError, match="its recipe is that of another artifact"):
+        certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", desk / "again.json")
+
+
+def test_what_cannot_be_checked_without_the_artifact_is_not_checked(desk: Path, cell: Artifact) -> None:
+    told = verdicts(desk / "score.json", predictions=desk / "given.jsonl")
+    assert "cell" in told["note"] and not told["differs"] and not {"cell", "recipe", "model"} & {*told["agrees"]}
+    rewrite(desk / "score.json", change("cell.recipe.spec.seed", 2))
+    assert verdicts(desk / "score.json", predictions=desk / "given.jsonl")["differs"] == ["recipe"]
+    rewrite(desk / "score.json", change("cell.recipe.spec.seed", 1))
+    shutil.rmtree(cell.inputs()["model"].path)
+    (line,) = (text for verdict, text in verify(desk / "score.json") if text.startswith("model"))
+    assert "not checked" in line
+    told = verdicts(desk / "score.json")
+    assert "model" in told["note"] and "cell" in told["agrees"] and not told["differs"]
 
 
 @pytest.fixture

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
 
 from korealbert.finetune.resampling import Additive, Draws
-from korealbert.finetune.statistics import Comparison, Interval, compare, intervals, mcnemar, spread, t_quantile, t_tails
+from korealbert.finetune.statistics import (
+    Comparison,
+    Interval,
+    _deviation,
+    _Mean,
+    compare,
+    intervals,
+    mcnemar,
+    spread,
+    t_quantile,
+    t_tails,
+)
 
 
 def bootstrap(system: Additive, *, resamples: int = 400, seed: int = 3) -> Interval:
@@ -109,6 +120,8 @@ def test_tails_and_quantiles_of_students_t_are_scipys(value: float, freedom: flo
 def test_students_t_of_many_is_normal() -> None:
     assert t_tails(1.5, float("inf")) == pytest.approx(2 * norm.sf(1.5))
     assert t_quantile(0.9, float("inf")) == pytest.approx(norm.ppf(0.95))
+    for freedom in (1e8, 1e9, 1e15, 1e30):
+        assert t_tails(1.5, freedom) == pytest.approx(2 * norm.sf(1.5), rel=1e-6)
 
 
 def seeds(random: np.random.Generator, *, examples: int, count: int, sd: float, difficulty: np.ndarray) -> list[Additive]:
@@ -145,6 +158,69 @@ class _Drawn(Draws):
 
     def counts(self) -> Any:
         yield self.counts_NB
+
+
+def false_alarms(random: np.random.Generator, counts: tuple[int, ...], of_examples: float, trials: int) -> float:
+    """How often a mean over seeds, or the difference of two, is told apart from 0, which is its true value.
+
+    Seeds' effects have variance 1; other examples change the result with variance ``of_examples``, which is known.
+    """
+    systems = [random.normal(size=(trials, count)) for count in counts]
+    values = [scores.mean(axis=1) for scores in systems]
+    away = np.abs(values[0] - sum(values[1:]) + random.normal(0, of_examples**0.5, trials))
+    variances = [scores.var(axis=1, ddof=1) if scores.shape[1] > 1 else np.zeros(trials) for scores in systems]
+    samples_B = np.array([0, (2 * of_examples) ** 0.5])
+    found = np.array(
+        [
+            _deviation([_Mean(0, count, one, 0) for count, one in zip(counts, each, strict=True)], samples_B)
+            for each in zip(*variances, strict=True)
+        ]
+    )
+    return float(np.mean(2 * t.sf(away / found[:, 0], found[:, 1]) < 0.05))
+
+
+_COUNTS = [(1, 2), (1, 3), (1, 5), (2, 2), (2, 3), (2, 5), (3, 3), (3, 5), (3, 10), (5, 5), (10, 2), (5, 20)]
+
+
+@pytest.mark.parametrize("counts", [*_COUNTS, (2,), (3,)])
+def test_false_alarms_are_as_rare_as_promised_for_any_numbers_of_seeds(counts: tuple[int, ...]) -> None:
+    """Where the variance of examples is a tenth of that of a seed, two seeds are furthest from the 5 % promised."""
+    random = np.random.default_rng(11)
+    assert 0.03 <= false_alarms(random, counts, 0.0, 4_000) <= 0.07
+    assert 0.025 <= false_alarms(random, counts, 0.1, 4_000) <= 0.08
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("counts", [*_COUNTS, (2,), (3,)])
+@pytest.mark.parametrize("of_examples", [0.03, 0.3, 1.0, 4.0])
+def test_false_alarms_are_rare_whatever_examples_add(counts: tuple[int, ...], of_examples: float) -> None:
+    assert 0.02 <= false_alarms(np.random.default_rng(12), counts, of_examples, 20_000) <= 0.08
+
+
+def test_one_seed_against_three_is_a_false_alarm_in_one_of_twenty_trials() -> None:
+    """From answers on: other seeds score otherwise on examples that are equally hard for all."""
+    random, trials, examples = np.random.default_rng(1), 300, 50
+    draws = Draws(examples, 20, seed=0)
+    difficulty = 0.8 + random.normal(0, 0.1, examples)
+
+    def run() -> Additive:
+        right = difficulty + random.normal(0, 0.01)
+        return Additive(right[:, None], lambda sums: 100 * sums[:, 0] / examples)
+
+    alarms = 0
+    for _ in range(trials):
+        (found,) = compare([[run()], [run() for _ in range(3)]], draws, confidence=0.95)
+        alarms += found.p_value < 0.05
+        assert (found.p_value < 0.05) == (not found.interval.low <= 0 <= found.interval.high)
+    assert 0.03 * trials <= alarms <= 0.07 * trials
+
+
+def test_seeds_that_score_alike_to_the_last_digit_have_a_p_value() -> None:
+    """Seven times 85.1 has a variance of 2e-28 by rounding, from which t had 1e57 degrees of freedom."""
+    right = np.arange(1000) < 851
+    alike = [accuracy(np.roll(right, 50 * n)) for n in range(7)]
+    (found,) = compare([alike, [accuracy(np.arange(1000) < 800)] * 7], Draws(1000, 200, seed=0), confidence=0.95)
+    assert found.difference == pytest.approx(5.1) and 0 < found.p_value < 0.01 and found.interval.low > 0
 
 
 def test_an_interval_of_several_seeds_is_wider_than_that_of_examples_alone() -> None:

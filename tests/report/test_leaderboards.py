@@ -145,6 +145,21 @@ def test_differences_between_systems_are_told_with_interval_and_p(report: Path) 
     }
 
 
+@pytest.mark.parametrize(
+    ("pairs", "told"),
+    [
+        ({(3, 3)}, ["(Student's t)"]),
+        ({(1, 1)}, ["between single seeds are over other test examples alone"]),
+        ({(1, 3)}, ["(Student's t)", "A single seed beside several is taken to vary"]),
+        ({(2, 5), (1, 1)}, ["(Student's t)", "between single seeds", "Of unequal numbers of seeds", "Two seeds are too few"]),
+    ],
+)
+def test_what_an_interval_is_over_depends_on_the_numbers_of_seeds(pairs: set[tuple[int, int]], told: list[str]) -> None:
+    sentences = benchmarks.about_seeds(pairs).split(". ")
+    assert len(sentences) == len(told)
+    assert all(part in sentence for part, sentence in zip(told, sentences, strict=True))
+
+
 def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path) -> None:
     found = rows(report / "scores.csv")
     own = [row for row in found if row["split"] == "test_corrected" and row["model"] == "korealbert" and row["seed"] == "2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -146,18 +146,35 @@ MAX_OPEN = 12
 """Pairs up to which the table is not folded; nine systems make 36."""
 
 
-_FEW_SEEDS = {
-    1: " One seed is too few: an interval between single seeds is over examples alone and says nothing of other seeds.",
-    2: " Two seeds are too few to know their spread: intervals are wide.",
-}
+def about_seeds(pairs: Collection[tuple[int, int]]) -> str:
+    """What intervals and p of differences are over, given the numbers of seeds of each two systems that are compared."""
+    found = []
+    if any(max(pair) > 1 for pair in pairs):
+        found.append(
+            "Intervals and p of the difference of the means are over other seeds and other test examples (Student's t)."
+        )
+    if any(max(pair) == 1 for pair in pairs):
+        found.append(
+            "One seed is too few: intervals and p between single seeds are over other test examples alone and say nothing of "
+            "other seeds."
+        )
+    if any(min(pair) == 1 < max(pair) for pair in pairs):
+        found.append("A single seed beside several is taken to vary as those do, which nothing here can check.")
+    if any(1 < min(pair) < max(pair) for pair in pairs):
+        found.append("Of unequal numbers of seeds, the fewer are taken to vary at least as those of both systems together.")
+    if any(2 in pair for pair in pairs):
+        found.append("Two seeds are too few to know their spread: intervals are wide.")
+    return " ".join(found)
 
 
 def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
     """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any."""
-    rows = []
+    rows, seeds = [], set()
     for benchmark in benchmarks:
+        number = {system: len(found["scores"]) for system, found in benchmark.summary.get("systems", {}).items()}
         for pair in benchmark.summary.get("comparisons", []):
             low, high = pair["interval"]
+            seeds.add((number[pair["first"]], number[pair["second"]]))
             mcnemar = pair.get("mcnemar") or {}
             rows.append(
                 [
@@ -172,12 +189,7 @@ def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], st
     if not rows:
         return []
     header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
-    text = (
-        "Intervals and p of the difference of the means are over other seeds and other test examples (Student's t); McNemar's "
-        "p is between the seeds that are best on dev, over examples alone."
-    )
-    fewest = min(len(s["scores"]) for b in benchmarks for s in b.summary.get("systems", {}).values())
-    text += _FEW_SEEDS.get(fewest, "")
+    text = f"{about_seeds(seeds)} McNemar's p is between the seeds that are best on dev, over examples alone."
     title = "Differences between systems, test"
     note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
     if len(rows) > MAX_OPEN:
