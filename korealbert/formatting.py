@@ -98,11 +98,10 @@ def spread(values: Sequence[float]) -> str:
 def part_of(examples: int, official: int | None) -> str:
     """How many of a benchmark's official test examples these are, ``30 of 50,000 examples``.
 
-    Nothing where it is all of them, or where there is no official number (0). None: these are other ones, of a number that is
-    not known.
+    Nothing where it is all of them, or where there is no official number (0). None: the number is not known.
     """
     if official is None:
-        return f"{examples:,} examples that are not all"
+        return f"{examples:,} examples that are not known to be all"
     if not official or examples == official:
         return ""
     of = f" of {official:,} examples" if examples < official else f" examples instead of {official:,}"
@@ -116,5 +115,10 @@ def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """`` (did you mean …?)``, or nothing where no valid name is near."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    close = closest(name, valid)
+    return "" if close is None else f" (did you mean {close!r}?)"
+
+
+def closest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that is nearest to a misspelt one; None where none is near."""
+    return next(iter(difflib.get_close_matches(name, list(valid), n=1)), None)

@@ -22,6 +22,7 @@ from korealbert.finetune.metrics.units import (
     entity_micro_f1,
     lenient_counts,
     strict_counts,
+    undefined_macro_f1,
 )
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
@@ -75,10 +76,7 @@ def _text(record: Record, column: Column) -> str:
 def _written(record: Record, column: Column) -> str:
     """A label or an id, which JSON may write as a string, a number or a truth value."""
     inner, name = _field(record, column)
-    value = inner.fields.get(name)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else inner.text(name)
+    return inner.written(name)
 
 
 def _parts(record: Record, column: Column, separator: str | None) -> list[str]:
@@ -300,7 +298,8 @@ class _Tagging(_Defined, Tagging):
         }
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         ordered = {name: values[name] for name in self.definition.metrics}
-        return Scores(ordered, () if found else ("no entity is predicted",))
+        undefined = undefined_macro_f1(gold, predicted) if mode == "official" else {}
+        return Scores(ordered, () if found else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Each metric from counts."""

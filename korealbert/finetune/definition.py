@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,7 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from korealbert.artifact import EACH_ONCE, InputPath, Spec
 from korealbert.artifact.spec import PRIVATE_HOSTS, explained, refuse_outside, refuse_special
-from korealbert.formatting import nearest
+from korealbert.formatting import closest, nearest
 
 _SUFFIX = ".toml"
 """Ending of the name of such a file; no benchmark of the package has it."""
@@ -217,36 +218,36 @@ class Definition(Spec):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Definition:
-        if problems := [*self._wrong_columns(), *self._wrong_labels(), *self._wrong_metrics()]:
+        if problems := [*self._wrong_columns(), *self._wrong_labels(), *self._ambiguous(), *self._wrong_metrics()]:
             raise ValueError("\n".join(problems))
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        formats = _FORMATS.get(self.kind, _TABULAR)
-        if self.format not in formats:
+        formats, form = _FORMATS.get(self.kind, _TABULAR), self.format
+        if form not in formats:
+            form = "tsv"  # Any table: what is wrong with the columns of each.
             yield f"field 'format': {self.format!r} is none of kind {self.kind}; write {' or '.join(formats)}"
-            return
         needed, further = _COLUMNS[self.kind]
-        if self.format not in _TABULAR:
-            needed, further = (), (("text", "tags") if self.format == "conll" else ())
+        if form not in _TABULAR:
+            needed, further = (), (("text", "tags") if form == "conll" else ())
         given = self.columns.given
         for name in needed:
             if name not in given:
                 yield f"field 'columns.{name}' is missing; kind {self.kind} needs {', '.join(needed)}"
         for name in given:
-            if name not in (*needed, *further, *(() if self.format == "conll" else ("id",))):
-                yield f"field 'columns.{name}': format {self.format} of kind {self.kind} has no use for it; remove it"
+            if name not in (*needed, *further, *(() if form == "conll" else ("id",))):
+                yield f"field 'columns.{name}': format {form} of kind {self.kind} has no use for it; remove it"
         written = [column for columns in given.values() for column in columns]
         positions = sum(isinstance(column, int) for column in written)
-        if self.format == "conll" and positions < len(written):
+        if form == "conll" and positions < len(written):
             yield "field 'columns': columns of conll are positions from 0; write numbers"
-        elif self.format in ("json", "jsonl", "squad") and positions:
-            yield f"field 'columns': fields of {self.format} have names; write them instead of positions"
+        elif form in ("json", "jsonl", "squad") and positions:
+            yield f"field 'columns': fields of {form} have names; write them instead of positions"
         elif 0 < positions < len(written):
             yield "field 'columns': names and positions; write names of the header line, or positions where there is none"
         if any(isinstance(column, int) and column < 0 for column in written):
             yield "field 'columns': a position lies below 0; the first column is 0"
-        if self.key and self.format != "json":
+        if self.key and self.format in formats and form != "json":
             yield f"field 'key': format {self.format} has none; remove it, or write format = \"json\""
 
     def _wrong_labels(self) -> Iterator[str]:
@@ -266,19 +267,27 @@ class Definition(Spec):
         if self.scale[0] >= self.scale[1]:
             yield f"field 'scale': from {self.scale[0]:g} to {self.scale[1]:g}; write [lowest, highest]"
 
+    def _ambiguous(self) -> Iterator[str]:
+        """What stands for one label as a spelling and for another as a name."""
+        places = {written: number for number, written in enumerate(self.spellings)}
+        if twice := [name for number, name in enumerate(self.labels) if places.get(name, number) != number]:
+            remedy = "rename the labels, which need not be as the files write them"
+            yield f"field 'spellings': {', '.join(map(repr, twice))} is the name of another label too; {remedy}"
+        if self.kind == "tagging" and {"B", "I"} <= set(self.labels):
+            yield "field 'labels': types B and I make B-I a tag of either, for I-B may be written B-I; rename one"
+
     def _wrong_metrics(self) -> Iterator[str]:
         known = _METRICS[self.kind]
         if self.metric and self.metric not in known:
             near = nearest(self.metric, known)
             yield f"field 'metric': kind {self.kind} has no {self.metric!r}{near}; it has {', '.join(known)}"
-            return
-        if self.metric == "f1" and self.kind != "spans" and len(self.labels) != 2:
+        elif self.metric == "f1" and self.kind != "spans" and len(self.labels) != 2:
             yield "field 'metric': f1 is of the second of two labels; take macro_f1 for more"
-            return
+        offered = [name for name in self.metrics if name in known]
         for number, score in enumerate(self.published):
-            if score.metric and score.metric not in self.metrics:
-                what = f"{score.metric!r} is none of its metrics{nearest(score.metric, self.metrics)}"
-                yield f"field 'published.{number}.metric': {what}; it has {', '.join(self.metrics)}"
+            if score.metric and score.metric not in offered:
+                what = f"{score.metric!r} is none of its metrics{nearest(score.metric, offered)}"
+                yield f"field 'published.{number}.metric': {what}; it has {', '.join(offered)}"
 
 
 class Files(Spec):
@@ -299,9 +308,9 @@ class Files(Spec):
 
     @model_validator(mode="after")
     def _members_have_archives(self) -> Files:
-        for split in ("train", "dev", "test"):
-            if getattr(self, f"{split}_member") and getattr(self, split) is None:
-                raise ValueError(f"{split}_member is given without {split}; name the archive")
+        bare = [split for split in ("train", "dev", "test") if self.of(split).keys() == {f"{split}_member"}]
+        if bare:
+            raise ValueError("; ".join(f"{split}_member is given without {split}; name the archive" for split in bare))
         return self
 
     def of(self, split: str) -> dict[str, Any]:
@@ -368,12 +377,76 @@ def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], li
         raise ValueError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); name the TOML file of a benchmark") from None
+    context = {"root": Path(os.path.normpath(path.parent)), "within": within}
+    content, problems = json.loads(text), list[str]()
+    if content.get("name") in taken():
+        problems.append(f"{path}, field 'name': {content['name']!r} is a benchmark of korealbert; choose another name")
     try:
-        context = {"root": Path(os.path.normpath(path.parent)), "within": within}
         table = BenchmarkTable.model_validate_json(text, strict=True, context=context)
     except ValidationError as error:
-        message = explained(str(path), BenchmarkTable, error, (LOCAL, REMOTE))
-        raise ValueError(message.replace(f"{path}: field", f"{path}, field")) from None
-    if table.name in taken():
-        raise ValueError(f"{path}, field 'name': {table.name!r} is a benchmark of korealbert; choose another name")
+        problems = [*_told(path, error), *_told_behind(path, content, error), *problems]
+    if problems:
+        raise ValueError("\n".join(problems))
     return table
+
+
+def _told(path: Path, error: ValidationError) -> list[str]:
+    message = explained(str(path), BenchmarkTable, error, (LOCAL, REMOTE))
+    return message.replace(f"{path}: field", f"{path}, field").splitlines()
+
+
+_STAND_INS = {"name": "x", "title": "x", "origin": "x", "format": "tsv"}
+"""Values of fields that a benchmark needs, where its own cannot be read."""
+
+
+def _told_behind(path: Path, content: dict[str, Any], error: ValidationError) -> list[str]:
+    """Mistakes between fields, which pydantic looks for only where it can read each of them.
+
+    They are those that remain where each misspelt name is the nearest one, and what else it cannot read is left out.
+    """
+    places = [[part for part in problem["loc"] if part not in (LOCAL, REMOTE)] for problem in error.errors()]
+    if not all(places):
+        return []
+    for place, problem in zip(places, error.errors(), strict=True):
+        _mend(content, place, problem["type"], str(problem.get("ctx", {}).get("expected", "")))
+    if content.get("kind") not in _METRICS:
+        return []
+    # What is said of a field already, or follows from a field that cannot be read, is no mistake of its own.
+    said = [".".join(map(str, place)) for place in places]
+    said += [] if "format" in content else ["key", "columns"]
+    said += ["spellings", "columns.options", "metric"] if "labels" in said else []
+    fields = {name: value for name, value in {**_STAND_INS, **content}.items() if name in Definition.model_fields}
+    try:
+        Definition.model_validate_json(json.dumps(fields), strict=True)
+    except ValidationError as further:
+        lines = _told(path, further)
+        return [line for line in lines if not any(f"field {name!r}" in line or f"field '{name}." in line for name in said)]
+    return []
+
+
+def _mend(content: dict[str, Any], place: list[str | int], fault: str, expected: str) -> None:
+    """Replace what pydantic found wrong by the nearest that is right, or remove it."""
+    match place:
+        case ["published", int(number), *_]:
+            score = content["published"][number]
+            metric = score.get("metric") if isinstance(score, dict) else None
+            content["published"][number] = {"model": "x", "value": "1", "source": "x", "metric": str(metric or "")}
+        case ["columns", str(name), int(number)]:
+            content["columns"][name][number] = f"{content['columns'][name][number]} {number}"
+        case ["labels" | "spellings" as name, int(number)]:
+            content[name][number] = f"{content[name][number]} {number}"
+        case ["columns" | "defaults" as table, str(name)]:
+            _rename(content[table], name, Columns.model_fields if table == "columns" else (), fault)
+        case [str(name)] if fault == "literal_error":
+            content[name] = closest(str(content[name]), re.findall(r"'([^']*)'", expected))
+            if content[name] is None:
+                del content[name]
+        case [str(name), *_]:
+            _rename(content, name, BenchmarkTable.model_fields, fault)
+
+
+def _rename(table: dict[str, Any], name: str, known: Collection[str], fault: str) -> None:
+    value = table.pop(name, None)
+    right = closest(name, known) if fault == "extra_forbidden" else None
+    if right is not None:
+        table.setdefault(right, value)

@@ -164,6 +164,13 @@ class Record:
         """A string, possibly empty."""
         return str(self._typed(field, str))
 
+    def written(self, field: str) -> str:
+        """A string, or the number or truth value that JSON has in its place, as JSON writes it."""
+        value = self.fields.get(field)
+        if isinstance(value, bool):
+            return str(value).lower()
+        return str(value) if isinstance(value, int | float) else self.text(field)
+
     def number(self, field: str) -> float:
         """A finite number."""
         value = _float(self._typed(field, float))

@@ -33,7 +33,7 @@ EVALUATION_BATCH_SIZE = 128
 
 
 class Diverged(ValueError):
-    """The loss is not finite any more."""
+    """The loss is not finite any more, or the weights are not."""
 
 
 _CURVE_POINTS = 200
@@ -96,7 +96,7 @@ class FinetunedModel:
         with torch.inference_mode():
             for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
-                logits, targets = self.logits(batch)
+                logits, targets = self._evaluated(batch)
                 for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
                     decoded[row] = found
                 if with_losses:
@@ -113,9 +113,17 @@ class FinetunedModel:
         with torch.inference_mode():
             for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
-                for row, found in zip(rows, self.task.weigh(self.logits(batch)[0], batch), strict=True):
+                for row, found in zip(rows, self.task.weigh(self._evaluated(batch)[0], batch), strict=True):
                     weighed[row] = found
         return self.task.evidence(encoded, weighed)
+
+    def _evaluated(self, batch: Sequence[Feature]) -> tuple[Any, Sequence[Any]]:
+        """``logits``. Raises Diverged where one is nan: the best of them would be the first."""
+        logits, targets = self.logits(batch)
+        parts = logits if isinstance(logits, tuple) else (logits,)
+        if any(bool(part.isnan().any()) for part in parts if isinstance(part, torch.Tensor)):
+            raise Diverged("the model's outputs are nan; lower learning_rate or look for damaged weights")
+        return logits, targets
 
     def evaluate(self, encoded: Encoded) -> Scores:
         """The task's scores, as its official script prints them."""

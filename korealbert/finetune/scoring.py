@@ -15,13 +15,13 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
-from korealbert.finetune.statistics import answered, compare, mcnemar_of
+from korealbert.finetune.statistics import Comparison, answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification
 from korealbert.finetune.task_types.tagged import Tagging
@@ -50,7 +50,7 @@ class Scored:
     examples: int
     """Examples of the gold file; each was scored."""
     examples_official: int | None
-    """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown, and different."""
+    """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
     matched_by: Literal["id", "position"]
     """How predictions found their examples."""
     undefined: Mapping[str, str]
@@ -83,15 +83,24 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
 
     The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
     less second), its 95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies
-    also that of ``mcnemar``. Raises as ``score_file`` does.
+    also that of ``mcnemar``. Where either score is undefined, the three are None, and ``undefined`` has the reason by file.
+    Raises as ``score_file`` does.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
     (scores, ours), (others, theirs) = (_scored(benchmark, examples, file, mode) for file in (first, second))
-    systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
-    (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
-    theirs_of = {"scores": dict(others.values), "matched_by": others.matched_by}
-    result = {**theirs_of, "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
+    result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
+    undefined = {
+        file: scored.undefined[benchmark.metric]
+        for file, scored in ((first, scores), (second, others))
+        if benchmark.metric in scored.undefined
+    }
+    if undefined:
+        result |= {**dict.fromkeys(Comparison._fields), "undefined": undefined}
+    else:
+        systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
+        (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
+        result |= {**found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
         result["mcnemar"] = mcnemar_of(examples, ours, theirs)
     return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
@@ -150,22 +159,42 @@ def _facts(
 
 
 def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
-    """The predictions that a cell of ours has kept, one per example. Raises ValueError where they are of others."""
+    """The predictions that a cell of ours has kept, one per example.
+
+    Raises ValueError where they are of others, an id is repeated, or a prediction is none of the benchmark's.
+    """
     try:
         with ipc.open_file(str(file.path)) as reader:
             table = reader.read_all()
-        kept = dict(zip(table["id"].to_pylist(), table["pred"].to_pylist(), strict=True))
-    except (pa.ArrowInvalid, KeyError) as error:
+        table.validate(full=True)
+        ids, kept = table["id"].to_pylist(), table["pred"].to_pylist()
+    except (pa.ArrowException, KeyError, OSError) as error:
         remedy = "name predictions.arrow of a fine-tuning, or a file of JSON Lines"
         raise ValueError(f"{file}: no predictions of ours ({error}); {remedy}") from None
     if table["pred"].type != benchmark.prediction_type:
         raise ValueError(f"{file}: predictions of another kind than those of {benchmark.title}; name the task that they are of")
-    ids = [example.id for example in examples]
-    strange = next((name for name in ids if name not in kept), next((name for name in kept if name not in set(ids)), None))
+    rows: dict[str, tuple[_Row, Any]] = {}
+    for number, (name, value) in enumerate(zip(ids, kept, strict=True), start=1):
+        row = _Row(str(file), number, "")
+        if name in rows:
+            raise row.error("id", f"{name!r} is in row {rows[name][0].number} too", "keep one of the two")
+        if value is None:
+            raise row.error("pred", "found null", "give a prediction of each example")
+        rows[name] = row, value
+    strange = next(iter({example.id: None for example in examples}.keys() ^ rows.keys()), None)
     if strange is not None:
         problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
         raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
-    return [benchmark.restored(kept[name]) for name in ids]
+    matched = ((*rows[example.id], example) for example in examples)
+    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for row, value, example in matched]
+
+
+class _Row(Line):
+    """A row of a table."""
+
+    def error(self, field: str, problem: str, remedy: str) -> ValueError:
+        """The error to raise for this row, naming file, row, field and remedy."""
+        return ValueError(f"{self.file}, row {self.number}, field {field!r}: {problem}; {remedy}")
 
 
 def record_format(task: str) -> str:
@@ -175,7 +204,7 @@ def record_format(task: str) -> str:
     """
     benchmark = tasks.find(task)
     meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
-    labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
+    labels = f" Labels: {benchmark.meanings}." if isinstance(benchmark, SequenceClassification) else ""
     needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
     if isinstance(benchmark, Tagging):
         labels = f" Tags: {', '.join(benchmark.tags)}."
@@ -250,9 +279,8 @@ def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str
 
 
 def _id(record: Record) -> str:
-    """A string; a whole number is taken for its digits, for some official files number their examples."""
-    value = record.fields.get("id")
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else record.text("id")
+    """A string; a number is taken for its digits, for some official files number their examples."""
+    return record.written("id")
 
 
 def _file(written: str) -> BenchmarkFile:

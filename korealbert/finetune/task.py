@@ -138,6 +138,11 @@ class SlotScores(NamedTuple):
         return [self.scores_BV[:, end - size : end] for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
 
 
+def name_of(names: Sequence[str], number: int | None) -> str | None:
+    """The name with this number from 0; ``number 7``, which is no name, where there are fewer. None of None."""
+    return number if number is None else names[number] if 0 <= number < len(names) else f"number {number}"
+
+
 class Task(ABC):
     """A benchmark. Stateless: every method is a function of its arguments."""
 
@@ -207,7 +212,7 @@ class Task(ABC):
         return self.dev_metric or self.metric
 
     def official_size(self, examples: Sequence[Example]) -> int | None:
-        """Examples of the official test set; None where these are not all of it and their full number is not known."""
+        """Examples of the official test set; None where their full number is not known, nor whether these are all."""
         return self.official_test_examples
 
     @abstractmethod
@@ -263,6 +268,10 @@ class Task(ABC):
     def restored(self, kept: Any) -> Any:
         """Inverse of ``kept``, for predicted values."""
         return kept
+
+    @abstractmethod
+    def fields(self, kept: Any) -> dict[str, Any]:
+        """The fields of a record of a prediction file that holds this kept value, right or wrong."""
 
     @abstractmethod
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:

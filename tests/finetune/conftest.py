@@ -14,6 +14,7 @@ from transformers import AlbertConfig, AlbertModel, PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.finetune.toml_benchmarks import Bench
 
 SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 PRAISE = ("재밌다", "훌륭한", "최고의", "감동", "추천")
@@ -125,3 +126,9 @@ def fresh(tmp_path: Path) -> Callable[[str], Path]:
 def tokenizer() -> Callable[..., PreTrainedTokenizerFast]:
     """Makes a fast tokenizer of whole words."""
     return word_tokenizer
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A directory for the TOML file of a benchmark and its official files."""
+    return Bench(tmp_path)

@@ -17,13 +17,14 @@ from typer.testing import CliRunner
 from korealbert.artifact import Artifact, InputPath, Store, build, canonical
 from korealbert.artifact.files import sha256_of_file
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
-from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
+from korealbert.finetune.files import Record
 from korealbert.finetune.scoring import record_format, score_file
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
-from korealbert.finetune.task import PAIR_HEADS, Example, Task
-from korealbert.finetune.task_types.sequence import Choice
+from korealbert.finetune.task import PAIR_HEADS, Example
+from korealbert.finetune.task_types.sequence import Choice, SequenceClassification
 from korealbert.flows.cli import app
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
@@ -31,52 +32,7 @@ from korealbert.recipe.dag import evaluation_graph
 from korealbert.recipe.reading import load_evaluation
 from korealbert.recipe.tables import confined
 from tests.finetune.conftest import write_nsmc
-
-HEAD = 'name = "mine"\ntitle = "Mine"\norigin = "example.org, CC BY 4.0"\n'
-
-REVIEWS = f"""{HEAD}
-kind = "classification"
-format = "tsv"
-labels = ["bad", "good"]
-spellings = ["0", "1"]
-metric = "macro_f1"
-[columns]
-id = "number"
-text = "review"
-label = "stars"
-"""
-
-
-class Bench:
-    """The TOML file of a benchmark, and files beside it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def write(self, text: str, name: str = "mine.toml") -> Path:
-        path = self.directory / name
-        path.write_text(text, "utf-8")
-        return path
-
-    def task(self, toml: str) -> Task:
-        return tasks.find(str(self.write(toml)))
-
-    def read(self, toml: str, content: str, name: str = "test.txt") -> list[Example]:
-        return self.task(toml).read(BenchmarkFile(self.write(content, name)))
-
-    def wrong(self, toml: str) -> list[str]:
-        with pytest.raises(ValueError, match=r"mine\.toml") as raised:
-            self.task(toml)
-        return str(raised.value).splitlines()
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
-def kind(name: str, form: str, columns: str, more: str = "") -> str:
-    return f'{HEAD}kind = "{name}"\nformat = "{form}"\n{more}\n[columns]\n{columns}\n'
+from tests.finetune.toml_benchmarks import HEAD, REVIEWS, Bench, kind
 
 
 def test_classes_of_a_table_are_read_by_the_names_of_its_columns(bench: Bench) -> None:
@@ -199,7 +155,9 @@ def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> Non
     scored = score_file(str(toml), str(gold), str(predictions), "official")
     assert scored.values["macro_f1"] == 100 and scored.matched_by == "id" and not scored.warnings
     told = record_format(str(toml))
-    assert told.startswith("Mine: JSON Lines, an object for each of the official test examples.") and "bad, good" in told
+    assert (
+        told.startswith("Mine: JSON Lines, an object for each of the official test examples.") and "0 (bad), 1 (good)" in told
+    )
     assert "[[dedup.decontaminate]]" in told
 
 
@@ -225,40 +183,47 @@ def test_its_test_texts_are_kept_out_of_a_corpus(bench: Bench, toml: str, conten
     assert list(read_texts(EvaluationFile(**entry))) == texts
 
 
-WRONG: list[tuple[str, Callable[[str], str], list[str]]] = [
-    ("name", lambda t: t.replace('name = "mine"\n', ""), ["mine.toml, field 'name' is missing"]),
-    ("kind", lambda t: t.replace('"classification"', '"clasification"'), ["field 'kind'", "did you mean 'classification'?"]),
-    ("taken", lambda t: t.replace('name = "mine"', 'name = "nsmc"'), ["field 'name': 'nsmc' is a benchmark of korealbert"]),
-    ("unknown", lambda t: f"lables = ['a']\n{t}", ["unknown field 'lables' (did you mean 'labels'?)"]),
-    ("column", lambda t: t.replace('text = "review"\n', ""), ["field 'columns.text' is missing; kind classification needs"]),
-    ("unused", lambda t: t.replace('text = "review"', 'text = "review"\ntags = "x"'), ["field 'columns.tags'", "remove it"]),
-    ("metric", lambda t: t.replace("macro_f1", "makro_f1"), ["field 'metric'", "did you mean 'macro_f1'?"]),
-    ("spelling", lambda t: t.replace('["0", "1"]', '["0"]'), ["field 'spellings': 1 for 2 labels; give one for each"]),
-    ("mixed", lambda t: t.replace('label = "stars"', "label = 2"), ["field 'columns': names and positions"]),
-    ("type", lambda t: t.replace('["bad", "good"]', '"bad"'), ["field 'labels'", 'write labels = ["bad"]']),
-    ("format", lambda t: t.replace('"tsv"', '"conll"'), ["field 'format': 'conll' is none of kind classification"]),
-    ("toml", lambda t: t.replace("[columns]", "[columns"), ["not valid TOML"]),
-    ("range", lambda t: f"{t}[defaults]\nepochs = 0\n", ["field 'defaults.epochs'", "greater than or equal to 1"]),
-    ("score", lambda t: f"{t}[[published]]\nmodel='m'\nvalue='high'\nsource='s'\n", ["field 'published.0.value'", "'high'"]),
-    (
-        "other",
-        lambda t: f"{t}[[published]]\nmodel='m'\nmetric='em'\nvalue=1\nsource='s'\n",
-        ["field 'published.0.metric': 'em'"],
-    ),
-    ("file", lambda t: f"{t}[files]\ntest = {{url = 'https://a.org/t.tsv'}}\n", ["field 'files.test.sha256' is missing"]),
-]
+def test_what_a_file_writes_is_a_spelling_first_and_a_name_where_it_is_none(bench: Bench) -> None:
+    toml = kind(
+        "choice", "jsonl", 'text = "t"\noptions = ["a", "b"]\nlabel = "label"', 'labels = ["0", "two"]\nspellings = ["0", "1"]'
+    )
+    gold = "".join(json.dumps({"t": "말", "a": "가", "b": "나", "label": label}) + "\n" for label in (1, 1, 0))
+    for written in ((1, 1, 0), ("1", "1", "0"), ("two", 1, "0")):
+        given = "".join(json.dumps({"label": label}) + "\n" for label in written)
+        files = [str(bench.write(text, name)) for text, name in ((gold, "gold.jsonl"), (given, "given.jsonl"))]
+        assert score_file(str(bench.write(toml)), *files, "official").values["accuracy"] == 100
 
 
-@pytest.mark.parametrize(("change", "told"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_a_mistake_is_named_with_file_field_and_remedy(bench: Bench, change: Callable[[str], str], told: list[str]) -> None:
-    lines = bench.wrong(change(REVIEWS))
-    assert all(line.startswith(str(bench.directory / "mine.toml")) for line in lines)
-    assert all(part in "\n".join(lines) for part in told), lines
+def test_a_spelling_wins_over_the_name_of_another_label_in_every_task() -> None:
+    class Own(SequenceClassification):
+        labels, spellings = ("1", "2"), ("0", "1")
+
+        def read(self, file: BenchmarkFile) -> list[Example]:
+            return []
+
+    record = Record(Line("p", 1, ""), {"label": 1})
+    assert Own().prediction(record, Example("", "", 0)) == 1
 
 
-def test_all_mistakes_are_told_at_once(bench: Bench) -> None:
-    changed = REVIEWS.replace('label = "stars"\n', "").replace('"macro_f1"', '"em"').replace('["0", "1"]', '["0"]')
-    assert len(bench.wrong(changed)) == 3
+@pytest.mark.parametrize(
+    ("spellings", "gold"),
+    [(["false", "true"], [False, True]), (["0.0", "1.0"], [0.0, 1.0]), (["0", "1"], [0, 1]), (["0", "1"], ["0", "1"])],
+)
+def test_predictions_may_repeat_what_gold_writes(bench: Bench, spellings: list[str], gold: list[Any]) -> None:
+    columns = 'id = "id"\ntext = "t"\nlabel = "label"'
+    toml = kind("classification", "jsonl", columns, f'labels = ["bad", "good"]\nspellings = {json.dumps(spellings)}')
+    written = "".join(json.dumps({"id": n + 0.5, "t": "말", "label": label}) + "\n" for n, label in enumerate(gold))
+    files = [str(bench.write(written, name)) for name in ("gold.jsonl", "given.jsonl")]
+    assert score_file(str(bench.write(toml)), *files, "official").values["accuracy"] == 100
+
+
+def test_tags_without_any_entity_have_no_macro_f1_in_the_official_mode(bench: Bench) -> None:
+    toml = str(bench.write(kind("tagging", "conll", "", 'labels = ["PER"]\nmetric = "entity_macro_f1"')))
+    gold, given = bench.write("가\tO\n나\tO\n", "gold"), bench.write('{"tags": ["O", "O"]}\n', "given")
+    scored = score_file(toml, str(gold), str(given), "official")
+    assert scored.values["entity_macro_f1"] is None and scored.corrected == {"entity_macro_f1": 0.0}
+    assert scored.undefined == {"entity_macro_f1": "neither gold nor predictions have an entity"}
+    assert score_file(toml, str(gold), str(given), "corrected").values["entity_macro_f1"] == 0
 
 
 def test_a_file_that_is_not_there_is_named_with_the_nearest(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.metrics.units import joint_goal_accuracy, slot_micro_f1
 from korealbert.finetune.scoring import score_file
 from korealbert.finetune.task import EncoderOutput, Example, Feature
+from korealbert.finetune.tasks import klue_dst
 from korealbert.finetune.tasks.klue_dst import KlueDst, Turn, slot_and_value
 
 ENTRIES = [f"식당-{slot}-{value}" for slot in ("종류", "지역") for value in ("가", "나", "다-라")]
@@ -118,15 +120,20 @@ def test_slots_are_counted_right_wrong_and_missing() -> None:
     assert (gold, given_) == (["a-b", "a-c", "a-d", "none"], ["a-b", "another value", "none", "a-e"])
 
 
-def test_official_are_a_thousand_dialogues_however_many_turns(tmp_path: Path) -> None:
+def test_a_thousand_dialogues_are_official_only_with_all_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = read(tmp_path / "gold", *[DIALOGUE] * 1_000)
     predictions = tmp_path / "predictions.jsonl"
     predictions.write_text("".join(f"{json.dumps({'id': t.id, 'state': t.target})}\n" for t in turns), "utf-8")
+    found = score_file("KLUE-DST", str(tmp_path / "gold"), str(predictions), "official")
+    assert found.examples_official is None
+    assert any("2,000 examples that are not known to be all of KLUE-DST's official" in warning for warning in found.warnings)
+    told = subprocess.run(["git", "hash-object", tmp_path / "gold"], check=True, capture_output=True, text=True)
+    monkeypatch.setattr(klue_dst, "_DEV", told.stdout.strip())
     found = score_file("KLUE-DST", str(tmp_path / "gold"), str(predictions), "official")
     assert (found.values, found.warnings) == ({"jga": 100.0, "slot_micro_f1": 100.0}, ())
     assert (found.examples, found.examples_official) == (2_000, 2_000)
     predictions.write_text("".join(f"{json.dumps({'id': t.id, 'state': []})}\n" for t in read(tmp_path / "gold", DIALOGUE)))
     part = score_file("klue_dst", str(tmp_path / "gold"), str(predictions), "official")
     assert part.examples_official is None and part.values["jga"] == 0
-    assert any("2 examples that are not all of KLUE-DST's official test set" in w for w in part.warnings)
+    assert any("2 examples that are not known to be all of KLUE-DST's official test set" in w for w in part.warnings)
     assert any("every predicted state is empty" in warning for warning in part.warnings)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
+from korealbert.finetune.files import Record
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.sequence import Choice
 from korealbert.finetune.tasks.kobest import Copa
@@ -65,6 +67,24 @@ def test_wic_compares_two_sentences_with_the_word_in_brackets(tmp_path: Path) ->
 )
 def test_sentineg_has_its_columns_in_three_orders(tmp_path: Path, header: str, row: str) -> None:
     assert read("sentineg", tmp_path / "test.tsv", header, row) == [Example("1", "좋지 않다", 0)]
+
+
+@pytest.mark.parametrize(
+    ("task", "written"),
+    [
+        ("boolq", [(True, "True", "TRUE", " true "), (False, "False", "FALSE", "false ")]),
+        ("wic", [("True", True), ("False", False)]),
+        ("sentineg", [(1, "1", "1 ", "positive"), (0, "0", "negative")]),
+        ("copa", [("2", 2), ("1", 1)]),
+    ],
+)
+def test_predictions_may_write_what_the_official_files_write(task: str, written: list[tuple[Any, ...]]) -> None:
+    benchmark, example = tasks.load(f"kobest_{task}"), Example("1", "", 0)
+    for position, forms in zip((1, 0), written, strict=True):
+        for form in forms:
+            assert benchmark.prediction(Record(Line("p", 1, ""), {"label": form}), example) == position
+    with pytest.raises(ValueError, match="p, line 1, field 'label': found 'Yes'; a label is one of"):
+        benchmark.prediction(Record(Line("p", 1, ""), {"label": "Yes"}), example)
 
 
 def test_another_file_is_refused_by_its_header(tmp_path: Path) -> None:

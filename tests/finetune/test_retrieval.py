@@ -103,9 +103,12 @@ def test_a_collection_is_read_with_ids_that_are_numbers_and_without_titles(colle
         QRELS.partition("\n")[2],
         "q1 0 d1 1\n2 0 d2 2\n2 0 4 1\n",
         "corpus-id\tscore\tquery-id\nd1\t1\tq1\nd2\t2.0\t2\n4\t1\t2\n",
+        "corpus-id\tscore\tannotators\tquery-id\nd1\t1\t5\tq1\nd2\t2\t5\t2\n4\t1\t5\t2\n",
+        "query-id\tcorpus-id\tscore\tannotators\nq1\td1\t1\t5\n2\td2\t2\t5\n2\t4\t1\t5\n",
+        "Query_ID\titeration\tcorpus_id\tscore\nq1\t0\td1\t1\n2\t0\td2\t2\n2\t0\t4\t1\n",
         QRELS.replace("\n", "\r\n"),
     ],
-    ids=["no header", "TREC", "other columns", "carriage returns"],
+    ids=["no header", "TREC", "other columns", "four columns", "more at the end", "TREC's with a header", "carriage returns"],
 )
 def test_judgements_have_one_meaning_in_every_form(collection: Callable[..., Path], qrels: str) -> None:
     assert read_collection(collection(qrels=qrels), "test") == read_collection(collection(), "test")
@@ -157,6 +160,18 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "a half": ({"qrels": "q1\td2\t0.5\n"}, "found '0.5'; a judgement is a whole number"),
     "two columns": ({"qrels": "q1\t1\n"}, "test.tsv, line 1, field 'score': 2 columns; a line holds query-id<TAB>corpus-id"),
     "two judgements": ({"qrels": QRELS + "q1\td1\t2\n"}, "line 5, field 'score': 'd1' was judged 1 for 'q1' above, here 2"),
+    "other names": (
+        {"qrels": "docid\tqid\trel\nd1\tq1\t1\n"},
+        "line 1, field 'query-id': found .*name query-id, corpus-id, score",
+    ),
+    "a name twice": (
+        {"qrels": "query-id\tcorpus-id\tscore\tscore\nq1\td1\t1\t0\n"},
+        "line 1, field 'score': found .*does not name each column once",
+    ),
+    "another width": (
+        {"qrels": "query-id\tcorpus-id\tscore\tannotators\nq1\td1\t1\n"},
+        "line 2, field 'score': 3 columns; a line holds query-id<TAB>corpus-id<TAB>score<TAB>annotators",
+    ),
     "nothing judged": ({"qrels": "query-id\tcorpus-id\tscore\n"}, "holds no judgement; is the download complete"),
     "no documents": ({"corpus": ""}, "corpus.jsonl: holds no record"),
 }
@@ -270,3 +285,18 @@ def test_inputs_that_are_too_long_for_the_encoder_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces; lower it"):
         retrieval.run(RetrievalSpec(path=collection(), max_length=65), {"model": model}, fresh("out"), runtime)
+
+
+@pytest.mark.torch
+def test_vectors_that_are_not_finite_are_refused(
+    model: Artifact,
+    collection: Callable[..., Path],
+    runtime: TrainingRuntime,
+    fresh: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    monkeypatch.setattr("korealbert.finetune.encoder.mean_vectors", lambda hidden, mask: hidden[:, 0] * torch.nan)
+    with pytest.raises(ValueError, match="the encoder's vectors are not finite: nothing is nearest"):
+        retrieval.run(RetrievalSpec(path=collection(), depth=4), {"model": model}, fresh("out"), runtime)

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import ipc
 from scipy.stats import ConstantInputWarning, binomtest, spearmanr
 from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
@@ -137,7 +135,7 @@ def test_relations_without_probabilities_have_no_area_and_a_warning(files: Calla
             [{"label": "1"}, {"label": "0"}, {"label": "2"}],
             r"line 3, field 'label': found '2'; a label is one of 0 \(",
         ),
-        ("nsmc", NSMC, [{"label": "1"}, {"label": True}, {"label": 1}], "line 2, field 'label': found true; give a string"),
+        ("nsmc", NSMC, [{"label": "1"}, {"label": True}, {"label": 1}], "line 2, field 'label': found 'true'; a label is one"),
         ("korsts", STS, [{"label": 1}, {"label": 10**400}, {"label": 1}], "line 2, field 'label': found inf; give a finite"),
         ("squad2", squad(question(1, "한강", 0), version="v2.0"), [], "line 1, field 'id': .* 0 predictions .* without 'q1'"),
         (
@@ -448,41 +446,20 @@ def test_every_benchmark_is_found_by_name_and_title_in_any_spelling() -> None:
         tasks.find("klue_wos")
 
 
-def kept(path: Path, predictions: dict[str, int]) -> str:
-    """Predictions as a fine-tuning of ours writes them."""
-    table = pa.table({"id": list(predictions), "pred": pa.array(predictions.values(), tasks.load("nsmc").prediction_type)})
-    with ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
-    return str(path)
-
-
-def test_predictions_of_a_fine_tuning_are_scored_and_compared_by_their_ids(tmp_path: Path) -> None:
-    gold = tmp_path / "gold"
-    gold.write_text(NSMC, "utf-8")
-    right = kept(tmp_path / "right.arrow", {"9": 0, "8": 0, "7": 1})
-    scored = score_file("nsmc", str(gold), right, "official")
-    assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
-    assert score_file("nsmc", str(gold), kept(tmp_path / "half.arrow", {"7": 1, "8": 1, "9": 1}), "official").values == {
-        "accuracy": pytest.approx(100 / 3)
-    }
-    (tmp_path / "theirs").write_text("\n".join('{"label": 1}' for _ in range(3)), "utf-8")
-    found, against = compare_files("nsmc", str(gold), right, str(tmp_path / "theirs"), "official")
-    assert found.values["accuracy"] - against["scores"]["accuracy"] == pytest.approx(against["difference"])
-
-
-def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refused(tmp_path: Path) -> None:
-    gold, sts = tmp_path / "gold", tmp_path / "sts"
-    gold.write_text(NSMC, "utf-8")
-    sts.write_text(STS, "utf-8")
-    with pytest.raises(ValueError, match="of other examples than the gold file's: '9' is in one of them only"):
-        score_file("nsmc", str(gold), kept(tmp_path / "few.arrow", {"7": 1, "8": 0}), "official")
-    with pytest.raises(ValueError, match="of other examples than the gold file's: '10' is in one of them only"):
-        score_file("nsmc", str(gold), kept(tmp_path / "more.arrow", {"7": 1, "8": 0, "9": 0, "10": 1}), "official")
-    with pytest.raises(ValueError, match="predictions of another kind than those of KorSTS"):
-        score_file("korsts", str(sts), kept(tmp_path / "kind.arrow", {"0": 1, "1": 0, "2": 0}), "official")
-    (tmp_path / "no.arrow").write_bytes(b"no arrow")
-    with pytest.raises(ValueError, match="no predictions of ours"):
-        score_file("nsmc", str(gold), str(tmp_path / "no.arrow"), "official")
+def test_a_difference_from_an_undefined_score_is_undefined_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text(STS, "utf-8")
+    for name, labels in (("same", (2, 2, 2)), ("right", (1, 2, 4.5))):
+        (tmp_path / name).write_text("".join(f"{json.dumps({'label': label})}\n" for label in labels), "utf-8")
+    gold, same, right = (str(tmp_path / name) for name in ("gold", "same", "right"))
+    reason = "every prediction is the same"
+    for first, second in ((right, same), (same, right), (same, same)):
+        result = CliRunner().invoke(app, ["score", "korsts", gold, first, "--against", second])
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)["against"]
+        assert found["difference"] is found["interval"] is found["p_value"] is None
+        assert found["undefined"] == {same: reason}
+        _, corrected = compare_files("korsts", gold, first, second, "corrected")
+        assert isinstance(corrected["difference"], float) and "undefined" not in corrected
 
 
 @pytest.mark.parametrize("name", tasks.names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -187,3 +188,28 @@ def test_a_diverged_loss_is_an_error(
     monkeypatch.setattr(task, "loss", lambda self, logits, targets: logits.sum() * float("nan"))
     with pytest.raises(ValueError, match="the loss at step 1 is nan; lower learning_rate"):
         run(FinetuneSpec(**{**korsts, **QUICK}), {"model": model}, fresh("out"), runtime)
+
+
+@pytest.mark.parametrize("benchmark", ["korsts", "nsmc"])
+def test_weights_that_are_nan_after_the_last_step_are_an_error_and_no_score(
+    model: Artifact,
+    runtime: TrainingRuntime,
+    fresh: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    benchmark: str,
+) -> None:
+    written = request.getfixturevalue(benchmark)
+    scaled = torch.optim.AdamW.step
+
+    def step(self: torch.optim.AdamW, closure: Any = None) -> Any:
+        scaled(self, closure)
+        with torch.no_grad():
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    weight.fill_(math.nan)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    spec = FinetuneSpec(**{**written, **QUICK, "epochs": 1, "batch_size": 64}, max_train_examples=40)
+    with pytest.raises(ValueError, match="the model's outputs are nan; lower learning_rate"):
+        run(spec, {"model": model}, fresh("out"), runtime)

@@ -163,7 +163,10 @@ _Vector = npt.NDArray[np.float64]
 
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Linear correlation times 100, in [-100, 100]. Raises ValueError when the two differ in length or have under 2 values."""
+    """Linear correlation times 100, in [-100, 100].
+
+    Raises ValueError when the two differ in length, have under 2 values, or hold one that is not finite.
+    """
     return 100 * _correlation(*_vectors(gold, predicted))
 
 
@@ -186,7 +189,11 @@ def mean_ranks(values_N: _Vector) -> _Vector:
 def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[_Vector, _Vector]:
     if len(gold) != len(predicted) or len(gold) < 2:
         raise ValueError(f"correlation of {len(predicted):,} predictions with {len(gold):,} gold scores is undefined")
-    return np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    vectors = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    for name, values_N in zip(("gold score", "prediction"), vectors, strict=True):
+        if wrong := np.flatnonzero(~np.isfinite(values_N)).tolist():
+            raise ValueError(f"correlation with a {name} of {values_N[wrong[0]]} (number {wrong[0] + 1}) is undefined")
+    return vectors
 
 
 def _correlation(left_N: _Vector, right_N: _Vector) -> float:
@@ -203,4 +210,5 @@ def _correlation(left_N: _Vector, right_N: _Vector) -> float:
 
 def _cosine(product: float, left: float, right: float) -> float:
     """Cosine of two vectors from the sums of their products and squares; 0 where one is all zeros."""
-    return max(-1.0, min(1.0, product / math.sqrt(left * right))) if left and right else 0.0
+    # In this order of arguments nan stays nan.
+    return min(max(product / math.sqrt(left * right), -1.0), 1.0) if left and right else 0.0

@@ -53,6 +53,12 @@ def entity_macro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
     return float(np.mean([_f1(_of_type(gold_found, t), _of_type(predicted_found, t)) for t in types]) * 100) if types else 0.0
 
 
+def undefined_macro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> dict[str, str]:
+    """Why seqeval prints ``nan`` for ``entity_macro_f1``, by the metric's name: it takes the mean over no type at all."""
+    found = any(strict_entities(tags) for tags in (*gold, *predicted))
+    return {} if found else {"entity_macro_f1": "neither gold nor predictions have an entity"}
+
+
 def entity_micro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
     """F1 over the lenient entities of all types; 0 where there are none at all."""
     return _f1(_found(gold, lenient_entities), _found(predicted, lenient_entities)) * 100

@@ -1,13 +1,14 @@
 """Collections for retrieval in the format of BEIR and MTEB: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
 They lie in a directory or an archive, each compressed or not. An id is a string or a whole number; a document is its title and
-text with a space between, as BEIR encodes them; judgements have a header or none, and three columns or TREC's four.
+text with a space between, as BEIR encodes them. Judgements have a header, which names their columns, or are three columns or
+TREC's four.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -146,20 +147,17 @@ def _id(record: Record) -> str:
 def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[str, dict[str, int]], int]:
     """Judgements by query and document, and how many lines say again what one before them says."""
     judged: dict[str, dict[str, int]] = {}
-    again, order = 0, (0, 1, 2)
+    again, header = 0, list[str]()
     for line in file.lines():
         fields = [field.strip() for field in (line.text.split("\t") if "\t" in line.text else line.text.split())]
-        if line.number == 1 and fields and not _SCORE.fullmatch(fields[-1]):
-            if set(_COLUMNS) <= set(fields):
-                order = (fields.index(_COLUMNS[0]), fields.index(_COLUMNS[1]), fields.index(_COLUMNS[2]))
-                continue
-            if len(fields) == len(_COLUMNS) and fields[0] not in queries:
-                continue
-        if len(fields) == len(_COLUMNS) + 1 and order == (0, 1, 2):
+        if line.number == 1 and (header := _header(line, fields, queries)):
+            continue
+        if not header and len(fields) == len(_COLUMNS) + 1:
             fields.pop(1)  # TREC's column of iterations, which nothing reads.
-        if len(fields) <= max(order):
-            raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(_COLUMNS)}")
-        query, document, written = (fields[place] for place in order)
+        columns = header or _COLUMNS
+        if len(fields) != len(columns):
+            raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(columns)}")
+        query, document, written = (fields[columns.index(name)] for name in _COLUMNS)
         score = _SCORE.fullmatch(written)
         if score is None:
             raise line.error("score", f"found {written!r}", "a judgement is a whole number")
@@ -173,3 +171,18 @@ def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[s
                 raise line.error("score", problem, "keep one of the two lines")
         judged[query][document] = int(score[1])
     return judged, again
+
+
+def _header(line: Line, fields: Sequence[str], queries: Mapping[str, str]) -> list[str]:
+    """The names of the columns, where the first line is a header; else nothing.
+
+    Raises ValueError where it is one that does not name the three columns.
+    """
+    names = [field.lower().replace("_", "-") for field in fields]
+    missing = [name for name in _COLUMNS if names.count(name) != 1]
+    if not missing:
+        return names
+    if not names or fields[0] in queries or _SCORE.fullmatch(fields[-1]):
+        return []
+    problem = f"found {'<TAB>'.join(fields)[:80]!r}, which does not name each column once"
+    raise line.error(missing[0], problem, f"name {', '.join(_COLUMNS)}, or remove the header")

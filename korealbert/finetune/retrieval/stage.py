@@ -249,7 +249,7 @@ def _better(before: _Found, place_C: npt.NDArray[np.int64], score_C: _Vectors, d
 def unit_vectors(
     encoder: Encoder, texts: Sequence[str], tokenizer: Any, *, max_length: int, precision: Precision = "float32"
 ) -> _Vectors:
-    """The mean vectors of texts [N, H], each of length 1, in order."""
+    """The mean vectors of texts [N, H], each of length 1, in order. Raises ValueError where one is not finite."""
     import torch  # noqa: PLC0415 (planning does without)
 
     from korealbert.finetune.encoder import mean_vectors, pad  # noqa: PLC0415 (planning does without)
@@ -265,6 +265,8 @@ def unit_vectors(
                 hidden_BLH = encoder(batch).hidden_BLH
             mean_BH = mean_vectors(hidden_BLH.float(), batch.attention_mask_BL)
             vector_NH[rows] = torch.nn.functional.normalize(mean_BH, dim=1).cpu().numpy()
+    if not np.isfinite(vector_NH).all():
+        raise ValueError("the encoder's vectors are not finite: nothing is nearest; look for damaged weights")
     return vector_NH
 
 

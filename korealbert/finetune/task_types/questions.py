@@ -363,6 +363,10 @@ class QuestionAnswering(Task):
         """The text in ``answer``."""
         return record.text("answer")
 
+    def fields(self, kept: str) -> dict[str, Any]:
+        """The text."""
+        return {"answer": kept}
+
     def labelled(self, example: Example, predicted: str) -> tuple[list[str], list[str]]:
         """Gold: ``answer`` or ``no answer``. Predicted: ``exact``, ``overlaps``, ``wrong``, ``no answer``."""
         values = self.measures(_question(example), predicted, "corrected")

@@ -15,7 +15,7 @@ from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.resampling import Additive, Answered, Correlated
-from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task
+from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of
 
 if TYPE_CHECKING:
     import torch
@@ -97,22 +97,33 @@ class SequenceClassification(_SequenceTask):
     target_type = pa.int64()
     evidence_type = pa.list_(pa.float64())
 
-    def label(self, spelling: str, *, line: Line, field: str = "label") -> int:
-        """The position of a label as the official files write it. Raises ValueError naming the known ones."""
+    def position(self, written: str) -> int | None:
+        """The position of a label as the official files write it; None where it is none."""
         spellings = self.spellings or self.labels
-        if spelling not in spellings:
-            meanings = (f"{s} ({name})" if s != name else s for s, name in zip(spellings, self.labels, strict=True))
-            raise line.error(field, f"found {spelling!r}", f"a label is one of {', '.join(meanings)}")
-        return spellings.index(spelling)
+        return spellings.index(written) if written in spellings else None
+
+    @property
+    def meanings(self) -> str:
+        """The labels as the official files write them, for people."""
+        pairs = zip(self.spellings or self.labels, self.labels, strict=True)
+        return ", ".join(f"{written} ({name})" if written != name else name for written, name in pairs)
+
+    def label(self, written: str, *, line: Line, field: str = "label") -> int:
+        """``position``. Raises ValueError naming the known labels."""
+        position = self.position(written)
+        if position is None:
+            raise line.error(field, f"found {written!r}", f"a label is one of {self.meanings}")
+        return position
 
     def prediction(self, record: Record, example: Example) -> int:
-        """The position of ``label``: a name, or what the official files write instead, which may be a number."""
-        value = record.fields.get("label")
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        elif value not in self.labels:
-            value = record.text("label")
-        return self.labels.index(value) if value in self.labels else self.label(value, line=record.line)
+        """``label`` as the official files write it, a string, or a number or truth value of JSON; or its name."""
+        written = record.written("label")
+        named = self.position(written) is None and written in self.labels
+        return self.labels.index(written) if named else self.label(written, line=record.line)
+
+    def fields(self, kept: int) -> dict[str, Any]:
+        """The label's name."""
+        return {"label": name_of(self.labels, kept)}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """The names of both labels."""
@@ -287,6 +298,10 @@ class SequenceRegression(_SequenceTask):
     def prediction(self, record: Record, example: Example) -> float:
         """The number in ``label``; it may lie beyond the scale."""
         return record.number("label")
+
+    def fields(self, kept: float) -> dict[str, Any]:
+        """The number."""
+        return {"label": kept}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """``1`` from the threshold on, ``0`` below, as KLUE-STS's binary label."""

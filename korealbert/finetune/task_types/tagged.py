@@ -71,6 +71,10 @@ class Tagging(Task):
             self.check_tag(tag, line=record.line, field=f"tags[{index}]")
         return tags
 
+    def fields(self, kept: Sequence[str]) -> dict[str, Any]:
+        """The tags."""
+        return {"tags": kept}
+
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """The types of all units that are no spaces, ``B`` and ``I`` merged."""
         rows = zip(_tagged(example).units, example.target, predicted, strict=True)

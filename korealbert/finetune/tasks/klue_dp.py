@@ -23,7 +23,7 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words
+from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of
 from korealbert.finetune.task_types.tagged import IGNORED
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences
 
@@ -190,6 +190,11 @@ class KlueDp(Task):
             tuple(_head(head, count, record.line, f"heads[{n}]") for n, head in enumerate(heads)),
             tuple(_relation(name, record.line, f"deprels[{n}]") for n, name in enumerate(names)),
         )
+
+    def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """The heads and the names of the relations."""
+        numbers = kept["relations"]
+        return {"heads": kept["heads"], "deprels": numbers and [name_of(RELATIONS, number) for number in numbers]}
 
     def labelled(self, example: Example, predicted: Tree) -> tuple[list[str], list[str]]:
         """The names of the relations of all words, whatever their heads."""

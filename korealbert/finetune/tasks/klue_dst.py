@@ -12,8 +12,9 @@ scores are of TRADE.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,8 @@ _NONE = "none"
 """Value of a slot that was not mentioned; a state does not list it."""
 
 _DIALOGUES = 1_000
+_DEV = "f0564e4c981ce85a4bd4b5cf1e211800211d8541"
+"""git's id of ``wos-v1.1_dev.json`` in KLUE's repository, of which all 1,000 dialogues and all their turns are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Turn(Example):
     """Its ``guid``."""
     history: tuple[str, ...] = ()
     """Everything said before both."""
+    official: bool = False
+    """It is of the whole official dev file."""
 
 
 def slot_and_value(entry: str) -> tuple[str, str]:
@@ -72,12 +77,13 @@ class KlueDst(Task):
     listed = 4
 
     def official_size(self, examples: Sequence[Example]) -> int | None:
-        """Their number where they are of 1,000 dialogues."""
-        return len(examples) if len({self.document(example) for example in examples}) == _DIALOGUES else None
+        """Their number where the file is the official one, byte for byte."""
+        return len(examples) if examples and all(_turn(example).official for example in examples) else None
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All turns of users."""
-        return [turn for dialogue in json_list(file, unique="guid") for turn in _turns(dialogue)]
+        official = _git_id(file.content()) == _DEV
+        return [replace(turn, official=official) for dialogue in json_list(file, unique="guid") for turn in _turns(dialogue)]
 
     def document(self, example: Example) -> str:
         """The dialogue."""
@@ -141,6 +147,10 @@ class KlueDst(Task):
         """``state``: all that was asked for so far, each as ``domain-slot-value``; an empty list where there is nothing."""
         return _state(record, "state")
 
+    def fields(self, kept: Sequence[str]) -> dict[str, Any]:
+        """The state."""
+        return {"state": kept}
+
     def labelled(self, example: Example, predicted: Sequence[str]) -> tuple[list[str], list[str]]:
         """The name of every slot that is gold or predicted, ``none`` where it is missing; predicted also ``another value``."""
         gold, given = (dict(map(slot_and_value, state)) for state in (example.target, predicted))
@@ -163,6 +173,10 @@ class KlueDst(Task):
         """Joint goal accuracy as a mean."""
         right_N = np.array([set(e.target) == set(state) for e, state in zip(examples, predicted, strict=True)], np.float64)
         return Additive(right_N[:, None], lambda sums_BK: 100 * sums_BK[:, 0] / len(right_N))
+
+
+def _git_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _turns(dialogue: Record) -> Iterator[Turn]:

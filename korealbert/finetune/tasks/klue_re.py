@@ -22,7 +22,7 @@ from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task
+from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task, name_of
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
@@ -162,6 +162,10 @@ class KlueRe(Task):
         if not all(0 <= value <= 1 for value in probs):
             raise record.error("probs", f"lie between {min(probs):g} and {max(probs):g}", "give probabilities from 0 to 1")
         return Relation(_relation(record), probs)
+
+    def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """The relation's name and the probabilities."""
+        return {**kept, "label": name_of(RELATIONS, kept["label"])}
 
     def labelled(self, example: Example, predicted: Relation) -> tuple[list[str], list[str]]:
         """The names of both relations."""

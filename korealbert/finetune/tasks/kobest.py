@@ -35,6 +35,10 @@ class _Kobest(SequenceClassification):
     metric = "macro_f1"
     measures: ClassVar[dict[str, Any]] = {"macro_f1": macro_f1, "accuracy": accuracy}
 
+    def position(self, written: str) -> int | None:
+        """Blanks around a label are none of it, and ``True``, ``TRUE`` and ``true`` are one: the files have all three."""
+        return super().position(written.strip().lower())
+
 
 class BoolQ(_Kobest):
     """Is the answer to a question about a paragraph yes? 3,665 / 700 / 1,404 questions."""
@@ -45,9 +49,9 @@ class BoolQ(_Kobest):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions; labels are written in capitals in some lines and not in others."""
+        """All questions."""
         return [
-            Example(number, text, self.label(answer.lower(), line=line, field="Answer"), pair=question)
+            Example(number, text, self.label(answer, line=line, field="Answer"), pair=question)
             for line, (number, text, question, answer) in _rows(file, _BOOLQ)
         ]
 
@@ -97,7 +101,7 @@ class WiC(_Kobest):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs."""
         return [
-            Example(row[0], row[2], self.label(row[-1].lower(), line=line, field="ANSWER"), pair=row[5])
+            Example(row[0], row[2], self.label(row[-1], line=line, field="ANSWER"), pair=row[5])
             for line, row in _rows(file, _WIC)
         ]
 

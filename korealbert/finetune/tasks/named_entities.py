@@ -20,7 +20,7 @@ from korealbert.finetune.metrics.units import (
     entity_micro_f1,
     lenient_counts,
     strict_counts,
-    strict_entities,
+    undefined_macro_f1,
 )
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
@@ -199,9 +199,7 @@ class KlueNer(Tagging):
             "char_f1_all13": char_f1(gold, given, self.tags, mode),
             "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
         }
-        # seqeval takes the mean over no type at all, which is nan.
-        none = mode == "official" and not strict_entities(gold) and not strict_entities(given)
-        undefined = {"entity_macro_f1": "neither gold nor predictions have an entity"} if none else {}
+        undefined = undefined_macro_f1([gold], [given]) if mode == "official" else {}
         return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
