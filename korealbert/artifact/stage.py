@@ -299,7 +299,8 @@ def _run(
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
     """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
     for _ in range(_TRIES):
-        result = stage.run(spec, inputs, partial, runtime)
+        with markers.stage_run(partial):
+            result = stage.run(spec, inputs, partial, runtime)
         stats = result.facts() if isinstance(result, Statistics) else result
         _refuse_changed(store, stage, spec, identity, inputs, partial)
         names = [name for name in output_files(partial) if name != MANIFEST]
