@@ -123,7 +123,7 @@ class _Members:
     def _open(self, inner: RawFile) -> Iterator[RawFile]:
         self._last = unfold(inner, lambda: inner.bytes_read, self._unfolding)
         self._last.records = self._archive.records
-        self._last.records.add(1, 0)  # A member costs as much as a record, whatever it holds.
+        self._last.records.add(1, 0, 1)  # A member costs as much as a record, whatever it holds.
         yield self._last
         if self._last.fault is not None and self._last.fault.reason in ("decompression_bomb", "empty_records"):
             raise self._last.fault  # the next member would only say it again
@@ -158,6 +158,7 @@ class _Zip(_Members):
         self._handle = handle
         self._size = os.fstat(handle.fileno()).st_size
         super().__init__(archive, Unfolding(archive.limits, lambda: self._size), members)
+        archive.records.folded = lambda: self._size
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
         try:
