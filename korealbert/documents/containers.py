@@ -79,8 +79,9 @@ def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Itera
         if name.lower().endswith(_ZIP_SUFFIX):
             yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
             return
-        unfolding = Unfolding(limits, handle.tell)
-        raw = unfold(RawFile(name, handle, limits), handle.tell, unfolding)
+        file = RawFile(name, handle, limits)
+        unfolding = Unfolding(limits, lambda: file.bytes_read)  # A pipe has no `tell`.
+        raw = unfold(file, lambda: file.bytes_read, unfolding)
         if is_archive(name):
             yield from _Tar(raw, unfolding, members).opened()
         else:
