@@ -2,14 +2,20 @@
 
 A marker ``.done/<step>-<number>.json`` is believed only after the files that it vouches for were read: when a stage is resumed,
 and again when its output is sealed. It carries a digest of itself, and names its job, so that a copy vouches for no other one.
+
+A stage maps its steps in the same order in every run, and a step reads files of earlier ones. A step that runs a job therefore
+first removes the markers of all steps that come after it, wherever in the stage's directory these are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +24,26 @@ from korealbert.artifact.files import known_digested, remove, sha256_of_file, wr
 DONE = ".done"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _StageRun:
+    partial: Path
+    mapped: set[tuple[Path, str]] = field(default_factory=set)
+    """Directory and name of each step that this run has come to."""
+
+
+_stage_run: ContextVar[_StageRun | None] = ContextVar("_stage_run", default=None)
+
+
+@contextlib.contextmanager
+def stage_run(partial: Path) -> Iterator[None]:
+    """One run of a stage from its first step to its last; all its markers are within ``partial``."""
+    token = _stage_run.set(_StageRun(partial.resolve()))
+    try:
+        yield
+    finally:
+        _stage_run.reset(token)
 
 
 def marker(out_dir: Path, step: str, index: int) -> Path:
@@ -70,6 +96,8 @@ def believed(out_dir: Path, step: str, threads: int) -> dict[int, dict[str, Any]
 
     Markers of others are removed, with a warning that names the file.
     """
+    if (run := _stage_run.get()) is not None:
+        run.mapped.add(((out_dir / DONE).resolve(), step))
     paths = [path for path in sorted((out_dir / DONE).glob(f"{step}-*.json")) if path.stem[len(step) + 1 :].isdigit()]
     with ThreadPoolExecutor(threads) as pool:
         faults = list(pool.map(fault, paths))
@@ -111,15 +139,15 @@ def fault(path: Path, partial: Path | None = None, digests: Mapping[str, str] | 
 
 
 def forget(faults: Mapping[Path, str]) -> None:
-    """Remove markers that cannot be believed, and those that were left later by other steps: they may have read such files."""
+    """Remove markers that cannot be believed, with a warning that says why."""
     for path, why in faults.items():
         log.warning("%s: %s; it is built again", path.stem, why)
-    times = {path: path.stat().st_mtime_ns for path in faults}
-    for path, time_ns in times.items():
-        for other in path.parent.glob("*.json"):
-            if other in faults or (_step(other) != _step(path) and other.stat().st_mtime_ns >= time_ns):
-                other.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
-def _step(path: Path) -> str:
-    return path.stem.rpartition("-")[0]
+def forget_later_steps() -> None:
+    """Remove the markers of all steps that this run of the stage has not come to: they may have read what is now made again."""
+    if (run := _stage_run.get()) is not None:
+        for path in run.partial.rglob(f"{DONE}/*.json"):
+            if (path.parent, path.stem.rpartition("-")[0]) not in run.mapped:
+                path.unlink(missing_ok=True)

@@ -153,6 +153,8 @@ def map_shards(
 
     remaining = pending()
     head = list(itertools.islice(remaining, 2))
+    if head:
+        markers.forget_later_steps()
     if len(head) == 2 and runtime.engine != "local":
         root = out_dir.resolve()
         _map_on_ray(partial(_run, function), itertools.chain(head, remaining), root, runtime.engine, record)

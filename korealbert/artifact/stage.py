@@ -22,15 +22,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
-from stat import S_ISDIR
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from korealbert.artifact import markers
+from korealbert.artifact import changes, markers
 from korealbert.artifact.files import (
     FileChanged,
-    files_of,
     replace_directory,
     sha256_and_stamp,
     stamp,
@@ -299,7 +297,8 @@ def _run(
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
     """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
     for _ in range(_TRIES):
-        result = stage.run(spec, inputs, partial, runtime)
+        with markers.stage_run(partial):
+            result = stage.run(spec, inputs, partial, runtime)
         stats = result.facts() if isinstance(result, Statistics) else result
         _refuse_changed(store, stage, spec, identity, inputs, partial)
         names = [name for name in output_files(partial) if name != MANIFEST]
@@ -338,60 +337,14 @@ def _open(stage: Stage[S], partial: Path, opening: Mapping[str, Any], spec: Spec
     if not begun:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-    now = {**opening, "read": _stamps(spec), "artifacts": _stamps_of_artifacts(inputs)}
+    now = {**opening, **changes.stamps_of_inputs(spec), "artifacts": changes.stamps_of_artifacts(inputs)}
     if not begun or found != now:
-        if not begun or found.get("read") != now["read"] or _touched(found.get("artifacts", {}), now["artifacts"]):
+        if not begun or changes.changed(found, now) or changes.changed_artifacts(found.get("artifacts", {}), now["artifacts"]):
             if begun:  # They may have been changed and changed back, and shards read from them between.
                 log.warning("%s: input files have new times; its shards are built again", partial.name)
             _forget_shards(partial)
         write_json(partial / OPENING, now, sort_keys=True)
     _remove_unnamed(stage, partial)
-
-
-def _stamps(spec: Spec) -> dict[str, list[int]]:
-    """Size and times of each file that a spec names, times of each directory, whose names change with it, and of each link.
-
-    A file that is moved away and back keeps its size and mtime, but not its ctime; a link that points elsewhere for a while has
-    another one itself.
-    """
-    stamps: dict[str, list[int]] = {}
-    for path in map(Path, input_paths(spec)):
-        stamps |= {str(file): stamp(file) for file in files_of(path)}
-        entries = [path, *path.absolute().parents, *path.rglob("*")]
-        stamps |= {str(each): stamp(each)[1:] for each in (path, *path.rglob("*")) if each.is_dir()}
-        links = {str(each): each.lstat() for each in entries if each.is_symlink()}
-        stamps |= {f"{name} (link)": [link.st_mtime_ns, link.st_ctime_ns] for name, link in links.items()}
-    return stamps
-
-
-def _stamps_of_artifacts(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
-    """Of each input, by role and name within it: size and mtime of a file, inode and times of a directory.
-
-    Files are without ctime, which changes where another artifact comes to share one by a hard link. A name that is given to
-    another file, or taken away, shows in the times of its directory.
-    """
-    stamps: dict[str, dict[str, list[int]]] = {}
-    for role, artifact in inputs.items():
-        entries = {each.relative_to(artifact.path): each.stat() for each in (artifact.path, *artifact.path.rglob("*"))}
-        stamps[role] = {
-            str(name): [found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
-            if S_ISDIR(found.st_mode)
-            else [found.st_size, found.st_mtime_ns]
-            for name, found in entries.items()
-        }
-    return stamps
-
-
-def _touched(before: Mapping[str, Any], after: Mapping[str, Mapping[str, list[int]]]) -> dict[str, str]:
-    """By role, what of an input artifact was written since ``before``; one that was built anew is another directory."""
-    touched = {}
-    for role, now in after.items():
-        then = before.get(role, {})
-        if then.get(".", [None])[0] == now["."][0] and (
-            names := {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
-        ):
-            touched[role] = min(names - {"."}, default="its directory")
-    return touched
 
 
 def _forget_shards(partial: Path) -> None:
@@ -425,11 +378,10 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
     try:
         begun = json.loads((partial / OPENING).read_text("utf-8"))
         if not changed:
-            touched_inputs = _touched(begun["artifacts"], _stamps_of_artifacts(inputs))
+            touched_inputs = changes.changed_artifacts(begun["artifacts"], changes.stamps_of_artifacts(inputs))
             changed += [f"{inputs[role].path} (input {role}: {name} was written)" for role, name in touched_inputs.items()]
-        before, after = begun["read"], _stamps(spec)
         # Also if the bytes are the earlier ones again: others may have been read meanwhile.
-        touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        touched = changes.changed(begun, changes.stamps_of_inputs(spec))
         # Read again: bytes that are stored through a memory map need not change any time.
         if not touched and stage.identity(spec, identity.inputs, store, again=True).document != identity.document:
             touched = [str(path) for path in input_paths(spec)]

@@ -24,7 +24,7 @@ from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, parse_wet
 from korealbert.corpus.markup.expansion import TemplatePages, load_template_pages
-from korealbert.corpus.markup.mediawiki import BASE, DOC_END, PAGE_END, parse_docs, parse_pages, read_templates
+from korealbert.corpus.markup.mediawiki import BASE, DOC, DOC_END, PAGE, PAGE_END, parse_docs, parse_pages, read_templates
 from korealbert.corpus.markup.namumark import parse_namuwiki
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
@@ -199,15 +199,15 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
     """The records of one file, in batches."""
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file":
-        return frame_whole(raw, **options)
+        return frame_whole(raw, **options, of_json=spec.format != "text")
     if spec.format == "parquet":
         return frame_parquet(raw, fields=spec.field_map, max_record_bytes=spec.limits.max_record_bytes)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
         case "mediawiki":
-            framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE, closing=True)
+            framer = partial(frame_delimited, delimiter=PAGE_END, marks=PAGE, header=BASE, closing=True)
         case "wikiextractor":
-            framer = partial(frame_delimited, delimiter=DOC_END)  # any kind of line end follows
+            framer = partial(frame_delimited, delimiter=DOC_END, marks=DOC)  # any kind of line end follows
         case "jsonl":
             framer = partial(frame_delimited, delimiter=b"\n")
         case "warc":

@@ -79,8 +79,9 @@ def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Itera
         if name.lower().endswith(_ZIP_SUFFIX):
             yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
             return
-        unfolding = Unfolding(limits, handle.tell)
-        raw = unfold(RawFile(name, handle, limits), handle.tell, unfolding)
+        file = RawFile(name, handle, limits)
+        unfolding = Unfolding(limits, lambda: file.bytes_read)  # A pipe has no `tell`.
+        raw = unfold(file, lambda: file.bytes_read, unfolding)
         if is_archive(name):
             yield from _Tar(raw, unfolding, members).opened()
         else:
@@ -123,7 +124,7 @@ class _Members:
     def _open(self, inner: RawFile) -> Iterator[RawFile]:
         self._last = unfold(inner, lambda: inner.bytes_read, self._unfolding)
         self._last.records = self._archive.records
-        self._last.records.add(1, 0)  # A member costs as much as a record, whatever it holds.
+        self._last.records.add(1, 0, 1)  # A member costs as much as a record, whatever it holds.
         yield self._last
         if self._last.fault is not None and self._last.fault.reason in ("decompression_bomb", "empty_records"):
             raise self._last.fault  # the next member would only say it again
@@ -158,6 +159,7 @@ class _Zip(_Members):
         self._handle = handle
         self._size = os.fstat(handle.fileno()).st_size
         super().__init__(archive, Unfolding(archive.limits, lambda: self._size), members)
+        archive.records.folded = lambda: self._size
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
         try:

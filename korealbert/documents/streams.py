@@ -65,6 +65,9 @@ MAX_EMPTY_RECORDS = 1 << 18
 one costs 10 to 120 µs."""
 _FEWEST_BYTES = 4
 """One Hangul syllable and a line end."""
+FREE_RECORDS = 1 << 15
+"""Records of a file that may be packed into any number of bytes; each further one needs a compressed byte, because parsing and
+writing one costs 10 to 120 µs whatever it holds. Wikipedia's empty and redirecting pages take 40 and more."""
 
 COMPRESSED_BYTES_PER_READ = 1 << 14
 """Unused input is copied for each gzip member, so blocks are small."""
@@ -130,14 +133,24 @@ class Records:
     """What was read of a file that was opened, all members of an archive together."""
 
     count: int = 0
-    """Lines or records."""
+    """Lines, or records where these are more."""
     content_bytes: int = 0
     """Bytes that they hold: of a WARC without headers, of Parquet the texts alone."""
+    parsed: int = 0
+    """Records alone, each of which a parser makes a document or an entry of the quarantine, and members of an archive."""
+    folded: Callable[[], int] | None = None
+    """How many bytes of the file itself were read; None where nobody counts them."""
 
-    def add(self, count: int, content_bytes: int) -> None:
+    def add(self, count: int, content_bytes: int, parsed: int) -> None:
         """Count some more."""
         self.count += count
         self.content_bytes += content_bytes
+        self.parsed += parsed
+
+    @property
+    def room(self) -> int:
+        """How many records more are no fault; a negative number at a fault."""
+        return FREE_RECORDS + (self.folded() if self.folded is not None else self.parsed) - self.parsed
 
 
 class RawFile:
@@ -193,15 +206,20 @@ class RawFile:
         return block
 
     def refuse_empty_records(self, position: str) -> None:
-        """Raise ReadFault where too many of the records counted so far are empty."""
-        count, size = self.records.count, self.records.content_bytes
-        if count > MAX_EMPTY_RECORDS and size < _FEWEST_BYTES * count:
-            remedy = (
-                f"{count:,} lines or records of this file, all its members together, hold fewer than {_FEWEST_BYTES} bytes"
-                f" each; {SALVAGED}, or leave it out"
-            )
-            self.fault = ReadFault("empty_records", position, remedy)
+        """Raise ReadFault where the records counted so far hold too little, or came of too few compressed bytes."""
+        if self.fault is not None and self.fault.reason == "empty_records":
             raise self.fault
+        count, size = self.records.count, self.records.content_bytes
+        if self.records.room < 0:
+            said = "come of fewer compressed bytes, so they hold nothing, or the same again and again"
+            count, remedy = self.records.parsed, f"{SALVAGED}, unpack it, or leave it out"
+        elif count > MAX_EMPTY_RECORDS and size < _FEWEST_BYTES * count:
+            said, remedy = f"hold fewer than {_FEWEST_BYTES} bytes each", f"{SALVAGED}, or leave it out"
+        else:
+            return
+        told = f"{count:,} lines or records of this file, all its members together, {said}; {remedy}"
+        self.fault = ReadFault("empty_records", position, told)
+        raise self.fault
 
     def refuse_packed(self) -> None:
         """From now on, bytes of a packed file are a fault: the name does not say how to read them."""
@@ -256,6 +274,12 @@ def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = N
 
     ``folded`` says how many compressed bytes were read; ``around`` counts for the archive or file around it.
     """
+    unfolded = _unfolded(raw, folded, around)
+    unfolded.records.folded = folded
+    return unfolded
+
+
+def _unfolded(raw: RawFile, folded: Callable[[], int], around: Unfolding | None) -> RawFile:
     kind = _COMPRESSED.get(Path(raw.name).suffix.lower())
     stream: Any
     if kind is None:

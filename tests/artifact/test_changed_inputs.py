@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,104 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
     with pytest.raises(InputChanged, match=rf"{name}.*changed while reads read it"):
         build(Stage("reads", 1, Reads, run), spec, {}, runtime)
     assert Store(runtime.store).artifacts() == []
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("the directory of a file", "v1 (moved)"),
+        ("the directory above a directory", "v1 (moved)"),
+        ("a link to a link", "current (link)"),
+        ("a link within a link's target", "current (link)"),
+        ("a link within a directory to a link", "current (link)"),
+    ],
+)
+def test_what_is_above_an_input_is_not_swapped_unnoticed(how: str, named: str, killed: bool, tmp_path: Path) -> None:
+    """Other bytes are in its place while the stage reads, and the former ones again at its end."""
+    good, other, aside = tmp_path / "v1", tmp_path / "v2", tmp_path / "aside"
+    for directory, word in ((good, "가나다"), (other, "마바사")):
+        (directory / "in").mkdir(parents=True)
+        (directory / "in" / "text.txt").write_text(word)
+    path = good / "in" if "above" in how else good / "in" / "text.txt"
+    if "link" in how:
+        (tmp_path / "current").symlink_to("v1")
+        if "within a directory" in how:
+            path = tmp_path / "given"
+            path.mkdir()
+            (path / "text.txt").symlink_to("../current/in/text.txt")
+        else:
+            (tmp_path / "data").symlink_to("current/in" if "within" in how else tmp_path / "current")
+            path = tmp_path / "data" / ("text.txt" if "within" in how else "in/text.txt")
+
+    def exchange(*, back: bool) -> None:
+        if "link" in how:
+            (tmp_path / "new").symlink_to("v1" if back else "v2")
+            (tmp_path / "new").rename(tmp_path / "current")
+        elif back:
+            good.rename(other)
+            aside.rename(good)
+        else:
+            good.rename(aside)
+            other.rename(good)
+
+    tries: list[str] = []
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        first = not tries
+        tries.append("started")
+        if first:
+            exchange(back=False)
+        jobs = [file.read_text() for file in files_of(Path(spec.text))]
+        map_shards(copy, jobs, out_dir=out_dir, runtime=runtime, step="copy")
+        if first:
+            exchange(back=True)
+            if killed:
+                raise Stopped
+        return {}
+
+    time.sleep(0.02)  # The kernel's clock of file times ticks.
+    stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(path))
+    runtime = Runtime(store=tmp_path / "elsewhere" / "store", workers=1)
+    with pytest.raises(Stopped if killed else InputChanged) as error:
+        build(stage, spec, {}, runtime)
+    assert killed or named in str(error.value)
+    assert Store(runtime.store).artifacts() == []
+    assert (build(stage, spec, {}, runtime).artifact.path / "part-0.txt").read_text() == "가나다"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_files_that_come_and_go_beside_an_input_are_no_alarm(killed: bool, tmp_path: Path) -> None:
+    home, project, path = tmp_path / "home", tmp_path / "home" / "project", tmp_path / "home" / "project" / "in" / "text.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("가나다")
+    path.with_name("link.txt").symlink_to(path)
+    copied: list[str] = []
+
+    def noted(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+        copied.append(job)
+        return copy(job, index, out_dir)
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        for directory in (tmp_path, home, project, path.parent):
+            (directory / "more.txt").write_text("라")
+            (directory / "more.txt").rename(directory / "most.txt")
+            (directory / "most.txt").unlink()
+            (directory / f"log-{len(copied)}.txt").write_text("라")
+        path.read_text()
+        project.chmod(0o755)  # Within a directory that others write to, but with names added to it too.
+        map_shards(noted, [path.read_text()], out_dir=out_dir, runtime=runtime, step="copy")
+        if killed and len(copied) == 1:
+            copied.append("and no more")
+            raise Stopped
+        return {}
+
+    stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(path.with_name("link.txt")))
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    if killed:
+        with pytest.raises(Stopped):
+            build(stage, spec, {}, runtime)
+    assert build(stage, spec, {}, runtime).artifact.path.is_dir() and copied[:1] == ["가나다"] != copied[1:]
 
 
 def test_an_input_whose_bytes_change_without_its_times_fails_the_stage(raw: Path, tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from korealbert.artifact import Artifact, ArtifactError, Inputs, Runtime, Spec, Stage, Store, build
+from korealbert.artifact import Artifact, ArtifactError, Inputs, Runtime, Spec, Stage, Store, build, markers
 from korealbert.artifact.files import (
     FileChanged,
     atomic_write,
@@ -246,8 +247,9 @@ def test_what_a_damaged_work_file_led_to_is_made_again_too(tmp_path: Path) -> No
         return {}
 
     def both() -> None:
-        for function in (first, second):
-            map_shards(function, ["a"], out_dir=tmp_path, runtime=Runtime(workers=1), step=function.__name__)
+        with markers.stage_run(tmp_path):
+            for function in (first, second):
+                map_shards(function, ["a"], out_dir=tmp_path, runtime=Runtime(workers=1), step=function.__name__)
 
     both()
     status = (tmp_path / ".first.txt").stat()
@@ -257,6 +259,48 @@ def test_what_a_damaged_work_file_led_to_is_made_again_too(tmp_path: Path) -> No
     assert made == ["first", "second", "first", "second"] and (tmp_path / "second.txt").read_text() == "aa"
     both()
     assert len(made) == 4, "what is as it was is not made again"
+
+
+def write_word(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"word-{index}.txt", job.encode())
+    return {}
+
+
+def write_twice(job: Path, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"twice-{index}.txt", job.read_bytes() * 2)
+    return {}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("where", ["one directory, clock set back", "two directories"])
+def test_what_was_made_of_a_file_that_changed_between_two_steps_is_made_again(where: str, killed: bool, tmp_path: Path) -> None:
+    runs: list[str] = []
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        first = second = out_dir
+        if where == "two directories":
+            first, second = out_dir / ".first", out_dir / ".second"
+            for directory in (first, second):
+                directory.mkdir(exist_ok=True)
+        runs.append("started")
+        map_shards(write_word, ["a", "b"], out_dir=first, runtime=runtime, step="word")
+        if len(runs) == 1:
+            flip(first / "word-0.txt", 0)
+            for marker in (first / ".done").glob("word-*.json"):
+                os.utime(marker, ns=(later := time.time_ns() + 3_600_000_000_000, later))
+        words = [first / "word-0.txt", first / "word-1.txt"]
+        map_shards(write_twice, words, out_dir=second, runtime=runtime, step="twice")
+        if len(runs) == 1 and killed:
+            raise Stopped
+        atomic_write(out_dir / "all.txt", b"".join((second / f"twice-{n}.txt").read_bytes() for n in range(2)))
+        return {}
+
+    stage, runtime = Stage("parts", 1, Parts, run), Runtime(store=tmp_path, workers=1)
+    if killed:
+        with pytest.raises(Stopped):
+            build(stage, Parts(), {}, runtime)
+    built = build(stage, Parts(), {}, runtime).artifact
+    assert (built.path / "all.txt").read_text() == "aabb" and len(runs) == 2
 
 
 def test_conservation_is_of_the_rows_on_disk(raw: Path, tmp_path: Path) -> None:

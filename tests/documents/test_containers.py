@@ -23,8 +23,15 @@ from korealbert.corpus.extract import ExtractSpec, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.documents.containers import MAX_EMPTY_MEMBERS, open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import ANY_RATIO_BYTES, MAX_EMPTY_RECORDS, MAX_EMPTY_STREAMS, ReadFault, ReadLimits
-from tests.corpus.extracting import compressed, extract, tar
+from korealbert.documents.streams import (
+    ANY_RATIO_BYTES,
+    FREE_RECORDS,
+    MAX_EMPTY_RECORDS,
+    MAX_EMPTY_STREAMS,
+    ReadFault,
+    ReadLimits,
+)
+from tests.corpus.extracting import PAGE, compressed, extract, tar
 
 KINDS = ["gz", "bz2", "xz", "zst"]
 LIMITS = ReadLimits()
@@ -280,6 +287,69 @@ def test_empty_records_are_counted_over_all_that_a_file_holds(tmp_path: Path, ki
     assert faults[0].file.startswith(path.name) and faults[0].position and "or leave it out" in faults[0].remedy
     records = sum(len(part.cuts) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
     assert records < 2 * MAX_EMPTY_RECORDS, f"of {count:,}"
+
+
+TEXTS = [f"{number}번째 글은 {number * 7919 % 1009}쪽에 있다." for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "record", "tail", "kept"),
+    [
+        ("jsonl", b"", b'{"text":""}\n', b"", 50),
+        ("jsonl", b"", b'{"text":"\xea\xb0\x80","more":"0123456789012345678901234567890123456789"}\n', b"", 50),
+        ("json", b"[", b'{"text":"a"},', b"{}]", 50),
+        ("json whole", b"[", b'{"text":""},', b"{}]", 0),
+        ("csv", b"text\n", b'" "\n', b"", 50),
+        ("text", b"", b"a\n \n\n", b"", 50),
+        ("mediawiki", b"<mediawiki>", b"<page></page>", b"</mediawiki>", 50),
+        ("wikiextractor", b"", b'<doc title="a">\n</doc>\n', b"", 50),
+        ("wikiextractor", b"", b'<doc title="a">\n', b"", 50),
+        ("wet", b"", b"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 0\r\n\r\n\r\n\r\n", b"", 50),
+    ],
+)
+@pytest.mark.parametrize("packed", ["gz", "zst"])
+def test_records_of_which_many_come_of_one_compressed_byte_are_stopped(
+    tmp_path: Path, kind: str, head: bytes, record: bytes, tail: bytes, kept: int, packed: str
+) -> None:
+    """And what comes before them in the file is kept."""
+    path = tmp_path / f"a.{packed}"
+    honest = b"".join(one_of(kind, text) for text in TEXTS)
+    path.write_bytes(compressed(packed, head + honest + record * (6 * FREE_RECORDS) + tail))
+    options: dict[str, Any] = {"format": kind.removesuffix(" whole"), "source": "a", "paths": [str(path)]}
+    options |= {"document": "file"} if kind.endswith("whole") else {"document": "record"} if kind == "text" else {}
+    options |= {"fields": {"text": "text"}} if kind == "csv" else {}
+    *parts, fault = raw_parts(ExtractSpec.model_validate(options))
+    assert isinstance(fault, Quarantined) and fault.reason == "empty_records" and "or leave it out" in fault.remedy
+    read = b"".join(part.data for part in parts if isinstance(part, RawRecords))
+    assert len(read) <= len(head + honest) + len(record) * (1.2 * FREE_RECORDS + path.stat().st_size)
+    assert [text for text in TEXTS if text.encode() in read] == TEXTS[:kept]
+
+
+def one_of(kind: str, text: str) -> bytes:
+    """A record that holds a text."""
+    body = text.encode()
+    if kind == "mediawiki":
+        return PAGE.format(title=text, id=text.partition("번")[0], text=text).encode()
+    if kind == "wikiextractor":
+        return b'<doc id="1" title="a">\n%b\n</doc>\n' % body
+    if kind == "wet":
+        return b"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: %d\r\n\r\n%b\r\n\r\n" % (len(body), body)
+    line = json.dumps({"text": text}, ensure_ascii=False).encode()
+    return {"csv": body + b"\n", "text": body + b"\n\n", "jsonl": line + b"\n"}.get(kind, line + b",")
+
+
+@pytest.mark.parametrize("packed", ["jsonl.bz2", "tar.zst"])
+def test_many_short_and_empty_records_of_an_honest_file_are_no_bomb(tmp_path: Path, packed: str) -> None:
+    """Nine of ten are without text: a dump of redirects and deleted pages, with a title and a number each."""
+    lines = [json.dumps({"id": n, "title": f"제{n * 7919 % 100003}호", "text": "" if n % 10 else "글"}) for n in range(40_000)]
+    data = "".join(line + "\n" for line in lines).encode()
+    path = tmp_path / f"a.{packed}"
+    kind = packed.rpartition(".")[2]
+    path.write_bytes(compressed(kind, tar({"a.jsonl": data}) if packed.startswith("tar") else data))
+    parts = list(raw_parts(ExtractSpec.model_validate({"source": "a", "format": "jsonl", "paths": [str(path)]})))
+    read = b"".join(part.data for part in parts if isinstance(part, RawRecords))
+    assert read.decode().splitlines() == lines
+    assert not any(isinstance(part, Quarantined) for part in parts)
 
 
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ class _Cutter:
         header_bytes = self._header_bytes()
         head = bytes(self._buffer[self._position : self._position + header_bytes])
         length = _LENGTH.search(head) if _VERSION.match(head) else None
-        self._cursor.raw.records.add(1, int(length[1]) if length else 0)
+        self._cursor.raw.records.add(1, int(length[1]) if length else 0, 1)
         if length is None:
             yield from self._flush()
             yield self._fault("malformed_record", "no WARC header; the bytes before the next one were left out")
@@ -298,7 +298,7 @@ class _Cutter:
         self._position = 0
         cuts, self._cuts = tuple(self._cuts), []
         if cuts:
-            yield self._cursor.records(data, cuts)
+            yield from self._cursor.batch(data, cuts)
         else:
             self._cursor.skip(data)
 

@@ -33,6 +33,8 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 PAGE_END = b"</page>"
+PAGE = re.compile(PAGE_END)
+"""Each page has one."""
 BASE = re.compile(rb"<base>([^<]*)</base>")
 """Captures the wiki's address from the header of a dump."""
 
@@ -208,6 +210,8 @@ def _address(base: str, page_id: str) -> str:
 # sections and those at the end, whose lists are gone.
 
 DOC_END = b"</doc>"
+DOC = re.compile(rb"</?doc\b")
+"""Each document has at least one, also where its end is missing."""
 
 _DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")

@@ -90,7 +90,7 @@ def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: 
 
     Empty lines are no rows.
     """
-    cursor = Cursor(raw, encoding, max_record_bytes)
+    cursor = Cursor(raw, encoding, max_record_bytes, marks=None)
     return guarded(cursor, _rows(cursor, delimiter))
 
 
@@ -102,7 +102,7 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
 
     def flush() -> Iterator[RawRecords]:
         if data:
-            yield cursor.records(bytes(data), tuple(cuts))
+            yield from cursor.batch(bytes(data), tuple(cuts))
         data.clear()
         cuts.clear()
 

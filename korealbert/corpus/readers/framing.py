@@ -7,9 +7,10 @@ character, so cutting before decoding is safe in both.
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.documents.schema import Quarantined
@@ -17,6 +18,10 @@ from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
 _PARQUET = b"PAR1"
+_LINE_END = re.compile(rb"\n")
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+_JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
+"""At least one for each value of an array or line that is no string or list."""
 RAW_RECORDS_BYTES = 1 << 20
 """Size towards which batches are cut; records above it make larger ones."""
 
@@ -51,13 +56,24 @@ class RawRecords:
 class Cursor:
     """The position in a file at which the next batch starts, and its encoding."""
 
-    def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int, *, counts: bool = True) -> None:
-        """``counts``: lines or records are counted as they are passed; False where the framing does that."""
+    def __init__(
+        self,
+        raw: RawFile,
+        encoding: str,
+        max_record_bytes: int,
+        *,
+        counts: bool = True,
+        marks: re.Pattern[bytes] | None = _LINE_END,
+    ) -> None:
+        """``counts``: lines or records are counted as they are passed; False where the framing does that.
+
+        ``marks`` are in bytes without cuts what each record has at least one of; None: they are one record.
+        """
         self.raw, self.limit = raw, max_record_bytes
         self.line, self.byte = 1, 0
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.context = ""
-        self._counts = counts
+        self._counts, self._marks = counts, marks
         self._first = True
         self._carriage_returns = False
         self._peeked = b""
@@ -90,20 +106,41 @@ class Cursor:
             self.encoding = _guess(block)
         return block
 
-    def records(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> RawRecords:
-        """The bytes at the cursor as a batch; the cursor moves past them."""
-        encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
-        records = RawRecords(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
-        self.skip(data, len(cuts))
-        return records
+    def batch(
+        self, data: bytes, cuts: tuple[tuple[int, int], ...] = (), *, delimiter: bytes = b"", last: bool = False
+    ) -> Iterator[RawRecords]:
+        """The bytes at the cursor as a batch; the cursor moves past them.
+
+        Where they hold more records than their file may have by its size, those before, up to a delimiter or cut, and then a
+        ReadFault.
+        """
+        room = max(0, self.raw.records.room) if self._counts else len(cuts)
+        end, count = len(data), len(cuts)
+        if count > room:
+            cuts, end = cuts[:room], cuts[room - 1][1] if room else 0
+        elif not cuts and self._marks is not None:
+            count = sum(1 for _ in self._marks.finditer(data))
+            if count > room:
+                beyond = next(itertools.islice(self._marks.finditer(data), room, None)).start()
+                end = data.rfind(delimiter, 0, beyond) + len(delimiter) if delimiter and delimiter in data[:beyond] else 0
+        elif not cuts:
+            count, end = 1, end if room else 0
+        if end or not data:
+            encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
+            kept = data if end == len(data) else data[:end]
+            yield RawRecords(self.raw.name, encoding, self.line, self.byte, kept, cuts, self.context, last and kept is data)
+        position = f"byte {self.byte + end}"
+        self.skip(data, count)
+        if end < len(data):
+            self.raw.refuse_empty_records(position)
 
     def skip(self, data: bytes, records: int = 0) -> None:
-        """Move past bytes, which hold that many records, or as many as lines."""
+        """Move past bytes, which hold that many records."""
         lines = data.count(b"\n")
         self.line += lines
         self.byte += len(data)
         if self._counts:
-            self.raw.records.add(max(lines, records), len(data))
+            self.raw.records.add(max(lines, records), len(data), records)
 
     def too_long(self, line: int, byte: int) -> Quarantined:
         """The entry for a record that begins at ``line`` and ``byte``."""
@@ -144,21 +181,24 @@ def frame_delimited(
     delimiter: bytes,
     encoding: str,
     max_record_bytes: int,
+    marks: re.Pattern[bytes] = _LINE_END,
     header: re.Pattern[bytes] | None = None,
     closing: bool = False,
 ) -> Iterator[RawRecords | Quarantined]:
     """Batches that end after a delimiter (``\\n``, ``</page>``); the last ends where the file does.
 
+    ``marks``: what each record has at least one of, whole or broken.
+
     ``header`` captures, in the first batch, the ``context`` of all. ``closing`` gives a last batch even if nothing
     follows the last delimiter.
     """
-    cursor = Cursor(raw, encoding, max_record_bytes)
+    cursor = Cursor(raw, encoding, max_record_bytes, marks=marks)
     return guarded(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
 
 
 def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
     """Batches that end after a blank line."""
-    cursor = Cursor(raw, encoding, max_record_bytes)
+    cursor = Cursor(raw, encoding, max_record_bytes, marks=_BLANK_LINE)
 
     def items() -> Iterator[RawRecords | Quarantined]:
         yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
@@ -170,16 +210,18 @@ def _delimited(
     cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
 ) -> Iterator[RawRecords | Quarantined]:
     buffer = bytearray()
+    ended = False
 
     def cut(end: int) -> Iterator[RawRecords]:
         nonlocal header
         data = bytes(buffer[:end])
+        last = len(data) == len(buffer) and ended
         del buffer[:end]
         if header is not None:
             found = header.search(data)
             cursor.context = found.group(1).decode("utf-8", "replace") if found else ""
             header = None
-        yield cursor.records(data)
+        yield from cursor.batch(data, delimiter=delimiter, last=last)
 
     try:
         while block := cursor.read():
@@ -197,8 +239,9 @@ def _delimited(
     except ReadFault:
         yield from cut(buffer.rfind(delimiter) + len(delimiter)) if delimiter in buffer else ()
         raise
+    ended = True
     if buffer.strip() or (closing and cursor.raw.bytes_read):
-        yield replace(next(cut(len(buffer))), last=True)
+        yield from cut(len(buffer))
 
 
 def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
@@ -220,9 +263,11 @@ def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearr
             return buffer
 
 
-def frame_whole(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """The whole file as one batch."""
-    cursor = Cursor(raw, encoding, max_record_bytes)
+def frame_whole(
+    raw: RawFile, *, encoding: str, max_record_bytes: int, of_json: bool = False
+) -> Iterator[RawRecords | Quarantined]:
+    """The whole file as one batch, which is one record, or, ``of_json``, the values that it holds."""
+    cursor = Cursor(raw, encoding, max_record_bytes, marks=_JSON_VALUE if of_json else None)
     return guarded(cursor, _whole(cursor))
 
 
@@ -238,7 +283,7 @@ def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
             yield cursor.too_long(line, byte)
             return
     if buffer:
-        yield replace(cursor.records(bytes(buffer)), last=True)
+        yield from cursor.batch(bytes(buffer), last=True)
 
 
 def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
@@ -290,6 +335,6 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
 def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:
     data, cuts = scanner.take()
     if cuts:
-        yield cursor.records(data, cuts)
+        yield from cursor.batch(data, cuts)
     else:
         cursor.skip(data)

@@ -89,7 +89,7 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
                     number += 1
                     cells = {name: column[index] for name, column in columns.items()}
                     size = sum(_text_bytes(cells[name]) for name in texts)
-                    raw.records.add(1, size)
+                    raw.records.add(1, size, 1)
                     line = None
                     if size <= max_record_bytes:
                         record = {name: cell.as_py() for name, cell in cells.items()}
