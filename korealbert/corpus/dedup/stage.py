@@ -368,7 +368,9 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one or as a part),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
+    Raises ValueError naming the sources and their drops where no source has a document.
     """
+    _refuse_no_documents(inputs)
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
@@ -389,6 +391,20 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))
+
+
+def _refuse_no_documents(inputs: Inputs) -> None:
+    if any(artifact.stats.get("documents_out", 1) for artifact in inputs.values()):
+        return
+    told = []
+    for source, artifact in sorted(inputs.items()):
+        drops = ", ".join(f"{count:,} {reason}" for reason, count in artifact.stats["dropped"].items())
+        told.append(f"{source} (0 of {artifact.stats['documents_in']:,} documents kept{f': {drops}' if drops else ''})")
+    first = min(inputs)
+    raise ValueError(
+        f"dedup: no source has a document left: {', '.join(told)}. `korealbert inspect clean/{first} --dropped all` shows them;"
+        f" change the limits in [clean.{first}.limits], or in [extract.{first}] what a document is"
+    )
 
 
 _NONE: Stats = {
