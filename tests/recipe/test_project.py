@@ -189,7 +189,7 @@ def table(header: str, rows: int = 40, first: int = 0, delimiter: str = ",") -> 
     return "\n".join([header] * bool(header) + lines) + "\n"
 
 
-@pytest.mark.parametrize("documents", [6, 60, 400])
+@pytest.mark.parametrize("documents", [12, 400])
 def test_any_amount_of_text_gives_a_vocabulary_and_rows(documents: int, tmp_path: Path) -> None:
     """With up to 1,000 different syllables, in JSON that writes each of them as ``\\uXXXX``."""
     texts = map(varied, range(documents))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from math import isnan
@@ -370,13 +371,14 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
     Raises ValueError naming the sources and their drops where no source has a document.
     """
-    _refuse_no_documents(inputs)
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
     if spec.decontaminate:
         map_shards(_index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
     signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
+    if not any(one["documents"] for one in signed):
+        _refuse_what_cleaning_emptied(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
     decision = [_Decision(spec, signatures)]
@@ -393,18 +395,20 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))
 
 
-def _refuse_no_documents(inputs: Inputs) -> None:
-    if any(artifact.stats.get("documents_out", 1) for artifact in inputs.values()):
-        return
+def _refuse_what_cleaning_emptied(inputs: Inputs) -> None:
+    """Raises ValueError naming the sources that had documents before, with their drops."""
     told = []
     for source, artifact in sorted(inputs.items()):
-        drops = ", ".join(f"{count:,} {reason}" for reason, count in artifact.stats["dropped"].items())
-        told.append(f"{source} (0 of {artifact.stats['documents_in']:,} documents kept{f': {drops}' if drops else ''})")
-    first = min(inputs)
-    raise ValueError(
-        f"dedup: no source has a document left: {', '.join(told)}. `korealbert inspect clean/{first} --dropped all` shows them;"
-        f" change the limits in [clean.{first}.limits], or in [extract.{first}] what a document is"
-    )
+        with suppress(FileNotFoundError):  # shards without a manifest say nothing of what was before
+            if count := artifact.stats.get("documents_in", 0):
+                drops = ", ".join(f"{number:,} {reason}" for reason, number in artifact.stats["dropped"].items())
+                told.append(f"{source} (0 of {count:,} documents kept: {drops})")
+    if told:
+        first = told[0].split(" ")[0]
+        raise ValueError(
+            f"dedup: no source has a document left: {', '.join(told)}. `korealbert inspect clean/{first} --dropped all` shows"
+            f" them; change [clean.{first}.limits], or in [extract.{first}] what a document is"
+        )
 
 
 _NONE: Stats = {
