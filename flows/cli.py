@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 import tomllib
@@ -113,9 +114,10 @@ def new(
     from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        for source in project.write(directory, sources):
-            console.print(project.told(source), soft_wrap=True)
-    console.print(f"{directory / project.RECIPE} is yours to change; then: cd {directory} && korealbert run", soft_wrap=True)
+        for line in project.told(project.write(directory, sources)):
+            console.print(line, soft_wrap=True, markup=False)
+    then = f"cd {shlex.quote(str(directory))} && korealbert run"
+    console.print(f"{directory / project.RECIPE} is yours to change; then: {then}", soft_wrap=True, markup=False)
 
 
 @app.command()

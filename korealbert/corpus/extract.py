@@ -53,6 +53,7 @@ PARSERS: dict[tuple[str, str], Parser] = {
     ("csv", "record"): parse_rows,
     ("parquet", "record"): parse_parquet,
     ("text", "record"): parse_text_blocks,
+    ("text", "line"): parse_text_blocks,
     ("text", "file"): parse_text_file,
     ("html", "record"): parse_html,
     ("warc", "record"): parse_warc,
@@ -215,9 +216,9 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
         case "wet":
             framer = partial(frame_warc, kind=b"conversion")
         case "text":
-            framer = frame_paragraphs
+            framer = partial(frame_delimited, delimiter=b"\n") if spec.document == "line" else frame_paragraphs
         case "books" | "csv":
-            framer = partial(frame_csv, delimiter=spec.delimiter)
+            framer = partial(frame_csv, delimiter=spec.delimiter, columns=len(spec.columns))
         case "news_text" | "html":
             framer = frame_whole
         case "namuwiki" | "news" | "json":

@@ -31,6 +31,8 @@ from korealbert.vocab.tokenizer import KeptVocabulary, Vocabulary
 _DOCUMENTS_AT_ONCE = 256
 _CHARACTERS_AT_ONCE = 1_000_000
 """Documents are encoded together up to either limit, so that memory does not grow with their size."""
+_FEW_HELD_OUT = 50
+"""Documents: of so many that a share of them is on average, the chance that there is none is below 10^-21."""
 SHARDS_AT_MOST = 256
 """Shards of rows; of more shards of documents several go into one, because a batch gathers from every shard."""
 _SPLITS = ("train", "heldout")
@@ -53,7 +55,7 @@ class ExamplesSpec(Spec):
     max_characters: int = Field(default=20_000_000, ge=1)
     """Longer documents are dropped as ``too_long``: one is held in memory whole, and takes some 60 bytes a character."""
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
-    """Share of documents, by hash of their id, that are held out of training."""
+    """Share of documents, by hash of their id, that are held out of training: at least one document where it is not 0."""
     heldout_max_rows: int = Field(default=20_000, ge=1)
     """Held-out rows at most; further documents of the held-out share go into training."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
@@ -157,7 +159,8 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were requested."""
     groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
-    jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]
+    drawn = spec.model_copy(update={"heldout_share": _share(spec, inputs["documents"])})
+    jobs = [PackJob(group, inputs["vocab"].path, drawn, quota) for group in groups]
     if "heldout" in inputs:
         if spec.heldout_share:
             raise ValueError(
@@ -170,7 +173,8 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
-        raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at the dropped ones")
+        few = " and at least two of them are needed, for one is held out;" if spec.heldout_share else ""
+        raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents;{few} look at the dropped ones")
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
             f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}; "
@@ -178,6 +182,18 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
     return ExamplesStats.of({**stats, "fill": round(stats["pieces"] / capacity, 4)})
+
+
+def _share(spec: ExamplesSpec, documents: Artifact) -> float:
+    """The share of documents to hold out: of few documents, of which none would fall into the spec's, just so much as one."""
+    few = _FEW_HELD_OUT / spec.heldout_share if spec.heldout_share else 0.0
+    if documents.stats.get("documents_out", few) >= few:
+        return spec.heldout_share
+    found = [document.id for path in documents.files("documents-*.arrow") for document in read_documents(path)]
+    draws = draw_block(spec.seed, Stream.HELDOUT, np.array([int(one, 16) for one in found], dtype=np.uint64))[0]
+    if len(draws) < 2 or happens(draws, spec.heldout_share).any():
+        return spec.heldout_share
+    return float(int(draws.min()) + 1) / 2.0**32
 
 
 def _groups(documents: Artifact) -> list[tuple[Path, ...]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import random
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.documents.shards import read_documents
 from korealbert.recipe import project
 from korealbert.recipe.tables import RecipeError
 
@@ -36,6 +39,15 @@ def prose(number: int) -> str:
     """Some sentences, no two alike."""
     sentences = [" ".join(WORDS[(number * k + i * i) % len(WORDS)] for i in range(7)) + f" {number}번." for k in range(1, 9)]
     return " ".join(sentences)
+
+
+def varied(number: int) -> str:
+    """Sentences of words that hardly occur twice, of 1,000 different syllables."""
+    dice = random.Random(number)  # noqa: S311
+    words = [
+        "".join(chr(0xAC00 + 11 * dice.randrange(1000)) for _ in range(2)) + dice.choice("은는이가을를도") for _ in range(60)
+    ]
+    return " ".join(f"{word[:2]}다." if place % 8 == 7 else word for place, word in enumerate(words))
 
 
 @pytest.fixture
@@ -64,7 +76,7 @@ def built(recipe: Path, store: Path, until: str) -> dict[str, Artifact]:
 
 
 def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(files: Path, tmp_path: Path) -> None:
-    sources = project.write(tmp_path / "mine", [files])
+    sources = project.write(tmp_path / "mine", [files]).sources
     assert {(s.format, s.members) for s in sources} == {
         ("text", "*.txt"),
         ("jsonl", "*.jsonl"),
@@ -90,13 +102,13 @@ def test_a_little_text_is_enough_for_rows_to_train_on(files: Path, tmp_path: Pat
     """The vocabulary takes as many pieces as there are."""
     project.write(tmp_path / "mine", [files])
     found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "mine" / "store", "views")
-    assert found["vocab"].stats["pieces"] < 500
+    assert found["vocab"].stats["pieces"] < recipes.load(tmp_path / "mine" / "recipe.toml").vocab.size
     assert found["examples"].stats["rows"] > 0
 
 
 def test_known_dumps_are_told_by_what_they_hold(tmp_path: Path) -> None:
     paths = [SAMPLE / name for name in ("namuwiki.json", "mediawiki.xml", "news.jsonl", "books.csv")]
-    found = project.write(tmp_path / "mine", paths)
+    found = project.write(tmp_path / "mine", paths).sources
     assert [source.format for source in found] == ["namuwiki", "mediawiki", "jsonl", "csv"]
     assert found[3].fields["text"] == "introduction"
     planned = recipes.prepare(tmp_path / "mine" / "recipe.toml", Store(tmp_path / "store")).planned
@@ -105,30 +117,45 @@ def test_known_dumps_are_told_by_what_they_hold(tmp_path: Path) -> None:
 
 def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> None:
     for name, kilobytes in (("little", 50), ("much", 40_000)):
-        (tmp_path / f"{name}.txt").write_bytes(b"x" * (kilobytes << 10))
+        (tmp_path / f"{name}.txt").write_bytes((b"two words " * 20 + b"\n\n") * (5 * kilobytes))
         project.write(tmp_path / name, [tmp_path / f"{name}.txt"])
     little, much = (recipes.load(tmp_path / name / "recipe.toml") for name in ("little", "much"))
     assert little.vocab.size < much.vocab.size and little.pretrain.steps < much.pretrain.steps
     assert little.vocab.at_most and much.views.views < little.views.views
 
 
-def test_files_are_documents_but_where_they_are_too_large_to_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("texts", "unit"),
+    [
+        ([prose(n) for n in range(25)], "file"),
+        ([f"{varied(n)}\n\n{varied(n + 30)}" for n in range(25)], "file"),
+        (["\n\n".join(map(prose, range(60)))], "record"),
+        (["\n\n".join(map(prose, range(10 * n, 10 * n + 10))) for n in range(4)], "record"),
+        (["\n\n".join(prose(n) for n in range(n, n + 300)) for n in range(25)], "record"),
+        (["\r\n\r\n".join(map(prose, range(60)))], "record"),
+        (["\n".join(prose(n)[: 40 + n] for n in range(80))], "line"),
+    ],
+    ids=["files", "files of paragraphs", "one large", "four", "large ones", "line ends of Windows", "lines"],
+)
+def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text(prose(1))
-    project.write(tmp_path / "small", [tmp_path / "texts"])
-    (tmp_path / "texts" / "b.txt").write_bytes(b"x" * (5 << 20))
-    project.write(tmp_path / "large", [tmp_path / "texts"])
-    found = [recipes.load(tmp_path / name / "recipe.toml").extract["texts"].document for name in ("small", "large")]
-    assert found == ["file", "record"]
-    for name, told in (("small", '"record": a paragraph is'), ("large", "these files are large")):
-        assert told in (tmp_path / name / "recipe.toml").read_text("utf-8")
+    for number, text in enumerate(texts):
+        (tmp_path / "texts" / f"{number}.txt").write_text(text, newline="")
+    found = project.write(tmp_path / "mine", [tmp_path / "texts"])
+    recipe = tmp_path / "mine" / "recipe.toml"
+    assert recipes.load(recipe).extract["texts"].document == unit
+    phrase = {"file": '"record": a paragraph is', "record": "a paragraph is a document", "line": "a line is a document"}[unit]
+    assert phrase in recipe.read_text("utf-8")
+    assert f"a document is a {unit.replace('record', 'paragraph')}" in "".join(project.told(found))
+    artifact = built(recipe, tmp_path / "store", "clean")["clean/texts"]
+    assert artifact.stats["documents_out"] > 0.8 * artifact.stats["documents_in"] > 10
 
 
 def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecipeError, match=r"nowhere: no such file or directory"):
         project.write(tmp_path / "mine", [tmp_path / "nowhere"])
-    with pytest.raises(RecipeError, match=r"empty: holds no file of a known format; known are .*\.csv"):
+    with pytest.raises(RecipeError, match=r"empty: holds no file of a known format .*; known are .*\.csv"):
         project.write(tmp_path / "mine", [tmp_path / "empty"])
     assert not (tmp_path / "mine").exists()
     project.write(tmp_path / "mine", [files])
@@ -139,9 +166,179 @@ def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path,
 def test_names_and_titles_are_quoted_as_toml_wants_it(tmp_path: Path) -> None:
     odd = tmp_path / 'a "b" \\ {{ 7 }}'
     odd.mkdir()
-    (odd / "글.txt").write_text(prose(1))
+    for number in range(20):
+        (odd / f"글{number}.txt").write_text(prose(number))
     project.write(tmp_path / 'my "own"', [odd])
     recipe = recipes.load(tmp_path / 'my "own"' / "recipe.toml")
     assert recipe.name == 'my "own"'
     [source] = recipe.extract.values()
     assert source.paths[0].path == odd
+
+
+def written(directory: Path, texts: dict[str, str | bytes]) -> Path:
+    """A directory of files, in folders of their own where their names say so."""
+    for name, text in texts.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return directory
+
+
+def table(header: str, rows: int = 40, first: int = 0, delimiter: str = ",") -> str:
+    """A table whose first column is a number and whose second is text."""
+    lines = [f'{n}{delimiter}"{prose(n)}"' for n in range(first, first + rows)]
+    return "\n".join([header] * bool(header) + lines) + "\n"
+
+
+@pytest.mark.parametrize("documents", [12, 400])
+def test_any_amount_of_text_gives_a_vocabulary_and_rows(documents: int, tmp_path: Path) -> None:
+    """With up to 1,000 different syllables, in JSON that writes each of them as ``\\uXXXX``."""
+    texts = map(varied, range(documents))
+    (tmp_path / "posts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    project.write(tmp_path / "mine", [tmp_path / "posts.jsonl"])
+    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "examples")
+    assert found["examples"].stats["rows_train"] > 0 < found["examples"].stats["rows_heldout"]
+    assert found["vocab"].stats["character_coverage"] > 0.99
+
+
+@pytest.mark.parametrize(
+    "texts", [["바다가 조용하다."], [prose(1)], [prose(1)[:90]] * 2], ids=["a sentence", "a text", "short"]
+)
+def test_too_little_text_is_refused_with_what_is_needed(texts: list[str], tmp_path: Path) -> None:
+    here = written(tmp_path / "texts", {f"{n}.txt": text for n, text in enumerate(texts)})
+    with pytest.raises(
+        RecipeError, match=r"too little text for a model: \d documents? with .* at least 3 with 2,000 are needed"
+    ):
+        project.write(tmp_path / "mine", [here])
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("endings", [["TXT"], ["TXT", "txt", "Txt"]])
+def test_endings_may_be_in_capitals(endings: list[str], tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"A{n}.{endings[n % len(endings)]}": prose(n) for n in range(24)})
+    [source] = project.write(tmp_path / "mine", [here]).sources
+    assert source.files == 24
+    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert found["extract/t"].stats["documents_out"] == 24
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+def test_every_file_is_looked_at_for_its_encoding(first: str, tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"m{n:02d}.txt": prose(n) for n in range(20)}
+    texts |= {f"{first}{n}.txt": prose(n + 50).encode("cp949") for n in range(5)}
+    texts |= {f"{first}u{n}.txt": prose(n + 70).encode("utf-16") for n in range(5)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)]).sources
+    assert sorted((source.encoding, source.files) for source in found) == [("auto", 25), ("utf-16", 5)]
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    read = [d.text for a in stages.values() for path in a.files("documents-*.arrow") for d in read_documents(path)]
+    assert sorted(read) == sorted(map(prose, [*range(20), *range(50, 55), *range(70, 75)]))
+
+
+def test_files_with_other_columns_or_delimiters_are_other_sources(tmp_path: Path) -> None:
+    texts = {"a.csv": table("id,본문"), "b.csv": table("id,내용", first=50), "d.csv": table("id,본문", first=100)}
+    texts |= {"c.csv": table("번호;본문", first=150, delimiter=";"), "e.csv": table("", first=200)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})]).sources
+    assert sorted((source.fields["text"], source.delimiter, source.files) for source in found) == [
+        ("column2", "", 1),
+        ("내용", "", 1),
+        ("본문", "", 2),
+        ("본문", ";", 1),
+    ]
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert sum(artifact.stats["documents_out"] for artifact in stages.values()) == 200
+    assert not any(artifact.stats["quarantined"] for artifact in stages.values())
+
+
+def test_members_of_an_archive_with_other_columns_are_sources_of_their_own(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.writestr("a[1].csv", table("id,본문"))
+        archive.writestr("b.csv", table("id,내용", first=50))
+        archive.writestr("__MACOSX/._a.csv", b"\0\5\x16\7")
+    found = project.write(tmp_path / "mine", [tmp_path / "two.zip"])
+    assert {(source.fields["text"], source.members) for source in found.sources} == {("본문", "a[[]1].csv"), ("내용", "b.csv")}
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert [artifact.stats["documents_out"] for artifact in stages.values()] == [40, 40]
+
+
+@pytest.mark.parametrize(
+    ("header", "other", "expected"),
+    [
+        ("img,댓글", "https://example.com/" + "a" * 300, "댓글"),
+        ("text,댓글", "7f3a" * 90, "댓글"),
+        ("keywords,body", "wort " * 90, "body"),
+    ],
+)
+def test_the_column_of_text_is_the_one_of_korean_prose(header: str, other: str, expected: str, tmp_path: Path) -> None:
+    rows = "\n".join([header, *(f'{other},"{prose(n)}"' for n in range(30))])
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"x.csv": rows})]).sources
+    assert source.fields["text"] == expected
+
+
+def test_files_are_looked_at_however_many_and_those_left_out_are_told(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"a{n:03d}.txt": prose(n) for n in range(230)}
+    nested = json.dumps({"data": [{"paragraphs": [{"context": prose(n)}]} for n in range(9)]})
+    texts |= {"z.csv": table("id,text"), "b.pdf": b"%PDF-1.4", "c.PDF": b"%PDF-1.4", "d.hwp": b"\xd0\xcf", "squad.json": nested}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    assert {(source.format, source.files) for source in found.sources} == {("text", 230), ("csv", 1)}
+    assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose records have no field of text": 1}
+    assert list(project.told(found))[-1].startswith(
+        "left out: 2 .pdf, 1 .hwp, 1 .json whose records have no field of text; convert"
+    )
+
+
+@pytest.mark.parametrize("where", [".", "mine"])
+def test_a_project_does_not_read_what_it_writes(where: str, tmp_path: Path) -> None:
+    """Nor hidden files, files about the others, and the stores of other projects."""
+    posts = json.dumps([{"title": f"글 {n}", "body": prose(n)} for n in range(30)], ensure_ascii=False)
+    old = {"older/store/.digests/a.json": posts, "older/store/clean-1/b.json": posts, "sub/.c.json": posts}
+    here = written(tmp_path / "t", {"list.json": posts, "sub/d.json": posts, "README.md": prose(1), **old})
+    project.write(here / where, [here])
+    recipe = here / where / "recipe.toml"
+    for _ in range(2):
+        artifact = built(recipe, here / where / "store", "extract")["extract/t"]
+        assert artifact.stats["documents_out"] == 60
+        assert artifact.stats["files"] == 2
+    assert len(list((here / where / "store").glob("extract-*"))) == 1
+
+
+@pytest.mark.parametrize("empty", [1, 2, 40])
+def test_empty_files_are_told_and_do_not_stop_a_run(empty: int, tmp_path: Path) -> None:
+    texts = {f"{n}.txt": prose(n) for n in range(30)} | {f"empty{n}.txt": "" for n in range(empty)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})])
+    assert f"  {empty} of its files {'is' if empty == 1 else 'are'} empty" in project.told(found)
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert (stages["extract/t"].stats["documents_out"], stages["extract/t"].stats["quarantined"]) == (30, empty)
+
+
+def test_empty_files_alone_and_records_without_text_are_refused(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"{n}.txt": "" for n in range(3)})
+    with pytest.raises(RecipeError, match=r"only 3 empty \.txt; known are"):
+        project.write(tmp_path / "mine", [here])
+    numbers = written(tmp_path / "n", {"n.jsonl": '{"a": 1}\n{"a": 2}\n'})
+    with pytest.raises(
+        RecipeError, match=r"only 1 \.jsonl whose records have no field of text;.* to \.jsonl with the field text"
+    ):
+        project.write(tmp_path / "mine", [numbers])
+
+
+def test_archives_have_files_and_a_size(tmp_path: Path) -> None:
+    (tmp_path / "zips").mkdir()
+    with zipfile.ZipFile(tmp_path / "zips" / "글.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(40):
+            archive.writestr(f"폴더/글{number}.txt", prose(number))
+    with zipfile.ZipFile(tmp_path / "zips" / "b.zip", "w") as archive:
+        archive.writestr("a.jsonl", "\n".join(json.dumps({"text": prose(n + 50)}) for n in range(40)))
+    found = project.write(tmp_path / "mine", [tmp_path / "zips"]).sources
+    text = next(source for source in found if source.format == "text")
+    assert text.files == 40 and text.size == sum(len(prose(number).encode()) for number in range(40))
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert not any(artifact.stats["quarantined"] for artifact in stages.values())
+
+
+def test_a_corpus_of_which_nothing_is_left_is_an_error_that_names_the_source(tmp_path: Path) -> None:
+    project.write(tmp_path / "mine", [written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)})])
+    recipe = tmp_path / "mine" / "recipe.toml"
+    recipe.write_text(recipe.read_text("utf-8").replace("min_characters = 100", "min_characters = 10000"))
+    with pytest.raises(
+        ValueError, match=r"no source has a document left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"
+    ):
+        built(recipe, tmp_path / "store", "dedup")

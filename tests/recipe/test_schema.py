@@ -82,7 +82,7 @@ def test_fields_have_their_meaning_default_and_limits(schema: Any) -> None:
 
 
 def test_a_new_project_names_the_schema_beside_it(tmp_path: Path, schema: Any) -> None:
-    (tmp_path / "a.txt").write_text(prose(1))
+    (tmp_path / "a.txt").write_text("\n\n".join(map(prose, range(30))))
     project.write(tmp_path / "mine", [tmp_path / "a.txt"])
     recipe = (tmp_path / "mine" / "recipe.toml").read_text("utf-8")
     line, name = recipe.splitlines()[0].split(" ")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from math import isnan
@@ -368,6 +369,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one or as a part),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
+    Raises ValueError naming the sources and their drops where no source has a document.
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
@@ -375,6 +377,8 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     if spec.decontaminate:
         map_shards(_index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
     signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
+    if not any(one["documents"] for one in signed):
+        _refuse_what_cleaning_emptied(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
     decision = [_Decision(spec, signatures)]
@@ -389,6 +393,22 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))
+
+
+def _refuse_what_cleaning_emptied(inputs: Inputs) -> None:
+    """Raises ValueError naming the sources that had documents before, with their drops."""
+    told = []
+    for source, artifact in sorted(inputs.items()):
+        with suppress(FileNotFoundError):  # shards without a manifest say nothing of what was before
+            if count := artifact.stats.get("documents_in", 0):
+                drops = ", ".join(f"{number:,} {reason}" for reason, number in artifact.stats["dropped"].items())
+                told.append(f"{source} (0 of {count:,} documents kept: {drops})")
+    if told:
+        first = told[0].split(" ")[0]
+        raise ValueError(
+            f"dedup: no source has a document left: {', '.join(told)}. `korealbert inspect clean/{first} --dropped all` shows"
+            f" them; change [clean.{first}.limits], or in [extract.{first}] what a document is"
+        )
 
 
 _NONE: Stats = {

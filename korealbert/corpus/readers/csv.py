@@ -85,12 +85,15 @@ class _RowLines:
         self.row.clear()
 
 
-def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
+def frame_csv(
+    raw: RawFile, *, delimiter: str, columns: int, encoding: str, max_record_bytes: int
+) -> Iterator[RawRecords | Quarantined]:
     """Batches of whole rows, in bounded memory; the header row is the ``context`` (decoded as Latin-1) of each.
 
-    Empty lines are no rows.
+    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, marks=None)
+    cursor.context = delimiter.join("x" * columns)
     return guarded(cursor, _rows(cursor, delimiter))
 
 
@@ -166,7 +169,7 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     """
     csv.field_size_limit(2 * spec.limits.max_record_bytes)  # process-wide in Python; the framing keeps rows in bounds
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
-    header = [one_line(name) for name in _fields(first, spec.delimiter)]
+    header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter)]
     ambiguous = next((name for name in spec.field_map.names if header.count(name) > 1), None)
     for start, end in records.cuts:
         tally.records += 1

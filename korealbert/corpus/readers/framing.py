@@ -71,7 +71,8 @@ class Cursor:
         """
         self.raw, self.limit = raw, max_record_bytes
         self.line, self.byte = 1, 0
-        self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        self._recoder = codecs.getincrementaldecoder("utf-16")() if encoding == "utf-16" else None
+        self.encoding = "utf-8" if encoding in ("utf-8-sig", "utf-16") else encoding
         self.context = ""
         self._counts, self._marks = counts, marks
         self._first = True
@@ -84,7 +85,8 @@ class Cursor:
         return self._peeked
 
     def read(self) -> bytes:
-        """The next block, without a leading byte order mark; lines that end in lone carriage returns end in line feeds.
+        """The next block, without a leading byte order mark; lines that end in lone carriage returns end in line feeds, and
+        UTF-16 becomes UTF-8.
 
         Which a file has is decided by its first block: carriage returns and not one line feed.
         """
@@ -92,6 +94,8 @@ class Cursor:
             block, self._peeked = self._peeked, b""
             return block
         block = self.raw.read_text(BYTES_PER_READ)
+        if self._recoder is not None:
+            block = self._recoded(block, self._recoder)
         if self._first:
             self._first = False
             if block.startswith(_PARQUET):
@@ -105,6 +109,14 @@ class Cursor:
         if self.encoding == "auto" and not block.isascii():
             self.encoding = _guess(block)
         return block
+
+    def _recoded(self, block: bytes, decoder: codecs.IncrementalDecoder) -> bytes:
+        try:
+            return decoder.decode(block, final=not block).encode()
+        except UnicodeDecodeError as error:
+            position = f"within the bytes before {self.raw.bytes_read}"
+            remedy = f'{error.reason}: the file is damaged, or in another encoding; set encoding = "auto"'
+            raise ReadFault("invalid_utf16", position, remedy) from error
 
     def batch(
         self, data: bytes, cuts: tuple[tuple[int, int], ...] = (), *, delimiter: bytes = b"", last: bool = False

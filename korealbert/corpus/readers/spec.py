@@ -45,7 +45,10 @@ _DROPPED_SECTIONS = (
 )
 
 
-def _document_of(format_: Format) -> Literal["record", "file"]:
+_Unit = Literal["record", "file", "line"]
+
+
+def _document_of(format_: Format) -> _Unit:
     return "file" if format_ == "text" else "record"
 
 
@@ -107,6 +110,8 @@ class WikiOptions(Spec):
 class ExtractSpec(Spec):
     """One source of raw text."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"columns"})
+
     source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
     """Name of the source in the recipe; part of every document's id."""
     format: Format
@@ -121,15 +126,17 @@ class ExtractSpec(Spec):
     """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings."""
     members: str = "*"
     """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``)."""
-    encoding: Literal["utf-8", "utf-8-sig", "cp949", "euc-kr", "auto"] = "utf-8"
+    encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"
     """
-    A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. Pages of
+    A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. utf-16: in
+    the order of its byte order mark; positions in messages are those of the same text in UTF-8. Pages of
     html and warc are each decoded by what header, page and bytes say; an encoding that is set counts as the header of html.
     """
-    document: Literal["record", "file"] = Field(default_factory=lambda data: _document_of(data["format"]))
+    document: _Unit = Field(default_factory=lambda data: _document_of(data["format"]))
     """
     file: each file is one document; in json, jsonl and news each record is then a paragraph of it (film reviews). record: each
-    record is one document; in text, each paragraph. The default is file for text, and record for all other formats.
+    record is one document; in text, each paragraph. line: each line of text is one document. The default is file for text, and
+    record for all other formats.
     """
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
@@ -144,6 +151,8 @@ class ExtractSpec(Spec):
     """Folder name → category, for files that are in folders by category; a folder not named here is its own category."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Between the columns of csv and books."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns of csv and books whose files have no header line."""
     markdown: bool = False
     """Strip Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()
@@ -164,6 +173,10 @@ class ExtractSpec(Spec):
     def _fits_format(self) -> ExtractSpec:
         if self.document == "file" and self.format not in ("json", "jsonl", "news", "text"):
             raise ValueError(f'document = "file" needs format json, jsonl, news or text, not {self.format}')
+        if self.document == "line" and self.format != "text":
+            raise ValueError(f'document = "line" needs format text, not {self.format}')
+        if self.columns and self.format not in ("csv", "books"):
+            raise ValueError(f"columns names those of csv and books, not of {self.format}")
         if self.category_by_folder and self.category:
             raise ValueError("set category or category_by_folder, not both")
         if self.wiki.expand_templates and self.format != "mediawiki":

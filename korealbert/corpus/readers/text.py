@@ -1,4 +1,4 @@
-"""Plain text and Markdown: one document per file or per paragraph, with optional YAML front matter."""
+"""Plain text and Markdown: one document per file, per paragraph or per line, with optional YAML front matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from korealbert.documents.schema import Quarantined
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
-_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+_BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 
 _MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
@@ -46,12 +46,12 @@ def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
 
 
 def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per block between blank lines; front matter at the start of a file is no block."""
+    """One document per block between blank lines, or per line where the spec says so; front matter at the start is no block."""
     start = 0
     if records.byte <= 3 and records.data.startswith(b"---"):
         front = _FRONT_MATTER.match(records.data.decode("latin-1"))
         start = front.end() if front else 0
-    for block_start, block_end in _blocks(records, start):
+    for block_start, block_end in _blocks(records, start, _LINE_END if spec.document == "line" else _BLANK_LINE):
         tally.records += 1
         text = decode_record(records, block_start, block_end)
         if isinstance(text, Quarantined):
@@ -63,10 +63,10 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
         yield document_of(spec, record, records, (block_start, block_end), tally)
 
 
-def _blocks(records: RawRecords, start: int) -> Iterator[tuple[int, int]]:
+def _blocks(records: RawRecords, start: int, border: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
     data = records.data
     while start < len(data):
-        found = _BLANK_LINE.search(data, start)
+        found = border.search(data, start)
         end = found.start() if found else len(data)
         if data[start:end].strip():
             yield start, end

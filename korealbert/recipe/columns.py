@@ -1,0 +1,152 @@
+"""What the first bytes of a file tell: its encoding, and of tables and records the delimiter, the columns and the text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_RECORDS_LOOKED_AT = 100
+NAMUWIKI = {"namespace", "title", "text"}
+"""Fields of the records of NamuWiki's dumps."""
+_TEXT_NAMES = ("text", "본문")
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "title": ("title", "headline", "subject", "제목", "기사제목"),
+    "outlet": ("outlet", "publisher", "source", "언론사"),
+    "category": ("category", "section", "topic", "분류"),
+    "url": ("url", "link", "주소"),
+    "published": ("published", "date", "created_at", "작성일", "날짜"),
+    "id": ("id", "doc_id"),
+}
+_DELIMITERS = ",;\t|"
+_LONGEST_NAME = 40
+"""Characters of a column's name; what is longer is data."""
+_NUMBER = re.compile(r"[+-]?[\d.,:/%-]*\d[\d.,:/%-]*")
+_HANGUL = re.compile("[가-힣]")
+_WORDS = re.compile(r"(?<!\S)[^\W\d_]+[.,!?]?(?!\S)")
+"""Words of prose; an address, a code or a number has none."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the records of a file are written, and the first of them."""
+
+    records: Sequence[Mapping[str, Any]] = ()
+    delimiter: str = ""
+    columns: tuple[str, ...] = ()
+
+
+def encoding_of(begin: bytes) -> str:
+    """The encoding that reads a file of which these are the first bytes."""
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if begin.startswith(b"PAR1"):
+        return "utf-8"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(begin)  # The last character may be cut.
+    except UnicodeDecodeError:
+        return "auto"
+    return "utf-8"
+
+
+def decoded(begin: bytes) -> str:
+    """The characters of the first bytes of a file, of which the last may be cut."""
+    encoding = {"auto": "cp949", "utf-8": "utf-8-sig"}.get(found := encoding_of(begin), found)
+    return codecs.getincrementaldecoder(encoding)("replace").decode(begin)
+
+
+def table_of_parquet(file: Path | bytes) -> Table:
+    """The first rows of a Parquet file."""
+    with suppress(pa.ArrowException, StopIteration):
+        parquet = pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file)
+        return Table(list(next(parquet.iter_batches(_RECORDS_LOOKED_AT)).to_pylist()))
+    return Table()
+
+
+def table_of_json(begin: bytes) -> Table:
+    """The first whole JSON objects of a list, or of lines."""
+    return Table(list(_objects(decoded(begin))))
+
+
+def table_of_csv(begin: bytes, *, first: str, cut: bool) -> Table:
+    """The first rows by the delimiter that gives most of them as many fields as the first row, ``first`` where several do.
+
+    ``cut``: the last row need not be whole.
+    """
+    text = decoded(begin)
+    whole = text[: text.rfind("\n") + 1] if cut else text
+    best: tuple[float, str, list[list[str]]] = (0.0, first, [])
+    for delimiter in sorted(_DELIMITERS, key=lambda one: one != first):
+        with suppress(csv.Error):
+            reader = csv.reader(io.StringIO(whole, newline=""), delimiter=delimiter)
+            rows = list(islice(filter(None, reader), _RECORDS_LOOKED_AT + 1))
+            alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
+            worth = alike + (1 if rows and len(rows[0]) > 1 else 0)
+            if worth > best[0]:
+                best = worth, delimiter, rows
+    _, delimiter, rows = best
+    if not rows:
+        return Table((), delimiter)
+    names = tuple(" ".join(name.split()) for name in rows[0])
+    columns = () if _is_header(names, rows[1:]) else tuple(f"column{number}" for number in range(1, len(names) + 1))
+    body = rows if columns else rows[1:]
+    return Table([dict(zip(columns or names, row, strict=False)) for row in body], delimiter, columns)
+
+
+def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row of a table names its columns: short names, none of them a number or an address."""
+    known = {name for names in _FIELDS.values() for name in names} | set(_TEXT_NAMES)
+    if not rows or known & {name.lower() for name in names}:
+        return True
+    data = (
+        len(name) > _LONGEST_NAME or _NUMBER.fullmatch(name) or "://" in name or name[-1:] in ".?!" for name in names if name
+    )
+    return not any(data) and len(set(names)) == len(names)
+
+
+def text_column(records: Sequence[Mapping[str, Any]]) -> str:
+    """The field or column with the most prose: Hangul, or, where no field has any, words. Empty where none has a word."""
+    hangul: Counter[str] = Counter()
+    words: Counter[str] = Counter()
+    for record in records:
+        for key, value in record.items():
+            if isinstance(value, str):
+                hangul[str(key)] += len(_HANGUL.findall(value))
+                words[str(key)] += sum(map(len, _WORDS.findall(value)))
+    prose = hangul if hangul.total() else words
+    named = next((name for name in _TEXT_NAMES if prose[name]), None)
+    return named or next((name for name, count in prose.most_common(1) if count), "")
+
+
+def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Fields or columns by meaning."""
+    known = {key for record in records for key in record}
+    return {"text": text} | {
+        role: next((name for name in names if name in known and name != text), "") for role, names in _FIELDS.items()
+    }
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder, position = json.JSONDecoder(), 0
+    for _ in range(_RECORDS_LOOKED_AT):
+        position = text.find("{", position)
+        if position < 0:
+            return
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except ValueError:
+            return
+        if isinstance(value, dict):
+            yield value

@@ -1,0 +1,464 @@
+"""Sources of text in a user's files: what is there, by format, columns, delimiter and encoding; and what is left out.
+
+Every file is looked at, of each the first bytes. Files that one ``[extract]`` table reads become one source; so columns of two
+CSV files with other headers are two sources. ``korealbert.recipe.project`` writes the tables.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
+from korealbert.corpus.readers.records import Outcome, Tally
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.schema import Document, Quarantined
+from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
+from korealbert.formatting import by_number
+from korealbert.recipe.columns import (
+    NAMUWIKI,
+    Table,
+    decoded,
+    encoding_of,
+    fields_of,
+    table_of_csv,
+    table_of_json,
+    table_of_parquet,
+    text_column,
+)
+from korealbert.recipe.pricing import PACKED
+from korealbert.recipe.tables import RecipeError
+
+SCHEMA, STORE = "recipe.schema.json", "store"
+"""What ``new`` and ``run`` write beside a recipe."""
+_EXTRACTED = "wiki_"
+"""How the files of WikiExtractor begin, which have no ending."""
+_FORMATS = {
+    ".txt": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".xml": "mediawiki",
+    ".html": "html",
+    ".htm": "html",
+    ".warc": "warc",
+    ".wet": "wet",
+    _EXTRACTED: "wikiextractor",
+}
+_ENDINGS = tuple(ending for ending in _FORMATS if ending != _EXTRACTED)
+_TAIL = re.compile(rf"({'|'.join(map(re.escape, _ENDINGS))})({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
+CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
+_KNOWN = f"{', '.join(_ENDINGS)}, and files of WikiExtractor; compressed or in archives"
+_ABOUT = ("readme", "license")
+"""How the names of files about the others begin."""
+_MEMBERS_LOOKED_AT = 2_000
+"""Of one archive; later ones are taken to be like these."""
+_BYTES_LOOKED_AT, _BYTES_OF_JSON = 1 << 16, 1 << 22
+"""Of a file; of one whose first record is longer."""
+_PARQUET_LOOKED_AT = 1 << 28
+"""Bytes: the schema of such a file is at its end."""
+_BYTES_READ = 12_000_000
+"""Of a source, as documents: for the length of documents, and the characters that the vocabulary must cover."""
+_LONGEST_DOCUMENT = 64 << 10
+"""Bytes of a file of text from which on it holds more than one document, if blank lines part it: some 20,000 Korean characters,
+more than an article has. A book in paragraphs gives as many rows as a book in one piece."""
+_FEW_FILES = 20
+"""Fewer files are too few documents to train on some and hold out others."""
+_LARGEST_FILE = 4 << 20
+"""Bytes of a file of text that is never one document; the longest novels are shorter."""
+_WRAPPED = 0.6
+"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts."""
+_MEMBERS_APART = 20
+"""Members of an archive that is shared with other columns or another encoding: so many may each be a source."""
+_LIMITS = (100, 20, 5)
+"""Least characters of a document: the first that loses at most this share of the text."""
+_LOST_AT_MOST = 0.1
+_BAD_SHARE = 0.05
+"""Of records that extraction bears by default."""
+
+
+class Read(NamedTuple):
+    """The first documents of a source."""
+
+    lengths: Sequence[int]
+    """In characters."""
+    characters: frozenset[str]
+    """All that occur, composed as a vocabulary has them."""
+    size: float
+    """Bytes of text in the whole source; about, if it is longer than what was read."""
+    fault: str
+    """The first record that cannot be read, and why."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that one ``[extract]`` table reads."""
+
+    name: str
+    format: str
+    paths: tuple[Path, ...]
+    members: str = "*"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Columns of records by their role; an empty name: there is none."""
+    delimiter: str = ""
+    """Between columns; empty: the format's own."""
+    columns: tuple[str, ...] = ()
+    """Names of columns that have no header line."""
+    markdown: bool = False
+    encoding: str = "utf-8"
+    document: str = ""
+    """What is one in format text: a file, a record (paragraph) or a line."""
+    files: int = 0
+    empty_files: int = 0
+    size: float = 0.0
+    """Bytes of all files once unpacked, about."""
+
+    @property
+    def max_bad_share(self) -> float | None:
+        """The share of unreadable records to bear, where the empty files are more than the default bears."""
+        share = self.empty_files / self.files
+        return None if share <= 0.8 * _BAD_SHARE else min(1.0, round(share + _BAD_SHARE, 2))
+
+    @cached_property
+    def read(self) -> Read:
+        """The first documents, as extraction reads them."""
+        lengths, characters, size, fault = list[int](), set[str](), 0, ""
+        for outcome in _outcomes(self):
+            if isinstance(outcome, Document):
+                lengths.append(len(outcome.text))
+                size += len(outcome.text.encode("utf-8", "replace"))
+                characters.update(unicodedata.normalize("NFKC", outcome.text))
+                if size >= _BYTES_READ:
+                    return Read(lengths, frozenset(characters), max(size, self.size), fault)
+            elif isinstance(outcome, Quarantined):
+                fault = fault or str(outcome)
+        return Read(lengths, frozenset(characters), size, fault)
+
+    @property
+    def min_characters(self) -> int:
+        """The least length of a document that loses little of the text."""
+        lengths = self.read.lengths
+        bearable = _LOST_AT_MOST * sum(lengths)
+        return next((limit for limit in _LIMITS if sum(n for n in lengths if n < limit) <= bearable), _LIMITS[-1])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The sources in some files."""
+
+    sources: tuple[Source, ...]
+    left_out: Mapping[str, int]
+    """Files that no source reads: by ending, or by the reason."""
+
+
+@dataclass(eq=False)
+class _File:
+    """A file, or a member of an archive."""
+
+    path: Path
+    member: str
+    """Empty: the file itself."""
+    size: float
+    tail: str
+    """The part of its name that gives format and packing, as it is written: ``.TXT``, ``.jsonl.zst``."""
+    begin: bytes = b""
+    table: Table = field(default_factory=Table)
+    """Of formats that have columns."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing but blanks."""
+        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT
+
+
+def look(paths: Sequence[Path], project: Path) -> Found:
+    """Sources in files and directories; what ``new`` and ``run`` write into the directory of the project is none.
+
+    Raises RecipeError where nothing can be read, naming the path and why.
+    """
+    found: list[Source] = []
+    left_out: Counter[str] = Counter()
+    for path in paths:
+        if not path.exists():
+            raise RecipeError(f"{path}: no such file or directory")
+        here, out = _sources(path.resolve(), project.resolve(), {source.name for source in found})
+        left_out.update(out)
+        if not here:
+            told = f"only {listed(out)}" if out else "no file"
+            raise RecipeError(
+                f"{path}: holds no file of a known format that has text in it, {told}; known are {_KNOWN}; {CONVERT}"
+            )
+        found += here
+    return Found(tuple(found), left_out)
+
+
+def listed(left_out: Mapping[str, int]) -> str:
+    """``3 .pdf, 1 .hwp``, those of which there are most first."""
+    return ", ".join(f"{count:,} {what}" for what, count in by_number(left_out))
+
+
+def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
+    """The sources below one path, and what is left out there."""
+    files, left_out, other = _files(path, project)
+    groups = list(_groups(files, left_out))
+    found: list[Source] = []
+    for tail, format_, fields, group in groups:
+        stem = path.name.split(".")[0]
+        name = _name(stem if len(groups) == 1 else f"{stem}-{_ending(tail).strip('._')}", taken)
+        taken.add(name)
+        table = next((file.table for file in group if file.table.delimiter), Table())
+        encodings = {encoding_of(file.begin) for file in group}
+        source = Source(
+            name=name,
+            format=format_,
+            paths=(path,),
+            fields=fields,
+            delimiter="" if table.delimiter == "," else table.delimiter,
+            columns=table.columns,
+            markdown=_ending(tail) == ".md",
+            encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
+            document=_unit(group) if format_ == "text" else "",
+            files=len(group),
+            empty_files=sum(file.is_empty for file in group),
+            size=sum(file.size for file in group),
+        )
+        found += _placed(source, path, group, files, other, taken)
+    return found, left_out
+
+
+def _placed(
+    source: Source, path: Path, group: Sequence[_File], files: Sequence[_File], other: set[Path], taken: set[str]
+) -> Iterator[Source]:
+    """The source with the paths and the pattern that mean its files, and none of the others below that path.
+
+    Where an archive has other members with that ending too, each of its members becomes a source.
+    """
+    wanted = {file.path for file in group}
+    pattern, own = _pattern([file.tail for file in group]), set(group)
+    rivals = {file.path for file in files if file not in own and fnmatchcase(file.member or file.path.name, pattern)}
+    if rivals & wanted and len(group) <= _MEMBERS_APART:
+        for number, file in enumerate(group):
+            name = source.name if not number else _name(source.name, taken)
+            taken.add(name)
+            member = re.sub(r"([*?[])", r"[\1]", file.member) or "*"
+            yield replace(source, name=name, paths=(file.path,), members=member, files=1, size=file.size)
+        return
+    unwanted = {file.path for file in files} - wanted | other
+    unwanted = {one for one in unwanted if is_archive(one.name) or one.name == STORE or fnmatchcase(one.name, pattern)}
+    around = {parent for one in unwanted for parent in one.parents}
+    above = {parent for one in wanted for parent in one.parents}
+
+    def cover(here: Path) -> Iterator[Path]:
+        """The fewest paths that contain all files wanted and none unwanted."""
+        if here in wanted or here not in around:
+            yield here
+            return
+        for inner in sorted(here.iterdir()):
+            if inner in wanted or inner in above:
+                yield from cover(inner)
+
+    paths = tuple(cover(path))
+    inside = any(one.is_dir() or is_archive(one.name) for one in paths)
+    yield replace(source, paths=paths, members=pattern if inside else "*")
+
+
+def _pattern(tails: Sequence[str]) -> str:
+    """The fnmatch pattern of names that end so, in upper or lower case as they do."""
+    letters = [sorted(set(spelt)) for spelt in zip(*tails, strict=True)]
+    written = "".join(spelt[0] if len(spelt) == 1 else f"[{''.join(spelt)}]" for spelt in letters)
+    return f"*{written}" + "*" * (tails[0] == _EXTRACTED)
+
+
+def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Path]]:
+    """The files of known formats below a path, those left out by ending, and paths that no source may contain.
+
+    The store of a new project is one before it exists; other stores are known by their digests.
+    """
+    found: list[_File] = []
+    left_out: Counter[str] = Counter()
+    listing = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
+    other = {project / SCHEMA, project / STORE}
+    for file in listing:
+        name = file.relative_to(path) if path.is_dir() else Path(file.name)
+        if not file.is_file():
+            continue
+        if file in other or stores & set(file.parents) or any(part.startswith(".") for part in name.parts):
+            other.add(file)
+            continue
+        here = list(_opened(file))
+        found += [one for one in here if one.tail]
+        left_out.update(_label(one) for one in here if not one.tail)
+        if not any(one.tail for one in here):
+            other.add(file)
+    return found, left_out, other
+
+
+def _label(file: _File) -> str:
+    name = PurePosixPath(file.member or file.path.name)
+    return name.name if name.name.lower().startswith(_ABOUT) else name.suffix.lower() or "without an ending"
+
+
+def _opened(file: Path) -> Iterator[_File]:
+    """A file with its first bytes, or the members of an archive."""
+    total = file.stat().st_size * PACKED.get(file.suffix.lower(), 1)
+    if not is_archive(file.name):
+        members = [_File(file, "", total, _tail(file.name))]
+        if members[0].tail:
+            for raw in open_files([file], "*", ReadLimits()):
+                _begin(members[0], raw)
+        yield from members
+        return
+    members = []
+    for raw in islice(open_files([file], "*", ReadLimits()), _MEMBERS_LOOKED_AT):
+        member = raw.name.partition("::")[2] if isinstance(raw, RawFile) else ""
+        if not member or any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(member).parts):
+            continue  # The extract stage reports what cannot be read, with its position.
+        members.append(_File(file, member, total, _tail(member)))
+        _begin(members[-1], raw)
+    sizes = dict[str, int]()
+    with suppress(zipfile.BadZipFile, OSError):
+        if file.suffix.lower() == ".zip":
+            sizes = {one.filename: one.file_size for one in zipfile.ZipFile(file).infolist()}
+    for one in members:
+        short = one.tail and len(one.begin) < _BYTES_LOOKED_AT
+        one.size = sizes.get(one.member, len(one.begin) if short else total / len(members))
+    yield from members
+
+
+def _begin(file: _File, raw: RawFile | Quarantined) -> None:
+    """Read the first bytes of a file, and the first of its records."""
+    if isinstance(raw, Quarantined) or not file.tail:
+        return
+    kind = _FORMATS[_ending(file.tail)]
+    with suppress(ReadFault):
+        file.begin = raw.read(_PARQUET_LOOKED_AT if kind == "parquet" and file.member else _BYTES_LOOKED_AT)
+        if kind == "parquet":
+            file.table = table_of_parquet(file.begin if file.member else file.path)
+        elif kind == "csv":
+            first, cut = "\t" if _ending(file.tail) == ".tsv" else ",", len(file.begin) == _BYTES_LOOKED_AT
+            file.table = table_of_csv(file.begin, first=first, cut=cut)
+        elif kind in ("json", "jsonl"):
+            file.table = table_of_json(file.begin)
+            if not file.table.records and len(file.begin) == _BYTES_LOOKED_AT:
+                file.table = table_of_json(file.begin + raw.read(_BYTES_OF_JSON))
+
+
+def _tail(name: str) -> str:
+    """The part of a file's name that gives its format and packing, as it is written; empty where neither is known."""
+    last = PurePosixPath(name).name
+    if last.lower().startswith((".", *_ABOUT)):
+        return ""
+    if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
+        return _EXTRACTED
+    found = _TAIL.search(last)
+    return found[0] if found else ""
+
+
+def _ending(tail: str) -> str:
+    """The part that gives the format."""
+    return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
+
+
+def _name(written: str, taken: set[str]) -> str:
+    """A name of a source as recipes allow it, which no other source has."""
+    stem = unicodedata.normalize("NFKC", written).lower()
+    name = re.sub(r"[^a-z0-9_-]+", "-", stem).strip("-_") or "source"
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(n for n in numbered if n not in taken)
+
+
+def _groups(files: Sequence[_File], left_out: Counter[str]) -> Iterator[tuple[str, str, Mapping[str, str], list[_File]]]:
+    """Files that one table reads, with their ending, format and fields; those that none reads are counted as left out.
+
+    Empty files go with the others of their ending.
+    """
+    tails: dict[str, list[_File]] = {}
+    for file in files:
+        tails.setdefault(file.tail.lower(), []).append(file)
+    for tail, here in sorted(tails.items()):
+        groups = list(_alike(tail, [file for file in here if not file.is_empty], left_out))
+        empty = [file for file in here if file.is_empty]
+        if not groups:
+            left_out.update([f"empty {tail}"] * len(empty))
+            continue
+        largest = max(range(len(groups)), key=lambda number: len(groups[number][2]))
+        for number, (format_, fields, group) in enumerate(groups):
+            yield tail, format_, fields, group + empty * (number == largest)
+
+
+def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterator[tuple[str, Mapping[str, str], list[_File]]]:
+    """Files of one ending by encoding, delimiter and the column of text."""
+    format_ = _FORMATS[_ending(tail)]
+    try:
+        check_installed(ExtractSpec.model_validate({"source": "new", "format": format_}))
+    except ExtractionError as error:
+        left_out.update([f"{tail} ({error})"] * len(files))
+        return
+    parts: dict[tuple[Any, ...], list[_File]] = {}
+    for file in files:
+        wiki = format_ == "json" and bool(file.table.records) and file.table.records[0].keys() >= NAMUWIKI
+        kind = "namuwiki" if wiki else format_
+        parts.setdefault((kind, encoding_of(file.begin) == "utf-16", file.table.delimiter, file.table.columns), []).append(file)
+    for (kind, *_), part in parts.items():
+        if kind not in ("json", "jsonl", "csv", "parquet"):
+            yield kind, {}, part
+            continue
+        remaining = part
+        while remaining:
+            text = text_column([record for file in remaining for record in file.table.records])
+            if not text:
+                left_out.update([f"{tail} whose records have no field of text"] * len(remaining))
+                break
+            these = [file for file in remaining if any(text in record for record in file.table.records)]
+            yield kind, fields_of(text, [record for file in these for record in file.table.records]), these
+            remaining = [file for file in remaining if file not in set(these)]
+
+
+def _unit(files: Sequence[_File]) -> str:
+    """What a document is in files of text: a file, unless these are few or large and blank lines or lines part them."""
+    sizes = sorted(file.size for file in files)
+    if len(files) >= _FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
+        return "file"
+    texts = [decoded(file.begin).strip() for file in files]
+    fewest = max(_FEW_FILES, 2 * len(files))
+    if sum(len(re.findall(r"\n[ \t\r]*\n", text)) + 1 for text in texts) >= fewest:
+        return "record"
+    lines = [len(line) for text in texts for line in text.splitlines()]
+    if len(lines) >= fewest and sum(length > 0.8 * max(lines) for length in lines) < _WRAPPED * len(lines):
+        return "line"
+    return "record" if sizes[-1] >= _LARGEST_FILE else "file"
+
+
+def _outcomes(source: Source) -> Iterator[Outcome]:
+    """The records of a source, as the extract stage reads them."""
+    given = {
+        "source": source.name,
+        "format": source.format,
+        "paths": source.paths,
+        "members": source.members,
+        "fields": source.fields,
+        "delimiter": source.delimiter,
+        "columns": source.columns,
+        "encoding": source.encoding,
+        "document": source.document,
+        "markdown": source.markdown,
+    }
+    spec = ExtractSpec.model_validate({name: value for name, value in given.items() if value})
+    for part in raw_parts(spec):
+        yield from parse(spec, part, Tally())
