@@ -120,10 +120,8 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
 
 
 def result(planned: Sequence[Planned], futures: Mapping[str, PrefectFuture[Any]], store: Path) -> None:
-    """Publish how a run ended, where it built anything: what a report says first, then every stage with its time and drops."""
+    """Publish how a run ended: what a report says first, then every stage with its time and drops."""
     states = {stage.label: futures[stage.label].state for stage in planned if stage.label in futures}
-    if all(state.name == "Cached" for state in states.values()):
-        return
     failed = [label for label, state in states.items() if state.is_failed() or state.is_crashed()]
     last = store.resolve() / planned[-1].name
     told = (
