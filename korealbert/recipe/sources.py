@@ -149,7 +149,7 @@ class Source:
                 fault = fault or str(outcome)
         return Read(lengths, frozenset(characters), size, fault)
 
-    @property
+    @cached_property
     def min_characters(self) -> int:
         """The least length of a document that loses little of the text."""
         lengths = self.read.lengths

@@ -63,7 +63,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "an option": ("run --stor x", r"No such option: --stor \(Possible options: .*--store\)"),
     "no sources": ("new mine", r"Missing option '--from'; see `.*new --help`"),
     "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
-    "nothing to read": ("new mine --from plain", r"plain: holds no file of a known format; known are \.csv"),
+    "nothing to read": (
+        "new mine --from plain",
+        r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
+    ),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
