@@ -70,7 +70,7 @@ audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; ne
 soak: $(VENV)/installed  ## twenty-four faults at random moments over the sample pipeline, each recovered from, some hours
 	$(BIN)/python -m bench.soak
 
-soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, or run a whole page of the docs, some twenty minutes
+soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, or run a whole page of the docs, minutes each
 	$(BIN)/pytest -n 3 -m soak
 
 bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached

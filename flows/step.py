@@ -251,10 +251,10 @@ def _counted(stats: Mapping[str, Any]) -> str:
     dropped, quarantined = sum(stats.get("dropped", {}).values()), stats.get("quarantined", 0)
     files = stats.get("files") or stats["documents_in"]
     read = "" if files == stats["documents_in"] else f" {files:,} files →"
-    kept = f",{read} {stats['documents_out']:,} of {stats['documents_in']:,} kept"
-    if stats["documents_in"] and not stats["documents_out"]:
-        kept = f", NOTHING KEPT of {stats['documents_in']:,} documents; the reasons are below, change their limits:{read}"
-    return kept + "".join(
+    nothing = stats["documents_in"] and not stats["documents_out"]
+    kept = "NOTHING KEPT" if nothing else f"{stats['documents_out']:,}"
+    told = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
+    return told + "".join(
         f", {number:,} {word}" for number, word in ((dropped, "dropped"), (quarantined, "quarantined")) if number
     )
 

@@ -302,8 +302,11 @@ def _same_cell(cell: _Cell | None, predictions: Path) -> Iterator[Finding]:
     if here is None:
         if named != cell.name:
             yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
-        yield Finding("note", f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
-                      "model are the word of whoever wrote the certificate")  # fmt: skip
+        yield Finding(
+            "note",
+            f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
+            "model are the word of whoever wrote the certificate",
+        )
         return
     compared = {
         "name": (cell.name, here.name),

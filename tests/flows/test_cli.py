@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.flows.cli import app
-from korealbert.flows.step import scored
+from korealbert.flows.step import _counted, scored
 from korealbert.flows.terminal import console
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
@@ -61,6 +61,21 @@ def test_an_ended_stage_tells_its_newest_metrics() -> None:
     trained = {"heldout": {"mlm_loss": 2.0514, "mlm_accuracy": 0.698, "mlm_perplexity": 7.8}, "tokens_per_second": 1234.4}
     assert scored(trained) == ", mlm_loss 2.051, mlm_accuracy 69.8%, 1,234 tokens a second"
     assert scored({"documents_out": 3}) == scored({"heldout": None}) == ""
+
+
+def test_an_ended_stage_tells_what_it_kept_and_cries_where_that_is_nothing() -> None:
+    assert _counted({"documents_in": 9, "documents_out": 8, "dropped": {"empty": 1}}) == ", 8 of 9 kept, 1 dropped"
+    assert _counted({"documents_in": 9, "documents_out": 0, "dropped": {"empty": 9}}) == ", NOTHING KEPT of 9, 9 dropped"
+    all_bad = {"files": 2, "documents_in": 3, "documents_out": 0, "quarantined": 3}
+    assert _counted(all_bad) == ", 2 files → NOTHING KEPT of 3, 3 quarantined"
+
+
+def test_what_is_to_be_typed_after_new_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for number in range(25):
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"{number}번 글은 바다와 등대를 이야기한다. " * 9, "utf-8")
+    assert call("new", "새 책", "--from", "texts").endswith("then: cd '새 책' && korealbert run\n")
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -211,6 +211,29 @@ def test_a_server_of_something_else_is_told_from_prefect(handler: type[BaseHTTPR
         assert (refused(url, waited_for=True) is None) is (handler in (BadGateway, Closes)), "it may come back"
 
 
+class Late(Stranger):
+    """Is healthy when it is asked for the third time."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        self.answer(200 if self.asked > 2 else 503)
+
+
+def test_a_server_that_the_environment_names_is_waited_for_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(Late) as url:
+        local_server._wait_for(url)
+        assert Late.asked == 3 and capsys.readouterr().err.count("waiting for the server at ") == 1
+        local_server._wait_for(url)
+        assert capsys.readouterr().err == "", "it answers at once"
+    monkeypatch.setattr(local_server, "_SECONDS_TO_START", 0)
+    with pytest.raises(SystemExit, match="did not answer within 0 s; start it, or unset PREFECT_API_URL"):
+        local_server._wait_for(url)
+
+
 def test_a_run_beside_a_server_that_refuses_us_says_so_in_a_line_and_starts_its_own(
     with_database: Callable[[Path], Path], tmp_path: Path
 ) -> None:
