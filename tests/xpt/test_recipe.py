@@ -159,7 +159,7 @@ def test_a_control_may_begin_with_what_stands_beside_each_piece(editable: Path) 
 
 
 def test_settings_are_searched_for_each_model_on_dev(editable: Path) -> None:
-    edit(editable, "learning_rate = 5e-4", 'search = { method = "grid", learning_rate = [1e-4, 5e-4], seeds = [1] }')
+    edit(editable, "learning_rate = 1e-3", 'search = { method = "grid", learning_rate = [1e-4, 5e-4], seeds = [1] }')
     nodes = transfer_graph(load_cross_lingual(editable))
     for model in ("itl/phase1", "control/mlm"):
         found = f"search/{model}/nsmc/pretrained/selection"
