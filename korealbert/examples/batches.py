@@ -48,8 +48,6 @@ class Batch:
     """[B, W]: positions of moved tokens, 0 in unused slots."""
     wop_labels: npt.NDArray[np.int64]
     """[B, W]: the class of the position where each was, or of the offset to it; -100 in unused slots."""
-    documents: npt.NDArray[np.int64]
-    """[B]: the document that each sequence is from, as a number; [B, 0] where nobody asked for it."""
 
 
 @dataclass(frozen=True)
@@ -79,27 +77,17 @@ class ExampleBatches:
     """Rows of one split under any of its views, which are stored or generated on the fly.
 
     ``wop_reach``: with w > 0 the labels of word order are offsets from where a token is to where it was, −w to w as classes 0
-    to 2w; a token from farther away has no label. ``with_documents``: batches name the document of each row. Opening checks
-    every shard against its rows: raises ValueError naming both sides when views belong to other rows or another vocabulary, and
-    ShardError naming the file when one is missing or damaged.
+    to 2w; a token from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both
+    sides when views belong to other rows or another vocabulary, and ShardError naming the file when one is missing or damaged.
     """
 
-    def __init__(
-        self,
-        examples: Path,
-        views: Path,
-        split: Literal["train", "heldout"],
-        *,
-        wop_reach: int = 0,
-        with_documents: bool = False,
-    ) -> None:
+    def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"], *, wop_reach: int = 0) -> None:
         self._rows = RowTable(examples, split)
         if not len(self._rows) and split == "train":
             raise ShardError(f"{examples}: holds no train-*.arrow; pass the directory of an examples artifact")
         self._views = _open_views(views, self._rows, split)
         self._in_use: list[int] = []
         self._reach = wop_reach
-        self._with_documents = with_documents
         headers = self._rows.headers or RowTable(examples, "train").headers
         self.num_rows = len(self._rows)
         self.num_views = len(self._views)
@@ -121,12 +109,9 @@ class ExampleBatches:
             batch = apply_noise(self._clean(numbers, noise, table.header), noise, moves)
         except IndexError as error:
             raise self._damaged(view, error) from error
-        if self._reach:
-            batch = replace(batch, wop_labels=self._wop_classes(batch.wop_positions, batch.wop_labels))
-        if self._with_documents:
-            (documents,) = self._rows.columns(["doc_id"], numbers)
-            batch = replace(batch, documents=documents.view(np.int64))
-        return batch
+        if not self._reach:
+            return batch
+        return replace(batch, wop_labels=self._wop_classes(batch.wop_positions, batch.wop_labels))
 
     @staticmethod
     def _damaged(view: int, error: IndexError) -> ShardError:
@@ -227,5 +212,4 @@ def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:
         sop_labels=np.where(noise.sop < 0, IGNORED, noise.sop.astype(np.int64)),
         wop_positions=wop_positions,
         wop_labels=np.where(moved, origins, IGNORED),
-        documents=np.zeros((len(ids), 0), dtype=np.int64),
     )

@@ -138,7 +138,6 @@ class PackedBatches(ExampleBatches):
             sop_labels=_filled(*per_row, np.where(noise.sop < 0, IGNORED, noise.sop), IGNORED),
             wop_positions=wop.slots(wop.within, 0),
             wop_labels=wop.slots(self._wop_classes(wop.places - wop.begins, origins), IGNORED),
-            documents=np.zeros((len(rows), 0), dtype=np.int64),
         )
 
     def _lay(self, flat: Ints, numbers: Ints, noise: View, starts: Ints, sizes: Ints, *, swapped: bool) -> None:

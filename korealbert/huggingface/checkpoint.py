@@ -34,7 +34,7 @@ FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), Mod
 """In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
 
 
-_LEFT_OUT = ("wop.", "generator.", "sop.")
+_LEFT_OUT = ("wop.", "generator.", "sop.", "bow.")
 """Prefixes of our tensors that the formats have no place for (of sentence order: some formats), and no user a use."""
 
 _BY_PIECE = ("encoder.embeddings.word.weight", "mlm.bias")

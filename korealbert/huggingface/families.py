@@ -61,7 +61,7 @@ class Family(Protocol[C]):
         return {}
 
 
-HEADS = ("mlm.", "sop.", "wop.", "rtd.")
+HEADS = ("mlm.", "sop.", "wop.", "bow.", "rtd.")
 """Prefixes of our heads' tensors."""
 
 

@@ -148,12 +148,16 @@ class ModelSpec(Spec):
 
 
 class ModelConfig(ModelSpec):
-    """A complete model: the architecture and the two sizes that the data decide. Stored as ``config.json``."""
+    """A complete model: the architecture and what data and objective decide. Stored as ``config.json``."""
+
+    later: ClassVar[frozenset[str]] = ModelSpec.later | {"bag_of_words"}
 
     vocab_size: int = Field(ge=5)
     """V: rows of the word table, special pieces included."""
     word_order_classes: int = Field(default=0, ge=0)
     """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
+    bag_of_words: bool = False
+    """Whether a head on mean vectors predicts masked pieces."""
     generator_hidden_size: int = Field(default=0, ge=0)
     """Width of the generator that this model, as a discriminator, was trained beside (ELECTRA); 0 means none."""
 
@@ -270,7 +274,7 @@ class ModernSpec(Spec):
 class ModernConfig(ModernSpec):
     """A complete modern encoder: the architecture and what data and objective decide. Stored as ``config.json``."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"word_rows"})
+    later: ClassVar[frozenset[str]] = frozenset({"word_rows", "bag_of_words"})
     pooler: ClassVar[bool] = False
     type_vocab_size: ClassVar[int] = 1
     position_offset: ClassVar[int] = 0
@@ -286,6 +290,8 @@ class ModernConfig(ModernSpec):
     """Whether a head on the first token predicts the order of sentences."""
     word_order_classes: int = Field(default=0, ge=0)
     """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
+    bag_of_words: bool = False
+    """Whether a head on mean vectors predicts masked pieces."""
 
     @property
     def table_rows(self) -> int:

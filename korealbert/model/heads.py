@@ -27,7 +27,7 @@ class _Logits(NamedTuple):
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
     hidden_BLH: Tensor
-    """The encoder's output, of which the others are made."""
+    """The encoder's output, of which the others are made, and the bag of words is."""
 
 
 class _MaskedTokenHead(nn.Module):
@@ -65,11 +65,12 @@ class PretrainingModel(nn.Module):
         self.mlm = _MaskedTokenHead(config)
         self.sop = nn.Linear(config.hidden_size, 2) if config.orders_sentences else None
         self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
+        self.bow = _MaskedTokenHead(config) if config.bag_of_words else None
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The tasks that the model has a head for, of ``mlm``, ``sop`` and ``wop``."""
-        return "mlm", *(name for name in ("sop", "wop") if getattr(self, name) is not None)
+        """The tasks that the model has a head for, of ``mlm``, ``sop``, ``wop`` and ``bow``."""
+        return "mlm", *(name for name in ("sop", "wop", "bow") if getattr(self, name) is not None)
 
     def forward(
         self,

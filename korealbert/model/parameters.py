@@ -61,6 +61,7 @@ def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots:
         return 2 * (1 + _BACKWARD) * products
     products = _layers(config, length, seen) + mlm_slots * _masked_token(config)
     products += wop_slots * config.hidden_size * config.word_order_classes
+    products += round(length / (seen or length)) * _masked_token(config) if config.bag_of_words else 0
     if config.pooler:
         products += config.hidden_size**2 + 2 * config.hidden_size
     return 2 * (1 + _BACKWARD) * products
@@ -92,5 +93,6 @@ def expected_parameters(config: AnyConfig) -> int:
         layers += hidden**2 if config.pooler else 0
         if config.generator_hidden_size:
             layers += expected_parameters(config.generator()) - config.table_rows * embedding
-    words = config.table_rows * embedding + config.vocab_size
-    return layers + words + hidden * embedding + hidden * config.word_order_classes
+    words = config.table_rows * embedding
+    heads = (1 + config.bag_of_words) * (hidden * embedding + config.vocab_size)
+    return layers + words + heads + hidden * config.word_order_classes

@@ -57,20 +57,17 @@ def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, ke
     return line * width + place
 
 
-def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int, together: int = 1) -> tuple[_Int64s, _Int64s]:
+def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[_Int64s, _Int64s]:
     """Views and rows of ``count`` sequences from position ``start`` of the whole training order.
 
-    Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible. So many
-    neighbouring rows come ``together``; those left over at the end of all rows are not visited.
+    Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.
     """
     positions = np.arange(start, start + count, dtype=np.int64)
-    groups = num_rows // together
-    epochs, offsets = np.divmod(positions, groups * together)
-    group, member = np.divmod(offsets, together)
+    epochs, offsets = np.divmod(positions, num_rows)
     rows = np.empty_like(positions)
     for epoch in np.unique(epochs):
         here = epochs == epoch
-        rows[here] = permute(group[here], groups, seed=seed, epoch=int(epoch)) * together + member[here]
+        rows[here] = permute(offsets[here], num_rows, seed=seed, epoch=int(epoch))
     return epochs % num_views, rows
 
 
@@ -85,7 +82,6 @@ class TensorBatch(NamedTuple):
     sop_labels: Tensor
     wop_positions: Tensor
     wop_labels: Tensor
-    documents: Tensor
 
 
 def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
@@ -113,15 +109,12 @@ def micro_batches(
     A micro-batch has ``size`` sequences at most; by default those of the spec.
     """
     size, number = spec.micro_batches(world_size, count, size)
-    together = 2 if spec.pairs_rows else 1
-    starts = (start + (m * world_size + rank) * size for m in range(number))
-    return [gather_at(source, begin, size, spec.seed, together=together) for begin in starts]
+    return [gather_at(source, start + (m * world_size + rank) * size, size, spec.seed) for m in range(number)]
 
 
-def gather_at(source: BatchSource, start: int, count: int, seed: int, *, together: int = 1) -> Batch:
+def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
     """``count`` sequences of the training order from position ``start``; they may span epochs and so views."""
-    order = {"num_rows": source.num_rows, "num_views": source.num_views, "seed": seed, "together": together}
-    views, rows = rows_at(start, count, **order)
+    views, rows = rows_at(start, count, num_rows=source.num_rows, num_views=source.num_views, seed=seed)
     present = np.unique(views)
     if present.size == 1:
         return source.gather(int(present[0]), rows)

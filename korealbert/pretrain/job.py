@@ -99,8 +99,6 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
                 f"the examples were packed with {part.train.vocab_size:,} pieces, but the model has {config.vocab_size:,}; "
                 "pack them with the model's vocabulary"
             )
-    if spec.pairs_rows and any(part.train.num_rows < 2 for part in rows):
-        raise ValueError("the examples are a single row, which has no neighbour; set contrast_weight = 0")
     longest = rows[-1].train.sequence_length
     if longest > config.longest_sequence:
         raise ValueError(
@@ -123,6 +121,5 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
 
 def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:
     """The rows of a split as the spec wants them. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
-    if spec.packing != "none":
-        return PackedBatches(examples, views, split, wop_reach=spec.reach)
-    return ExampleBatches(examples, views, split, wop_reach=spec.reach, with_documents=spec.pairs_rows)
+    kind = ExampleBatches if spec.packing == "none" else PackedBatches
+    return kind(examples, views, split, wop_reach=spec.reach)

@@ -24,11 +24,13 @@ from torch.nn import functional as F
 from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise, restore, sample
+from korealbert.model.modern import sequence_numbers
 from korealbert.pretrain.cooccurrence import VECTORS
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.job import BatchSource
 from korealbert.pretrain.metrics import Metrics, TaskTotals
+from korealbert.pretrain.spec import TASKS
 
 
 def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
@@ -66,12 +68,11 @@ class Objective(Protocol):
 
 
 class _OrderObjective(nn.Module):
-    """Masked tokens, sentence order and word order; with a ``contrast_scale``, the neighbours of rows too."""
+    """Masked tokens, sentence order and word order; where the model has the head, the bag of masked tokens too."""
 
-    def __init__(self, model: PretrainingModel, contrast_scale: float | None = None) -> None:
+    def __init__(self, model: PretrainingModel) -> None:
         super().__init__()
         self.model = model
-        self.contrast_scale = contrast_scale
 
     def forward(self, *tensors: Tensor) -> _TaskSums:
         """As ``Objective``."""
@@ -79,41 +80,41 @@ class _OrderObjective(nn.Module):
         logits = self.model(batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
         pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
         sums = [_cross_entropy(task_logits, labels) for task_logits, labels in pairs]
-        if self.contrast_scale is not None:
-            cosines_BB = _cosines(logits.hidden_BLH, batch.lengths, batch.documents)
-            sums.append(_cross_entropy(cosines_BB * self.contrast_scale, _neighbours(batch.documents)))
+        if self.model.bow is not None:
+            lengths_BS = batch.lengths if batch.lengths.ndim == 2 else batch.lengths[:, None]
+            number_BL = sequence_numbers(lengths_BS, batch.input_ids.shape[1])
+            means_BSH = _means_of_unmasked(logits.hidden_BLH, number_BL, lengths_BS.shape[1], batch)
+            bags_BSV = self.model.bow(means_BSH, self.model.encoder.embeddings.word.weight)
+            sums.append(_bag_cross_entropy(bags_BSV, number_BL.gather(1, batch.mlm_positions), batch.mlm_labels))
         return _joined(sums)
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
         """As ``Objective``; none of a task that the model has no head for."""
-        labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
+        labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels, "bow": batch.mlm_labels}
         heads = self.model.heads
-        counts = [np.count_nonzero(of_task != IGNORED) if task in heads else 0 for task, of_task in labels.items()]
-        if self.contrast_scale is not None:
-            counts.append(int((_neighbours(torch.from_numpy(batch.documents)) != IGNORED).sum()))
+        tasks = labels if "bow" in heads else TASKS["mlm"]
+        counts = [np.count_nonzero(labels[task] != IGNORED) if task in heads else 0 for task in tasks]
         return np.array(counts, dtype=np.int64)
 
 
-def _neighbours(documents_B: Tensor) -> Tensor:
-    """Numbers of the neighbours in the batch, int64 [B]; ignored where the other row of the pair is of another document."""
-    number_B = torch.arange(len(documents_B), device=documents_B.device)
-    other_B = (number_B ^ 1).clamp(max=len(documents_B) - 1)
-    paired_B = (other_B != number_B) & (documents_B[other_B] == documents_B)
-    return torch.where(paired_B, other_B, IGNORED)
+def _means_of_unmasked(hidden_BLH: Tensor, number_BL: Tensor, sequences: int, batch: TensorBatch) -> Tensor:
+    """The mean of the vectors of each sequence's pieces, special ones included and those to predict left out, [B, S, H]."""
+    to_predict_BL = torch.zeros_like(number_BL).scatter_add(1, batch.mlm_positions, (batch.mlm_labels != IGNORED).long()) > 0
+    number_S1 = torch.arange(sequences, device=number_BL.device)[:, None]
+    taken_BSL = ((number_BL[:, None] == number_S1) & ~to_predict_BL[:, None]).to(hidden_BLH.dtype)
+    return (taken_BSL @ hidden_BLH) / taken_BSL.sum(2, keepdim=True).clamp(min=1)
 
 
-def _cosines(hidden_BLH: Tensor, lengths_B: Tensor, documents_B: Tensor) -> Tensor:
-    """Cosines of mean vectors, fp32 [B, B]; far below all others of a row with itself, and with rows of its document that are
-    not its neighbour."""
-    real_BL1 = (torch.arange(hidden_BLH.shape[1], device=hidden_BLH.device) < lengths_B[:, None])[..., None]
-    vectors_BH = F.normalize((hidden_BLH.float() * real_BL1).sum(1), dim=-1)
-    number_B = torch.arange(len(documents_B), device=documents_B.device)
-    excluded_BB = (documents_B[:, None] == documents_B) & (number_B != (number_B ^ 1)[:, None])
-    return (vectors_BH @ vectors_BH.T).masked_fill(excluded_BB, _NO_COSINE)
-
-
-_NO_COSINE = -1e4
-"""Has no share in a softmax, and unlike −∞ no gradient that is not a number where a row has nothing to be compared with."""
+def _bag_cross_entropy(bags_BSV: Tensor, number_BP: Tensor, labels_BP: Tensor) -> _TaskSums:
+    """Of every slot's piece, in the bag of the sequence that it belongs to."""
+    real_BP = labels_BP != IGNORED
+    row_B1 = torch.arange(len(bags_BSV), device=bags_BSV.device)[:, None]
+    place_BP = number_BP.clamp(max=bags_BSV.shape[1] - 1)  # An unused slot may lie in the padding.
+    flat_BSV = bags_BSV.float()
+    logs_BP = flat_BSV.log_softmax(-1)[row_B1, place_BP, labels_BP.clamp(min=0)]
+    with torch.no_grad():
+        hits_BP = flat_BSV.argmax(-1)[row_B1, place_BP] == labels_BP
+    return _TaskSums(-logs_BP.where(real_BP, 0.0).sum(), hits_BP.sum(), real_BP.sum())
 
 
 class _ReplacedTokenObjective(nn.Module):
@@ -148,14 +149,9 @@ class _ReplacedTokenObjective(nn.Module):
         return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
 
 
-def make_objective(
-    config: AnyConfig, *, seed: int, contrast_scale: float | None = None
-) -> _OrderObjective | _ReplacedTokenObjective:
-    """A fresh model, initialised as ``seed`` decides, with the losses that belong to it.
-
-    ``contrast_scale``: factor of the cosines by which neighbouring rows are found; None leaves that task out.
-    """
-    objective = _objective(config, contrast_scale)
+def make_objective(config: AnyConfig, *, seed: int) -> _OrderObjective | _ReplacedTokenObjective:
+    """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
+    objective = _objective(config)
     initialise(objective.model, config.initializer_range, seed)
     return objective
 
@@ -166,10 +162,10 @@ def parameter_names(config: AnyConfig) -> list[str]:
         return [name for name, _ in _objective(config).model.named_parameters()]
 
 
-def _objective(config: AnyConfig, contrast_scale: float | None = None) -> _OrderObjective | _ReplacedTokenObjective:
+def _objective(config: AnyConfig) -> _OrderObjective | _ReplacedTokenObjective:
     if isinstance(config, ModelConfig) and config.generator_hidden_size:
         return _ReplacedTokenObjective(ReplacedTokenModel(config))
-    return _OrderObjective(PretrainingModel(config), contrast_scale)
+    return _OrderObjective(PretrainingModel(config))
 
 
 def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:
@@ -218,8 +214,8 @@ _HELDOUT = -1
 """Stands for the step in the seeds of held-out batches."""
 
 
-_FRESH_HEADS = ("wop.",)
-"""Heads that begin afresh where the initial weights lack them: their size is that of this run's sequences."""
+_FRESH_HEADS = ("wop.", "bow.")
+"""Heads that begin afresh where the initial weights lack them: checkpoints of others have none."""
 
 
 def load_initial(model: nn.Module, directory: Path) -> None:

@@ -55,12 +55,12 @@ class ReplacedTokensSpec(Spec):
         return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
 
 
-_Task = Literal["mlm", "sop", "wop", "rtd", "replaced", "contrast"]
+_Task = Literal["mlm", "sop", "wop", "rtd", "replaced", "bow"]
 """What is predicted: masked pieces, sentence order, word order, which tokens are replaced, of the last those that are, and
-which row is the neighbour of each."""
+masked pieces from the mean of the others."""
 
 TASKS: dict[str, tuple[_Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
-"""The tasks of an objective: the order of every vector of counts, losses and weights. ``contrast`` may follow those of mlm."""
+"""The tasks of an objective: the order of every vector of counts, losses and weights. ``bow`` may follow those of mlm."""
 
 
 def _order_weight(given: dict[str, Any]) -> float:
@@ -79,8 +79,7 @@ class PretrainSpec(Spec):
             "embeddings",
             "dropout_until_step",
             "stop_after_seconds",
-            "contrast_weight",
-            "contrast_scale",
+            "bow_weight",
         }
     )
 
@@ -138,12 +137,10 @@ class PretrainSpec(Spec):
     order_from_step: int = Field(default=0, ge=0)
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
-    contrast_weight: float = Field(default=0.0, ge=0)
-    """Factor of the contrastive loss: among all rows of a micro-batch, find the neighbour of each, which is the next or the
-    previous row of its document, by the cosine of mean vectors (in-batch negatives; Giorgi et al. 2021, "DeCLUTR"). Rows are
-    then shuffled in pairs, and the masked pieces of both are predicted as well. This trains mean vectors for comparisons."""
-    contrast_scale: float = Field(default=20.0, gt=0)
-    """Factor of the cosines before the softmax: 1 / 0.05, the temperature of SimCSE."""
+    bow_weight: float = Field(default=0.0, ge=0)
+    """Factor of the bag-of-words loss: a head of its own predicts the masked pieces of a sequence from the mean of its other
+    pieces' vectors alone (after Ma et al. 2024, "Drop your Decoder"). This trains mean vectors, which fine-tuning with ``head =
+    "mean"`` and bi-encoders read; the vectors of masked-token prediction alone say little of a whole sentence."""
     guard: GuardSpec = GuardSpec()
     """Detection of a collapse, and the reaction to it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
@@ -174,7 +171,6 @@ class PretrainSpec(Spec):
         if self.stop_after_seconds is not None and (self.long or self.snapshots):
             raise ValueError("stop_after_seconds leaves open whether the steps of long and snapshots are reached; remove these")
         self._check_objective()
-        self._check_contrast()
         self._check_zero()
         if self.packing != "none" and self.compile == "graphs":
             raise ValueError(
@@ -216,6 +212,8 @@ class PretrainSpec(Spec):
         for name in ("sop_weight", "wop_weight"):
             if weight := getattr(self, name):
                 raise ValueError(f"{name} = {weight}, but objective = 'rtd' has no order losses; remove it")
+        if self.bow_weight:
+            raise ValueError(f"bow_weight = {self.bow_weight} belongs to objective = 'mlm'; remove it")
         if self.wop_target != "position":
             raise ValueError("wop_target = 'offset', but objective = 'rtd' has no order losses; remove it")
         if isinstance(self.model, ModernSpec):
@@ -227,25 +225,6 @@ class PretrainSpec(Spec):
                 f"rtd.generator_hidden_size = {size} is not a multiple of hidden_size / num_heads = {self.model.head_width}; "
                 "choose one that is"
             )
-
-    def _check_contrast(self) -> None:
-        if not self.pairs_rows:
-            if "contrast_scale" in self.model_fields_set and self.contrast_scale != 20.0:
-                raise ValueError(f"contrast_scale = {self.contrast_scale}, but contrast_weight = 0; remove it")
-            return
-        if self.objective != "mlm":
-            raise ValueError(f"contrast_weight = {self.contrast_weight} belongs to objective = 'mlm'; remove it")
-        if self.packing != "none":
-            raise ValueError(
-                f"contrast_weight = {self.contrast_weight} compares rows, which packing = {self.packing!r} joins; "
-                "set packing = 'none'"
-            )
-        for _, micro_batch in self.batches:
-            if micro_batch < 4 or micro_batch % 2:
-                raise ValueError(
-                    f"contrast_weight = {self.contrast_weight} needs an even number of at least 4 rows at once, but "
-                    f"micro_batch_size = {micro_batch}"
-                )
 
     def _check_zero(self) -> None:
         if not self.zero_stage:
@@ -264,19 +243,14 @@ class PretrainSpec(Spec):
     @property
     def tasks(self) -> tuple[_Task, ...]:
         """What the objective predicts."""
-        return (*TASKS[self.objective], "contrast") if self.pairs_rows else TASKS[self.objective]
-
-    @property
-    def pairs_rows(self) -> bool:
-        """Whether neighbours follow each other in the order of training."""
-        return self.contrast_weight > 0
+        return (*TASKS[self.objective], "bow") if self.bow_weight else TASKS[self.objective]
 
     def task_weights(self, step: int) -> tuple[float, ...]:
         """Factors of the tasks' losses at a step (from 0), in the order of ``tasks``."""
         if self.objective == "rtd":
             return 1.0, self.rtd.weight, 0.0
         order = (self.sop_weight, self.wop_weight) if step >= self.order_from_step else (0.0, 0.0)
-        return (1.0, *order, self.contrast_weight) if self.pairs_rows else (1.0, *order)
+        return (1.0, *order, self.bow_weight) if self.bow_weight else (1.0, *order)
 
     @property
     def batches(self) -> tuple[tuple[int, int], ...]:
@@ -316,7 +290,7 @@ class PretrainSpec(Spec):
         """How each rank cuts its share of a global batch: sequences of a micro-batch, and number of micro-batches.
 
         The size is the largest that divides the share and is at most ``micro_batch_size`` (unless given), so that one recipe
-        runs on 1 and on 64 ranks; it is even where rows come in pairs. Raises ValueError where ranks cannot share the batch.
+        runs on 1 and on 64 ranks. Raises ValueError where ranks cannot share the batch.
         """
         share, rest = divmod(batch, ranks)
         if rest:
@@ -324,14 +298,8 @@ class PretrainSpec(Spec):
                 f"global_batch_size = {batch} is not divisible by the number of ranks = {ranks} (nodes × processes); "
                 "change one of them"
             )
-        together = 2 if self.pairs_rows else 1
-        if share % together:
-            raise ValueError(
-                f"global_batch_size = {batch} gives each of the {ranks} ranks (nodes × processes) {share} rows, which are no "
-                "whole pairs of neighbours (contrast_weight); change one of them"
-            )
-        most = min(at_most or self.micro_batch_size, share) // together
-        size = together * next(size for size in range(most, 0, -1) if share % (together * size) == 0)
+        most = min(at_most or self.micro_batch_size, share)
+        size = next(size for size in range(most, 0, -1) if share % size == 0)
         return size, share // size
 
     def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
@@ -352,6 +320,7 @@ class PretrainSpec(Spec):
             **model.model_dump(),
             "vocab_size": vocab_size,
             "word_order_classes": self.word_order_classes(sequence_length),
+            "bag_of_words": self.bow_weight > 0,
         }
         if isinstance(model, ModernSpec):
             rows = initial.word_rows if isinstance(initial, ModernConfig) else even_rows(vocab_size)

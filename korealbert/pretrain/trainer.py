@@ -2,8 +2,8 @@
 
 One step is one update from ``global_batch_size`` sequences. The targets of the whole global batch are counted before its first
 forward pass, so each micro-batch can be weighted such that DeepSpeed's averaging over ranks gives exactly
-``mlm + sop_weight · sop + wop_weight · wop + contrast_weight · contrast`` (or ``mlm + rtd.weight · rtd``) with each loss a mean
-over its targets of the global batch.
+``mlm + sop_weight · sop + wop_weight · wop + bow_weight · bow`` (or ``mlm + rtd.weight · rtd``) with each loss a mean over its
+targets of the global batch.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class Trainer:
         self.short, self.long, self.report, self.stop_requested = Rows(train, heldout), long, report, stop_requested
         self.clock, self.seconds_of_step = clock, 0.0
         check_rows(spec, config, self.short, long)
-        scale = spec.contrast_scale if spec.pairs_rows else None
-        self.objective = make_objective(config, seed=spec.seed, contrast_scale=scale)
+        self.objective = make_objective(config, seed=spec.seed)
         self.model = self.objective.model
         if initial is not None:
             load_initial(self.model, initial)

@@ -15,10 +15,10 @@ from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
+from korealbert.model import modern
 from korealbert.model.config import ModernConfig, ModernSpec, even_rows
 from korealbert.model.encoder import attend
 from korealbert.model.heads import PretrainingModel, initialise
-from korealbert.model.modern import _Sequences
 from korealbert.model.parameters import training_flops
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
@@ -245,7 +245,12 @@ def test_sequences_in_one_row_have_the_logits_losses_and_gradients_that_they_hav
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_another_sequence_in_the_row_changes_no_bit_of_a_sequence(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("short", [39, 40])
+def test_another_sequence_in_the_row_changes_no_bit_of_a_sequence(
+    dtype: torch.dtype, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither under a mask nor where sequences are taken one after the other."""
+    monkeypatch.setattr(modern, "_SHORT", short)
     model = PretrainingModel(shape()).eval()
     initialise(model, 0.2, seed=4)
     ids, lengths = packed_rows(PACKED, 40)
@@ -260,17 +265,21 @@ def test_another_sequence_in_the_row_changes_no_bit_of_a_sequence(dtype: torch.d
     assert torch.equal(before, after)
 
 
-def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other() -> None:
-    """Processors take the sequences one by one, GPUs mask."""
-    model = PretrainingModel(shape()).eval()
+def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short rows are masked, long ones not."""
     ids, lengths = packed_rows(PACKED, 40)
-    sequences = _Sequences(lengths, 40)
     query, key, value = torch.randn(3, 3, 2, 40, 16, generator=torch.Generator().manual_seed(1))
-    one_by_one = sequences.attend(query, key, value, 0.0)
-    sequences._sizes = None
-    torch.testing.assert_close(one_by_one, sequences.attend(query, key, value, 0.0), rtol=0, atol=1e-6)
-    assert sequences.longest is None
-    assert model.encoder(ids, ids[:, :0], lengths)[1].shape == (3, 4, 32)
+    model = PretrainingModel(shape()).eval()
+    attended, encoded, longest = [], [], []
+    for short in (39, 40):
+        monkeypatch.setattr(modern, "_SHORT", short)
+        sequences = modern._Sequences(lengths, 40)
+        longest.append(sequences.longest)
+        attended.append(sequences.attend(query, key, value, 0.0))
+        encoded.append(model.encoder(ids, ids[:, :0], lengths)[0])
+    assert longest == [max(map(max, PACKED)), 40]
+    torch.testing.assert_close(*attended, rtol=0, atol=1e-6)
+    torch.testing.assert_close(*encoded, rtol=0, atol=1e-5)
 
 
 def test_rows_behind_the_pieces_are_neither_predicted_nor_exported(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def trainer(
     """
     out_dir.mkdir(exist_ok=True)
     train = data.pop("train", None) or SyntheticBatches(24, **data)
-    heldout = SyntheticBatches(10, num_views=1, seed=9, rows_each=2 if run_spec.pairs_rows else 0)
+    heldout = SyntheticBatches(10, num_views=1, seed=9)
     long = None
     if run_spec.long is not None:
         wide = {"length": 2 * train.sequence_length, "slots": 5}

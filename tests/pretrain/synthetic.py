@@ -13,8 +13,7 @@ MASK = 4
 class SyntheticBatches:
     """Random rows of pieces with targets for all three tasks; every view has its own noise, drawn per row.
 
-    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task. ``rows_each``: so many rows are of one
-    document, where batches name documents.
+    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task.
     """
 
     def __init__(
@@ -28,11 +27,9 @@ class SyntheticBatches:
         seed: int = 0,
         wop_every: int = 3,
         sop_every: int = 1,
-        rows_each: int = 0,
     ) -> None:
         self.num_rows, self.num_views, self.sequence_length, self.vocab_size = num_rows, num_views, length, vocab_size
         self._slots, self._seed, self._wop_every, self._sop_every = slots, seed, wop_every, sop_every
-        self._rows_each = rows_each
         self.gathered: list[tuple[int, list[int]]] = []
 
     def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
@@ -73,5 +70,4 @@ class SyntheticBatches:
             "sop_labels": np.int64(swapped if row % self._sop_every == 0 else -100),
             "wop_positions": wop_positions,
             "wop_labels": wop_labels.astype(np.int64),
-            "documents": np.int64(row // self._rows_each) if self._rows_each else np.zeros(0, np.int64),
         }

@@ -28,7 +28,7 @@ OBJECTIVES = {
     "wop": "Word order (WOP)",
     "rtd": "Replaced tokens (RTD)",
     "replaced": "Those that were replaced",
-    "contrast": "Neighbouring rows (contrast)",
+    "bow": "Masked pieces from the mean (bag of words)",
 }
 """Objectives of pretraining, by the prefix of their metrics."""
 
