@@ -203,7 +203,14 @@ def test_sentence_transformers_gives_the_same_vectors_whatever_the_family(name: 
     copy_tokenizer(source, out)
     longest = min(tokenizer.model_max_length, encoder.max_length)
     write_mean_pooling(out, hidden_size=encoder.hidden_size, longest=longest)
-    texts = ["할머니는 시장에서 동생을 기다렸다.", "The café [SEP] </s> at Naïve Street", "ＡＢＣ ① 龘 é", "", "밥 [MASK] 😀", "가 " * 600]
+    texts = [
+        "할머니는 시장에서 동생을 기다렸다.",
+        "The café [SEP] </s> at Naïve Street",
+        "ＡＢＣ ① 龘 é",
+        "",
+        "밥 [MASK] 😀",
+        "가 " * 600,
+    ]
     found = unit_vectors(encoder, texts, tokenizer, max_length=longest)
     np.testing.assert_allclose(pooled(out, texts), found, atol=1e-5)
     assert load_tokenizer(out)(texts, truncation=True, max_length=longest) == tokenizer(
