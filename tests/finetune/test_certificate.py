@@ -312,7 +312,7 @@ def test_a_score_of_another_task_or_gold_file_than_the_cells_is_refused_and_diff
         if told:
             with pytest.raises(ValueError, match=rf"given\.jsonl: {told}: .*the recipe of the cell has"):
                 certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
-            rewrite(out, change("cell.recipe.spec", made.document["spec"]))
+            rewrite(out, change("cell.recipe.spec", made.manifest["recipe"]["spec"]))
             assert told in verdicts(out)["differs"]
         else:
             certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
