@@ -26,6 +26,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from korealbert.artifact import Artifact, Progress, Store, locks
+from korealbert.artifact.files import refuse_overwriting
 from korealbert.flows import file_commands, store_commands
 from korealbert.flows.terminal import (
     DataDir,
@@ -405,6 +406,8 @@ def inspect(
 
     with clear_errors():
         found = find(store, artifact)
+        if html is not None:
+            refuse_overwriting(html, [found.path])
         what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shows = registry.shows(found.manifest["recipe"]["stage"])
         shown = look.items(found, what, shows=shows, limit=limit, offset=offset)
@@ -434,9 +437,11 @@ def diff(
     from korealbert.report.render.writer import page  # noqa: PLC0415
 
     def side(name: str) -> comparison.Side:
-        if (recipe := shipped(Path(name))).suffix == ".toml":
-            return comparison.of_recipe(recipe, Store(store), data=data)
-        return comparison.of_artifact(find(store, name))
+        recipe = shipped(Path(name))
+        artifact = None if recipe.suffix == ".toml" else find(store, name)
+        if html is not None:
+            refuse_overwriting(html, [artifact.path if artifact else recipe])
+        return comparison.of_artifact(artifact) if artifact else comparison.of_recipe(recipe, Store(store), data=data)
 
     with clear_errors():
         one, other = side(first), side(second)

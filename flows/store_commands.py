@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from korealbert.artifact import Artifact, ArtifactError, Store
-from korealbert.artifact.files import atomic_path
+from korealbert.artifact.files import atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
 from korealbert.artifact.store import MANIFEST
 from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
@@ -163,7 +163,9 @@ def export_curves(
     from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
-        lines = give(find(store, artifact), to, output)
+        found = find(store, artifact)
+        refuse_overwriting(output, [found.path])
+        lines = give(found, to, output)
     console.print(f"{lines:,} lines of metrics: {output}", soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,14 @@ def atomic_write(path: Path, content: bytes) -> None:
     """Write a whole file or nothing."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
+    """Raise ValueError where a file to write is an input, by whatever name or link, or lies in an input that is a directory."""
+    for each in inputs:
+        same = out.exists() and each.exists() and out.samefile(each)
+        if same or (each.is_dir() and out.resolve().is_relative_to(each.resolve())):
+            raise ValueError(f"{out}: it is {'' if same else 'within '}{each}, which is read; name another file to write")
 
 
 def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:

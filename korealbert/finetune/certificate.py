@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
-from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, sha256_of_file, unambiguous
+from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, refuse_overwriting, sha256_of_file, unambiguous
 from korealbert.artifact.spec import explained
 from korealbert.artifact.stage import host_facts
 from korealbert.artifact.store import MANIFEST, contradictions, faults_within
@@ -118,49 +118,78 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
     """Score a prediction file, and write the certificate of that, signed where a key is given. Returns the scores.
 
     ``key``: a private key of ssh (or a public one whose private part an agent has), or a secret key of minisign. Raises as
-    ``score_file`` does, and ValueError where it cannot be signed or a file changes meanwhile; a signature of an earlier
-    certificate is removed.
+    ``score_file`` does, and ValueError where it cannot be signed or a file changes meanwhile, where ``out`` is a
+    file that is read, and where a cell's recipe has another task or gold file. A signature of an earlier one is removed.
     """
     program = None if key is None else _program(key)
     (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
     places = [Path(each) for each in (gold_path, path, *([task] if is_file(task) else ()))]
+    of_cell = [each for each in (Path(path).absolute().parent,) if (each / MANIFEST).is_file()]
+    for written in (out, *_signatures(out)):
+        refuse_overwriting(written, [*places, *of_cell, *([] if key is None else [key])])
+    names = [_named(place, out) for place in places]
     before = [_measured(place) if place.exists() else None for place in places]
     scored = score_file(task, gold, predictions, mode)
-    data = [_data(place, of, out) for place, of in zip(places, (member, inner, ""), strict=False)]
+    data = [_data(place, of, name) for place, of, name in zip(places, (member, inner, ""), names, strict=False)]
     for place, seen, now in zip(places, before, data, strict=True):
         if seen != (now.bytes, now.sha256):
             raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
+    cell, named = _cell(Path(path)), tasks.name_of(task)
+    for other in _other_than_scored(cell.recipe if cell else {}, named, data[0], Path(path).name):
+        raise ValueError(f"{path}: {other}; name the task and the gold file of the cell")
     certificate = Certificate(
         korealbert_certificate=1,
-        task=_benchmark(task),
+        task=named,
         benchmark=data[2] if is_file(task) else None,
         mode=mode,
         gold=data[0],
         predictions=data[1],
         metrics=scored.facts(),
-        cell=_cell(Path(path)),
+        cell=cell,
         code=_code(),
         host=host_facts(),
     )
-    for suffix in (_SSH, _MINISIGN):
-        Path(f"{out}{suffix}").unlink(missing_ok=True)
+    for signature in _signatures(out):
+        signature.unlink(missing_ok=True)
     atomic_write(out, certificate.written())
     if key is not None and program is not None:
         _sign(out, key, program)
     return scored
 
 
-def _benchmark(task: str) -> str:
-    """The name of a benchmark, or of that of a TOML file. Raises ValueError as ``tasks.find`` does."""
-    if is_file(task):
-        return tasks.table_of(Path(task)).name
-    found = tasks.find(task)
-    return next(name for name in tasks.names() if tasks.load(name) is found)
+def _signatures(path: Path) -> tuple[Path, Path]:
+    """The names of a certificate's signatures, of ssh and of minisign."""
+    return Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
 
 
-def _data(path: Path, member: str, out: Path) -> _Data:
+def _named(path: Path, out: Path) -> str:
+    """A path in the certificate. Raises ValueError where JSON cannot hold it."""
+    name = _relative(path, out).as_posix()
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name!a}: a certificate holds names in UTF-8; rename the file or its directory") from None
+    return name
+
+
+def _data(path: Path, member: str, name: str) -> _Data:
     size, digest = _measured(path)
-    return _Data(path=_relative(path, out).as_posix(), member=member, bytes=size, sha256=digest)
+    return _Data(path=name, member=member, bytes=size, sha256=digest)
+
+
+def _other_than_scored(recipe: Mapping[str, Any], task: str, gold: _Data, predictions: str) -> Iterator[str]:
+    """What the recipe of a cell says of its task and of its test (or dev) file, where a score is of another."""
+    spec = recipe.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    named = spec.get("task")
+    named = named.get("name") if isinstance(named, Mapping) else named
+    if named not in (None, task):
+        yield f"task: the score is of {task}, the recipe of the cell has {named}"
+    split = "dev" if predictions.startswith("dev_") else "test"
+    file = spec.get(split)
+    digest = file.get("sha256") if isinstance(file, Mapping) else None
+    if digest not in (None, gold.sha256):
+        yield f"gold: sha256 of {gold.path} is {gold.sha256}, the recipe of the cell has {digest} as its {split} file"
 
 
 def _relative(path: Path, out: Path) -> Path:
@@ -260,10 +289,13 @@ def verify(
     for name, data in named.items():
         if data is not None:
             places[name] = given[name] or path.parent / data.path
-            finding = _same_data(name, data, places[name])
+            try:
+                finding = _same_data(name, data, places[name])
+            except OSError as error:
+                finding = Finding("differs", f"{name}: {places[name]} cannot be read ({error.strerror}); name it with --{name}")
             whole = whole and finding.verdict == "agrees"
             yield finding
-    yield from _same_cell(certificate.cell, places["predictions"])
+    yield from _same_cell(certificate, places["predictions"])
     yield from _same_software(certificate)
     if whole:
         yield from _same_metrics(certificate, places)
@@ -286,7 +318,8 @@ def _same_data(name: str, data: _Data, path: Path) -> Finding:
     return Finding("agrees", f"{name}: {path}, sha256 {digest}")
 
 
-def _same_cell(cell: _Cell | None, predictions: Path) -> Iterator[Finding]:
+def _same_cell(certificate: Certificate, predictions: Path) -> Iterator[Finding]:
+    cell = certificate.cell
     try:
         here = _cell(predictions) if predictions.is_file() else None
     except (ArtifactError, OSError) as error:
@@ -298,6 +331,8 @@ def _same_cell(cell: _Cell | None, predictions: Path) -> Iterator[Finding]:
                 "note", f"cell: the certificate names none, but {predictions} is a file of {here.name} ({here.label})"
             )
         return
+    scored = certificate.task, certificate.gold, Path(certificate.predictions.path).name
+    yield from (Finding("differs", other) for other in _other_than_scored(cell.recipe, *scored))
     named = _name_of(cell.recipe)
     if here is None:
         if named != cell.name:
@@ -376,7 +411,7 @@ def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Itera
     try:
         if is_file(task) and "benchmark" not in places:
             raise ValueError("a benchmark of a TOML file without the digest of that file")
-        if (named := _benchmark(task)) != certificate.task:
+        if (named := tasks.name_of(task)) != certificate.task:
             yield Finding("differs", f"task: the certificate has {certificate.task}, the benchmark is {named}")
         scored = score_file(task, files["gold"], files["predictions"], certificate.mode)
     except (ValueError, OSError) as error:
@@ -422,7 +457,7 @@ def _sign(path: Path, key: Path, program: str) -> None:
 
 def _signature(path: Path, key: Path | None) -> Finding:
     """Whether a certificate is signed, and by whom."""
-    ssh, minisign = Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
+    ssh, minisign = _signatures(path)
     if key is not None and not key.is_file():
         raise ValueError(f"{key}: no such public key; name the file that ends in .pub")
     if not ssh.is_file() and not minisign.is_file():

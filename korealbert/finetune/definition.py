@@ -409,7 +409,7 @@ def _told_behind(path: Path, content: dict[str, Any], error: ValidationError) ->
         return []
     for place, problem in zip(places, error.errors(), strict=True):
         _mend(content, place, problem["type"], str(problem.get("ctx", {}).get("expected", "")))
-    if content.get("kind") not in _METRICS:
+    if content.get("kind") not in list(_METRICS):  # It may be a list, which no mapping can look up.
         return []
     # What is said of a field already, or follows from a field that cannot be read, is no mistake of its own.
     said = [".".join(map(str, place)) for place in places]

@@ -11,10 +11,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Statistics
-from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files, read_settings
+from korealbert.huggingface.directory import (
+    SENTENCEPIECE_FILES,
+    TOKENIZER_FILES,
+    WEIGHT_FILES,
+    ModelPlace,
+    copy_files,
+    read_settings,
+)
 
-_FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
-"""Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""
+_FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, SENTENCEPIECE_FILES)
+"""Files that are copied."""
 
 
 class EncoderStats(Statistics):

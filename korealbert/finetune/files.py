@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from korealbert.artifact.files import unambiguous
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.tables import csv_reader
 
 
 class Identifiers:
@@ -100,7 +101,7 @@ def csv_rows(file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
 
     Raises ValueError naming file and line where quotation marks do not close.
     """
-    rows, number = csv.reader(io.StringIO(file.text(), newline=""), strict=True), 1
+    rows, number = csv_reader(io.StringIO(file.text(), newline=""), strict=True), 1
     try:
         for fields in rows:
             if fields:
@@ -245,11 +246,14 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
     """
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)
-    opening = re.compile(r"\s*\[" if key is None else rf'\s*\{{.*?"{key}"\s*:\s*\[', re.DOTALL).match(text)
     wanted = "a list" if key is None else f"an object with a list {key!r}"
+    try:
+        opening = _opening(text, key)
+    except (ValueError, RecursionError) as error:
+        raise file.error(1, "record", f"the file is not {wanted} ({error})", "is the download complete?") from error
     if opening is None:
         raise file.error(1, "record", f"the file is not {wanted}", "give the official file")
-    position = _skip_space(text, opening.end())
+    position = _skip_space(text, opening)
     number, counted, more = 1, 0, text[position : position + 1] != "]"
     seen = Identifiers()
     while more:
@@ -271,12 +275,28 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
             raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
     # The text around the list: of two files in one, or two lists of one name, the second would be lost.
     try:
-        around = _DECODER.decode(text[: opening.end()] + text[position:])
+        _DECODER.decode(text[:opening] + text[position:])
     except (ValueError, RecursionError) as error:
         remedy = "is the download complete, and one file alone?"
         raise lines[-1].error("record", f"the file is not {wanted} and no more ({error})", remedy) from error
-    if key is not None and around.get(key) != []:
-        raise file.error(1, "record", f"the first {key!r} stands within another field", "give the official file")
+
+
+def _opening(text: str, key: str | None) -> int | None:
+    """The position behind the bracket that opens the outermost list, or the list of a key of the outermost object."""
+    position, before = _skip_space(text, 0), "{"
+    while key is not None and text.startswith(before, position):
+        name, position = _DECODER.raw_decode(text, _skip_space(text, position + 1))
+        position = _skip_space(text, position)
+        if not text.startswith(":", position):
+            return None
+        position = _skip_space(text, position + 1)
+        if name == key:
+            break
+        position, before = _skip_space(text, _DECODER.raw_decode(text, position)[1]), ","
+    else:
+        if key is not None:
+            return None
+    return position + 1 if text.startswith("[", position) else None
 
 
 def _object(value: Any, line: Line) -> Record:

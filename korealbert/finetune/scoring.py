@@ -75,7 +75,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    return _scored(benchmark, examples, predictions, mode)[0]
+    return _scored(task, benchmark, examples, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
@@ -88,7 +88,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    (scores, ours), (others, theirs) = (_scored(benchmark, examples, file, mode) for file in (first, second))
+    (scores, ours), (others, theirs) = (_scored(task, benchmark, examples, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -116,13 +116,13 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
+def _scored(task: str, benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
     if file.path.suffix == _OURS:
-        predicted = _matched_to_ours(file, benchmark, examples)
+        predicted = _matched_to_ours(file, tasks.name_of(task), benchmark, examples)
         return _facts(benchmark, examples, predicted, mode, "id", []), predicted
     records = list(json_lines(file))
     by_id = benchmark.matches_by_id or any("id" in record.fields for record in records)
@@ -158,10 +158,11 @@ def _facts(
     )
 
 
-def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+def _matched_to_ours(file: BenchmarkFile, task: str, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
     """The predictions that a cell of ours has kept, one per example.
 
-    Raises ValueError where they are of others, an id is repeated, or a prediction is none of the benchmark's.
+    Raises ValueError where they are of another task or of other examples, by their ids or their gold values, where an id is
+    repeated, or a prediction is none of the benchmark's.
     """
     try:
         with ipc.open_file(str(file.path)) as reader:
@@ -171,6 +172,9 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
     except (pa.ArrowException, KeyError, OSError) as error:
         remedy = "name predictions.arrow of a fine-tuning, or a file of JSON Lines"
         raise ValueError(f"{file}: no predictions of ours ({error}); {remedy}") from None
+    made_for = (table.schema.metadata or {}).get(b"task", task.encode()).decode(errors="replace")
+    if made_for != task:
+        raise ValueError(f"{file}: predictions of {made_for}, not of {task}; name the task that they are of")
     if table["pred"].type != benchmark.prediction_type:
         raise ValueError(f"{file}: predictions of another kind than those of {benchmark.title}; name the task that they are of")
     rows: dict[str, tuple[_Row, Any]] = {}
@@ -185,8 +189,22 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
     if strange is not None:
         problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
         raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
+    _check_gold(file, table, benchmark, examples)
     matched = ((*rows[example.id], example) for example in examples)
     return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for row, value, example in matched]
+
+
+def _check_gold(file: BenchmarkFile, table: pa.Table, benchmark: Task, examples: Sequence[Example]) -> None:
+    """Raise ValueError where the gold values that a cell has kept are not the gold file's: two sets may have the same ids."""
+    if "gold" not in table.column_names:
+        return
+    kept = dict(zip(table["id"].to_pylist(), table["gold"].to_pylist(), strict=True))
+    gold = pa.array([benchmark.kept(example.target) for example in examples], benchmark.prediction_type).to_pylist()
+    for example, value in zip(examples, gold, strict=True):
+        if kept[example.id] != value:
+            found = f"for {example.id!r} they were made beside the gold value {kept[example.id]!r}, the gold file has {value!r}"
+            problem = f"the predictions are of other examples than the gold file's: {found}"
+            raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
 
 
 class _Row(Line):

@@ -13,8 +13,8 @@ and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training l
 With ``onnx`` there is the model itself (see ``onnx_model``), and ``metrics.json`` has its official test scores by onnxruntime
 as ``test_onnx_fp32`` and ``test_onnx_int8``.
 With ``evidence`` there is ``evidence.arrow`` (id and evidence of the prediction of every test example).
-A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
-in ``metrics.json`` describes a preceding training on triples.
+The metadata of both files of predictions name the task, and a head that is not the task's own, as ``metrics.json`` does;
+``contrast`` in ``metrics.json`` describes a preceding training on triples.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
 takes minutes.
 """
@@ -164,7 +164,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     write_json(out_dir / "metrics.json", result)
     for split, name in (("dev", "dev_predictions.arrow"), ("test", "predictions.arrow")):
         if split in answers:
-            _write_predictions(out_dir / name, task, examples[split], answers[split])
+            _write_predictions(out_dir / name, spec.task_name, task, examples[split], answers[split])
     if "test" in answers:
         write_json(out_dir / "analysis.json", analysis(task, examples["test"], *answers["test"]))
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
@@ -253,11 +253,10 @@ def _sizes(
     }
 
 
-def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answers: Answers) -> None:
+def _write_predictions(path: Path, name: str, task: Task, examples: Sequence[Example], answers: Answers) -> None:
     kind = task.prediction_type
-    schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())])
-    if task.chosen != "own":
-        schema = schema.with_metadata({"head": task.chosen})
+    told = {"task": name} if task.chosen == "own" else {"task": name, "head": task.chosen}
+    schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())], metadata=told)
     with TableWriter(path, schema) as table:
         for example, prediction, loss in zip(examples, *answers, strict=True):
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))

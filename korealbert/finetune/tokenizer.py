@@ -7,6 +7,7 @@ For BERTs whose vocabulary is a SentencePiece model, such as KoBERT, a fast toke
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import Unigram
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from korealbert.artifact.files import write_json
 from korealbert.finetune.encoder import LOCAL_ONLY, first_line, load_config
-from korealbert.huggingface.directory import OFFSET_POSITIONS
+from korealbert.huggingface.directory import OFFSET_POSITIONS, SENTENCEPIECE_FILES, TOKENIZER_FILES, copy_files
 from korealbert.vocab.morphemes import for_directory
 
 
@@ -47,6 +49,23 @@ def _tokenizer(directory: Path, model_type: str) -> Any:
         return _tokenizer_from_sentencepiece(model)
     # A [SEP] that a user typed is text, as it was in pretraining.
     return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
+
+
+def copy_tokenizer(directory: Path, out_dir: Path) -> None:
+    """Write the tokenizer of a directory so that ``AutoTokenizer`` gives the same pieces as ``load_tokenizer``.
+
+    The files are the directory's own, except where ``AutoTokenizer`` mistakes them: a fast tokenizer is then built from the
+    SentencePiece model and written as ``tokenizer.json``.
+    """
+    model = _sentencepiece_of_wordpiece_family(directory, load_config(directory).model_type)
+    if model is None:
+        copy_files(directory, out_dir, (*TOKENIZER_FILES, SENTENCEPIECE_FILES))
+        return
+    _tokenizer_from_sentencepiece(model).save_pretrained(out_dir)
+    described = out_dir / "tokenizer_config.json"
+    # The class by a name that versions 4 and 5 of transformers both know.
+    settings = {**json.loads(described.read_text("utf-8")), "tokenizer_class": "PreTrainedTokenizerFast"}
+    write_json(described, settings, indent=2, sort_keys=True)
 
 
 def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
@@ -99,14 +118,14 @@ def _sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path
     """The SentencePiece model of a directory whose model type implies WordPiece, or None; ``tokenizer.json`` goes first."""
     if model_type not in _WORDPIECE_FAMILIES or (directory / "tokenizer.json").exists():
         return None
-    return next(iter(sorted(directory.glob("*.model"))), None)
+    return next(iter(sorted(directory.glob(SENTENCEPIECE_FILES))), None)
 
 
 def _tokenizer_from_sentencepiece(model: Path) -> Any:
     """``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` around the pieces of a SentencePiece unigram model.
 
     Numbers are those of ``vocab.txt`` in the same directory, where there is one. Raises ValueError naming the file where
-    it is no such     model, lacks a special piece, or has other pieces than ``vocab.txt``.
+    it is no such model, lacks a special piece, or has other pieces than ``vocab.txt``.
     """
     proto = sentencepiece_model_pb2.ModelProto()
     try:

@@ -90,6 +90,9 @@ TOKENIZER_FILES = (
 )
 """``morphemes.json`` is this project's: how text is cut before the tokenizer sees it."""
 
+SENTENCEPIECE_FILES = "*.model"
+"""SentencePiece models under any name, since KoBERT's have names of their own."""
+
 
 def copy_files(directory: Path, out_dir: Path, patterns: Iterable[str]) -> None:
     """Copy those files of a directory that match any of the patterns, and nothing below it."""

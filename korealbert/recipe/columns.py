@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from korealbert.documents.tables import csv_reader
+
 _RECORDS_LOOKED_AT = 100
 NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
@@ -90,7 +92,7 @@ def table_of_csv(begin: bytes, *, first: str, cut: bool) -> Table:
     best: tuple[float, str, list[list[str]]] = (0.0, first, [])
     for delimiter in sorted(_DELIMITERS, key=lambda one: one != first):
         with suppress(csv.Error):
-            reader = csv.reader(io.StringIO(whole, newline=""), delimiter=delimiter)
+            reader = csv_reader(io.StringIO(whole, newline=""), delimiter=delimiter)
             rows = list(islice(filter(None, reader), _RECORDS_LOOKED_AT + 1))
             alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
             worth = alike + (1 if rows and len(rows[0]) > 1 else 0)

@@ -40,7 +40,7 @@ Vocabulary = Literal["ko", "en"]
 
 
 class ModelTable(ModelPlace):
-    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
+    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, BigBird, DeBERTa-v2, ModernBERT, …"""
 
     hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
     """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""

@@ -10,7 +10,18 @@ from typing import Any
 
 import sentencepiece
 import torch
-from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from tokenizers import (
+    AddedToken,
+    BertWordPieceTokenizer,
+    ByteLevelBPETokenizer,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import (
     AlbertConfig,
     AlbertModel,
@@ -19,10 +30,14 @@ from transformers import (
     BertModel,
     BigBirdConfig,
     BigBirdModel,
+    DebertaV2Config,
+    DebertaV2Model,
     DistilBertConfig,
     DistilBertModel,
     ElectraConfig,
     ElectraForPreTraining,
+    ModernBertConfig,
+    ModernBertModel,
     RobertaConfig,
     RobertaModel,
     XLMRobertaConfig,
@@ -131,16 +146,76 @@ def kobert_xlnet(directory: Path) -> Any:
     return kobert(directory, tokenizer_class="XLNetTokenizer", numbered=False)
 
 
+def kf_deberta(directory: Path) -> Any:
+    """DeBERTa-v2 with BERT's word pieces and tokenizer class, relative positions alone and no segments, as KF-DeBERTa."""
+    relative = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"], "share_att_key": True}
+    config = DebertaV2Config(
+        **{"vocab_size": wordpiece(directory), "type_vocab_size": 0, "norm_rel_ebd": "layer_norm"},
+        **{"position_biased_input": False, "max_position_embeddings": 512, **relative, **SIZES},
+    )
+    return DebertaV2Model(config)
+
+
+def modern(directory: Path, tokenizer: Tokenizer, special: dict[str, str], *, tokenizer_class: str) -> Any:
+    """ModernBERT with a ``tokenizer.json`` that puts special pieces around one text or two."""
+    first, last = special["cls_token"], special["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B:1 {last}:1",
+        special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in (first, last)],
+    )
+    tokenizer.save(str(directory / "tokenizer.json"))
+    settings = {"tokenizer_class": tokenizer_class, "model_input_names": ["input_ids", "attention_mask"], **special}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    ids = {f"{role}_token_id": tokenizer.token_to_id(special[f"{role}_token"]) for role in ("pad", "cls", "sep")}
+    config = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 512, "local_attention": 32, **ids, **SIZES}
+    return ModernBertModel(ModernBertConfig(bos_token_id=ids["cls_token_id"], eos_token_id=ids["sep_token_id"], **config))
+
+
+def ax_encoder(directory: Path) -> Any:
+    """ModernBERT over byte-level BPE, as A.X-Encoder."""
+    special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    special |= {"pad_token": "<pad>", "mask_token": "<mask>", "unk_token": "<unk>"}
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    pieces = [*dict.fromkeys(special.values())]
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=pieces, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(TEXT, trainer)
+    return modern(directory, tokenizer, special, tokenizer_class="PreTrainedTokenizerFast")
+
+
+def mmbert(directory: Path) -> Any:
+    """ModernBERT with the tokenizer of Gemma, as mmBERT: BPE over whole texts, blanks as ``▁``, unknown characters as bytes."""
+    special = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    tokenizer = Tokenizer(models.BPE(unk_token=special["unk_token"], byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    pieces = [*special.values(), *(f"<0x{byte:02X}>" for byte in range(256))]
+    # Merges within words of a training text keep this small vocabulary from being one of whole sentences.
+    words = (piece for text in TEXT for piece in text.replace(" ", " ▁").split(" "))
+    tokenizer.train_from_iterator(words, trainers.BpeTrainer(vocab_size=900, special_tokens=pieces, show_progress=False))
+    tokenizer.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special.values()])
+    return modern(
+        directory, tokenizer, {**special, "cls_token": "<bos>", "sep_token": "<eos>"}, tokenizer_class="GemmaTokenizer"
+    )
+
+
 FAMILIES: dict[str, Callable[[Path], Any]] = {
     "albert": albert,
+    "ax-encoder": ax_encoder,
     "bert": bert,
     "bert-uncased": bert_uncased,
     "big-bird": big_bird,
     "distilbert": distilbert,
     "electra": electra,
+    "kf-deberta": kf_deberta,
     "klue-roberta": klue_roberta,
     "kobert": kobert,
     "kobert-xlnet": kobert_xlnet,
+    "mmbert": mmbert,
     "roberta": roberta,
     "xlm-roberta": xlm_roberta,
 }

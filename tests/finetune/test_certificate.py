@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -185,9 +186,11 @@ def test_a_benchmark_of_a_toml_file_is_part_of_it(desk: Path) -> None:
     assert status == 1 and any(line.startswith("differs benchmark: sha256") for line in lines)
 
 
-def artifact(store: Path, stage: str, files: dict[str, bytes], inputs: dict[str, Artifact], *, seed: int = 1) -> Artifact:
+def artifact(
+    store: Path, stage: str, files: dict[str, bytes], inputs: dict[str, Artifact], *, seed: int = 1, **spec: Any
+) -> Artifact:
     """A manifest as the store writes it, with files that need no training."""
-    named = Identity(stage, 1, {"seed": seed}, {role: each.name for role, each in inputs.items()})
+    named = Identity(stage, 1, {"seed": seed, **spec}, {role: each.name for role, each in inputs.items()})
     directory = store / named.name
     directory.mkdir(parents=True)
     for name, content in files.items():
@@ -293,6 +296,57 @@ def test_what_cannot_be_checked_without_the_artifact_is_not_checked(desk: Path, 
     assert "not checked" in line
     told = verdicts(desk / "score.json")
     assert "model" in told["note"] and "cell" in told["agrees"] and not told["differs"]
+
+
+def test_a_score_of_another_task_or_gold_file_than_the_cells_is_refused_and_differs(desk: Path) -> None:
+    gold, out = desk / "gold/test.txt", desk / "score.json"
+    digest = sha256_of_file(gold)
+    recipes: list[tuple[dict[str, Any], str]] = [
+        ({"task": "nsmc", "test": {"name": "t", "sha256": digest}}, ""),
+        ({"task": {"name": "nsmc"}, "test": None}, ""),
+        ({"task": "hate_speech", "test": {"name": "t", "sha256": digest}}, "task"),
+        ({"task": "nsmc", "test": {"name": "t", "sha256": "0" * 64}}, "gold"),
+    ]
+    for number, (spec, told) in enumerate(recipes):
+        made = artifact(desk / "store", "finetune", {"given.jsonl": PREDICTIONS.encode()}, {}, seed=number, **spec)
+        if told:
+            with pytest.raises(ValueError, match=rf"given\.jsonl: {told}: .*the recipe of the cell has"):
+                certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
+            rewrite(out, change("cell.recipe.spec", made.manifest["recipe"]["spec"]))
+            assert told in verdicts(out)["differs"]
+        else:
+            certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
+            assert not verdicts(out)["differs"]
+
+
+@pytest.mark.parametrize("name", ["given.jsonl", "gold/test.txt", "hard", "soft"])
+def test_a_certificate_or_its_signature_overwrites_none_of_its_files(desk: Path, name: str) -> None:
+    (desk / "hard").hardlink_to(desk / "given.jsonl")
+    (desk / "soft").symlink_to(desk / "gold/test.txt")
+    status, lines = score(desk, "--certificate", desk / name)
+    assert status == 2 and any("which is read; name another file" in line for line in lines)
+    shutil.copy(desk / "given.jsonl", desk / "x.sig")
+    assert call("score", "nsmc", desk / "gold/test.txt", desk / "x.sig", "--certificate", desk / "x")[0] == 2
+    assert (desk / "given.jsonl").read_text() == (desk / "x.sig").read_text() == PREDICTIONS
+    assert (desk / "gold/test.txt").read_text() == GOLD
+
+
+def test_a_certificate_is_not_written_into_the_artifact_of_its_predictions(desk: Path, cell: Artifact) -> None:
+    manifest = (cell.path / "manifest.json").read_bytes()
+    with pytest.raises(ValueError, match="which is read; name another file"):
+        certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", cell.path / "manifest.json")
+    assert (cell.path / "manifest.json").read_bytes() == manifest
+
+
+def test_names_that_are_not_utf8_and_paths_that_are_too_long_are_told(desk: Path) -> None:
+    strange = Path(os.fsdecode(bytes(desk) + b"/\xbf\xb9.jsonl"))
+    shutil.copy(desk / "given.jsonl", strange)
+    with pytest.raises(ValueError, match=r"udcbf.*a certificate holds names in UTF-8; rename the file"):
+        certify("nsmc", str(desk / "gold/test.txt"), str(strange), "official", desk / "score.json")
+    score(desk)
+    rewrite(desk / "score.json", change("gold.path", "x" * 5000))
+    status, lines = call("verify-score", desk / "score.json")
+    assert status == 1 and any(line.startswith("differs gold:") and "cannot be read" in line for line in lines)
 
 
 @pytest.fixture

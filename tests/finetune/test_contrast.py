@@ -24,9 +24,11 @@ from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
-from korealbert.finetune.tokenizer import load_tokenizer
+from korealbert.finetune.tokenizer import copy_tokenizer, load_tokenizer
+from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.conftest import BLAME, NEUTRAL
+from tests.finetune.families import FAMILIES, write_family
 
 QUICK = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-3, "head": "bi-encoder"}
 
@@ -171,15 +173,46 @@ def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
     ]
     pooling = json.loads((first / "1_Pooling" / "config.json").read_text())
     assert pooling == {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-    told = json.loads((first / "sentence_bert_config.json").read_text())
     assert json.loads((first / "config_sentence_transformers.json").read_text())["similarity_fn_name"] == "cosine"
 
-    tokenizer = AutoTokenizer.from_pretrained(first, **told["tokenizer_args"])
-    encoder = AutoModel.from_pretrained(first).eval()
+    encoder, tokenizer = load_encoder(first, init="pretrained").eval(), load_tokenizer(first)
     texts = ["영화 배우", "어제 [SEP] 음악", "", "친구와 봤는데 " * 60]
-    found = unit_vectors(load_encoder(first, init="pretrained").eval(), texts, load_tokenizer(first), max_length=64)
-    for text, vector in zip(texts, found, strict=True):
+    np.testing.assert_allclose(unit_vectors(encoder, texts, tokenizer, max_length=64), pooled(first, texts), atol=1e-5)
+
+
+def pooled(directory: Path, texts: list[str]) -> Any:
+    """Mean vectors [N, H] of length 1 of a directory, loaded as SentenceTransformer loads it."""
+    told = json.loads((directory / "sentence_bert_config.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, **told["tokenizer_args"])
+    encoder = AutoModel.from_pretrained(directory, local_files_only=True).eval()
+    vectors = []
+    for text in texts:
         inputs = tokenizer(text, truncation=True, max_length=told["max_seq_length"], return_tensors="pt")
         with torch.no_grad():
-            mean = encoder(**inputs).last_hidden_state[0].mean(0)
-        np.testing.assert_allclose(vector, (mean / mean.norm()).numpy(), atol=1e-5)
+            vectors.append(encoder(**inputs).last_hidden_state[0].mean(0))
+    return torch.nn.functional.normalize(torch.stack(vectors), dim=1).numpy()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sentence_transformers_gives_the_same_vectors_whatever_the_family(name: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir(), out.mkdir()
+    encoder = load_encoder(write_family(name, source), init="pretrained").eval()
+    tokenizer = load_tokenizer(source)
+    bi_encoder._write_weights(encoder, out)
+    copy_tokenizer(source, out)
+    longest = min(tokenizer.model_max_length, encoder.max_length)
+    write_mean_pooling(out, hidden_size=encoder.hidden_size, longest=longest)
+    texts = [
+        "할머니는 시장에서 동생을 기다렸다.",
+        "The café [SEP] </s> at Naïve Street",
+        "ＡＢＣ ① 龘 é",
+        "",
+        "밥 [MASK] 😀",
+        "가 " * 600,
+    ]
+    found = unit_vectors(encoder, texts, tokenizer, max_length=longest)
+    np.testing.assert_allclose(pooled(out, texts), found, atol=1e-5)
+    assert load_tokenizer(out)(texts, truncation=True, max_length=longest) == tokenizer(
+        texts, truncation=True, max_length=longest
+    )

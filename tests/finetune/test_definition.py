@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import tomllib
@@ -403,3 +404,29 @@ def test_the_example_of_the_documentation_is_read(bench: Bench) -> None:
     entry = tomllib.loads(table.decontamination)["dedup"]["decontaminate"][0]
     printed = tomllib.loads(blocks[2])["dedup"]["decontaminate"][0]
     assert {**entry, "path": ""} == {**printed, "path": ""}
+
+
+@pytest.mark.parametrize("key", ["데이터", "rows (all)", "data[0]", "a|b", "(", "x"])
+@pytest.mark.parametrize("escaped", [True, False])
+def test_the_list_of_a_json_file_stands_under_any_key(bench: Bench, key: str, escaped: bool) -> None:
+    toml = kind("classification", "json", 'text = "t"\nlabel = "l"', f"labels = ['0', '1']\nkey = {json.dumps(key)}")
+    content = {"version": {key: []}, "before": [1, "]"], key: [{"t": "가", "l": 0}, {"t": "나", "l": 1}], "after": {key: 1}}
+    found = bench.read(toml, json.dumps(content, ensure_ascii=escaped, indent=1), "t.json")
+    assert [(example.text, example.target) for example in found] == [("가", 0), ("나", 1)]
+
+
+def test_a_field_of_csv_may_be_of_any_length(bench: Bench) -> None:
+    csv.field_size_limit(131_072)
+    toml = kind("classification", "csv", "text = 0\nlabel = 1", 'labels = ["0", "1"]')
+    (example,) = bench.read(toml, f"{'가' * 140_000},1\n", "t.csv")
+    assert len(example.text) == 140_000
+
+
+@pytest.mark.parametrize("written", ["true", "True"])
+def test_truth_values_of_json_are_labels_however_they_are_written(bench: Bench, written: str) -> None:
+    toml = kind("classification", "jsonl", 'text = "t"\nlabel = "l"', 'labels = ["False", "True"]')
+    (example,) = bench.read(toml, '{"t": "가", "l": true}\n', "t.jsonl")
+    assert example.target == 1
+    for task in (bench.task(toml), tasks.load("gender_bias")):
+        label = json.loads("true") if written == "true" else written
+        assert task.prediction(Record(Line("", 1, ""), {"label": label}), example) == 1

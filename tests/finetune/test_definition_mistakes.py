@@ -97,3 +97,8 @@ def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -
     (line,) = bench.wrong(kind("tagging", "jsonl", columns, 'labels = ["B", "I"]'))
     assert "field 'labels': types B and I make B-I a tag of either" in line
     assert bench.task(kind("tagging", "jsonl", columns, 'labels = ["B", "PER"]'))
+
+
+def test_a_misspelt_kind_that_is_a_list_is_told(bench: Bench) -> None:
+    told = bench.wrong(REVIEWS.replace('kind = "classification"', 'kinds = ["classification"]'))
+    assert any("'kinds'" in line for line in told)

@@ -124,6 +124,8 @@ def test_the_longest_input_fits_and_no_longer_one_does(family: Path) -> None:
     assert pad_id != 9
     with torch.inference_mode():
         encoder.transformer(input_ids=ids, attention_mask=torch.ones_like(ids))
+        if encoder.transformer.config.model_type in ("deberta-v2", "modernbert"):
+            return  # Positions relative to each other have no table that ends.
         with pytest.raises((IndexError, RuntimeError, ValueError)):
             longer = torch.full((1, encoder.max_length + 1), 9)
             encoder.transformer(input_ids=longer, attention_mask=torch.ones_like(longer))

@@ -123,6 +123,29 @@ def test_kept_predictions_are_those_of_the_records(task: str, tmp_path: Path) ->
     assert scores[0].values == scores[1].values
 
 
+def table_of(path: Path, gold: list[int], pred: list[int], **metadata: str) -> str:
+    kind = tasks.load("nsmc").prediction_type
+    columns = {"id": ["7", "8", "9"], "gold": pa.array(gold, kind), "pred": pa.array(pred, kind)}
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    with ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    return str(path)
+
+
+def test_predictions_made_beside_other_gold_values_or_of_another_task_are_refused(tmp_path: Path) -> None:
+    """Two test sets may have the same ids, and two tasks the same type of labels."""
+    (tmp_path / "gold").write_text(NSMC, "utf-8")
+    gold, path = str(tmp_path / "gold"), tmp_path / "p.arrow"
+    right = [example.target for example in tasks.load("nsmc").read(BenchmarkFile(tmp_path / "gold"))]
+    for metadata in ({}, {"task": "nsmc"}):
+        assert score_file("nsmc", gold, table_of(path, right, right, **metadata), "official").values["accuracy"] == 100
+    other = [*right[:2], 1 - right[2]]
+    with pytest.raises(ValueError, match=r"p\.arrow: the predictions are of other examples .* for '9' .* the gold value"):
+        score_file("nsmc", gold, table_of(path, other, right), "official")
+    with pytest.raises(ValueError, match="predictions of social_bias, not of nsmc; name the task that they are of"):
+        score_file("nsmc", gold, table_of(path, right, right, task="social_bias"), "official")
+
+
 def test_damaged_tables_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "gold").write_text(NSMC, "utf-8")
     whole = Path(kept(tmp_path / "whole.arrow", {"7": 1, "8": 0, "9": 0})).read_bytes()

@@ -146,3 +146,20 @@ def test_klue_mrc_reports_each_type_of_question_too() -> None:
     assert scores["em_type3"] == scores["rouge_w_type3"] == 0
     assert scores["rouge_w_type2"] == pytest.approx(100 * 2 * 2 / 8)
     assert mean_in_groups([1.0, 0.0, 1.0], [2, 1, 2]) == pytest.approx(200 / 3)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('<a title="x>y">z</a>', "z"),
+        ('<img alt="a>b"/>그림', "그림"),
+        ("a<script>var b=1;</script>c", "ac"),
+        ("<style>.x{}</style>가<p>나", "가나"),
+        ("<ruby>漢<rt>한<b>자</b></rt></ruby>字", "漢字"),
+        ("가<![if x]>나", "가나"),
+        ("가</td", "가"),
+        ("1 &lt; 2 &amp; A&B", "12ab"),
+    ],
+)
+def test_korquad2_reads_attributes_scripts_and_declarations_as_html(written: str, shown: str) -> None:
+    assert normalise_korquad2(written) == shown

@@ -128,5 +128,13 @@ def test_the_command_prints_tables_and_writes_a_page(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["diff", str(one.path), str(other.path), "--html", str(page)]).exit_code == 0
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>") and "http://" not in text.replace("http://www.w3.org", "") and "<svg" in text
+    manifest = one.path / "manifest.json"
+    before = manifest.read_bytes()
+    refused = CliRunner().invoke(app, ["diff", str(one.path), str(other.path), "--html", str(manifest)])
+    assert refused.exit_code == 2 and "which is read; name another file" in refused.output.replace("\n", " ")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text("seed = 1\n")
+    assert CliRunner().invoke(app, ["diff", str(recipe), str(other.path), "--html", str(recipe)]).exit_code == 2
+    assert (recipe.read_text(), manifest.read_bytes()) == ("seed = 1\n", before)
     missing = CliRunner().invoke(app, ["diff", one.name, "nothing", "--store", str(store)])
     assert missing.exit_code == 2 and "no artifact 'nothing'" in missing.output

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.documents.tables import csv_reader
 
 _Column = str | int
 
@@ -97,7 +98,7 @@ def _tsv(evaluation: EvaluationFile) -> Iterator[str]:
 
 
 def _csv(evaluation: EvaluationFile) -> Iterator[str]:
-    rows = csv.reader(io.StringIO(evaluation.file.text(evaluation.encoding), newline=""))
+    rows = csv_reader(io.StringIO(evaluation.file.text(evaluation.encoding), newline=""))
     try:
         yield from _columns(evaluation, ((rows.line_num, row) for row in rows if row))
     except csv.Error as error:

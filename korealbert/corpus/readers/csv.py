@@ -12,6 +12,7 @@ from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
+from korealbert.documents.tables import csv_reader
 
 _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
 
@@ -29,7 +30,7 @@ class _TooManyFields(Exception):
 
 
 class _RowLines:
-    """Feeds csv.reader physical lines and remembers the bytes of the row that it is at."""
+    """Feeds a csv reader physical lines and remembers the bytes of the row that it is at."""
 
     def __init__(self, cursor: Cursor, delimiter: str) -> None:
         self.row = bytearray()
@@ -98,9 +99,8 @@ def frame_csv(
 
 
 def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
-    csv.field_size_limit(2 * cursor.limit)  # process-wide in Python; _RowLines is what keeps rows in bounds
     lines = _RowLines(cursor, delimiter)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv_reader(lines, delimiter=delimiter, strict=True)
     data, cuts = bytearray(), list[tuple[int, int]]()
 
     def flush() -> Iterator[RawRecords]:
@@ -152,7 +152,7 @@ def _next_row(row: bytes, header: str, delimiter: str) -> int:
             few = row.count(delimiter.encode(), start, end) <= _MAX_FIELDS
             if (
                 few
-                and len(next(csv.reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns
+                and len(next(csv_reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns
             ):
                 return start
         except csv.Error:
@@ -167,7 +167,6 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     Blanks and byte order marks around column names do not count. Where the header names a column twice that the field map
     uses, no row can be read.
     """
-    csv.field_size_limit(2 * spec.limits.max_record_bytes)  # process-wide in Python; the framing keeps rows in bounds
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
     header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter)]
     ambiguous = next((name for name in spec.field_map.names if header.count(name) > 1), None)
@@ -193,4 +192,4 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 
 
 def _fields(row: str, delimiter: str) -> list[str]:
-    return next(csv.reader(io.StringIO(row, newline="\n"), delimiter=delimiter), [])  # lines as the framing has them
+    return next(csv_reader(io.StringIO(row, newline="\n"), delimiter=delimiter), [])  # lines as the framing has them

@@ -8,6 +8,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from html.parser import HTMLParser
 
 from korealbert.finetune.metrics import Mode
 
@@ -28,13 +29,56 @@ def normalise_korquad(text: str) -> str:
     return " ".join(text.translate(_KORQUAD_MARKS).lower().translate(_PUNCTUATION).split())
 
 
-_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^>]*(?:>|\Z)", re.DOTALL)
-"""A comment or a tag, also one that the text ends in."""
+_UNSHOWN = frozenset({"rp", "rt", "script", "style", "template"})
+"""Elements whose text Beautiful Soup's ``get_text`` leaves out since 4.11."""
+
+
+_CUT_TAG = re.compile(r"<[a-zA-Z/!?]")
+
+
+class _Text(HTMLParser):
+    """Collects the text of HTML that a browser shows."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str] = []
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """``<br/>`` opens nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:  # All within it ends too.
+            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if _UNSHOWN.isdisjoint(self._open):
+            self.parts.append(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self.handle_data(html.unescape(f"&{name};"))
+
+    def handle_charref(self, name: str) -> None:
+        self.handle_data(html.unescape(f"&#{name};"))
+
+
+def _text_of_html(text: str) -> str:
+    """Text outside of tags, comments, scripts and styles; a tag or comment that the text is cut in is none."""
+    if "<" not in text and "&" not in text:
+        return text
+    parser = _Text()
+    parser.feed(text.replace("<![", "<!x["))  # A comment to a browser, an error to the parser.
+    if not _CUT_TAG.match(parser.rawdata):
+        parser.handle_data(html.unescape(parser.rawdata))
+    return "".join(parser.parts)
 
 
 def normalise_korquad2(text: str) -> str:
     """The text of HTML as a browser shows it, as in KorQuAD 1 and without any space."""
-    return "".join(normalise_korquad(html.unescape(_TAG.sub("", text))).split())
+    return "".join(normalise_korquad(_text_of_html(text)).split())
 
 
 def normalise_squad(text: str) -> str:

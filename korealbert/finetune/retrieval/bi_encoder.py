@@ -19,7 +19,7 @@ from korealbert.artifact.files import atomic_write, write_json
 from korealbert.finetune.features import encode_triples
 from korealbert.finetune.retrieval.stage import CollectionSpec
 from korealbert.finetune.spec import ContrastSpec, Init
-from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
+from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.vocab.morphemes import MORPHEMES_FILE, needs_morphemes
 
@@ -57,7 +57,7 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     """Train and write the directory. Raises ``Diverged`` where the loss is not finite any more."""
     from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
 
     training, directory = TrainingRuntime.of(runtime), inputs["model"].path
     device = pick_device(training.device)
@@ -76,7 +76,7 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
         model = FinetunedModel.of(settings, encoder, triples.train, pad_id=tokenizer.pad_token_id, device=device)
         history = contrast(model, triples, settings, report)
     _write_weights(encoder, out_dir)
-    copy_files(directory, out_dir, (*TOKENIZER_FILES, "*.model"))
+    copy_tokenizer(directory, out_dir)
     longest = min(tokenizer.model_max_length, encoder.max_length)
     write_mean_pooling(out_dir, hidden_size=encoder.hidden_size, longest=longest)
     card = _card(spec, triples.described["title"], morphemes=needs_morphemes(out_dir))

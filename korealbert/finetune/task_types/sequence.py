@@ -85,6 +85,14 @@ class _SequenceTask(Task):
         return encode_sequences(examples, tokenizer, max_length=max_length)
 
 
+def _place(written: str, names: Sequence[str]) -> int | None:
+    """The place of a label; ``true`` and ``false``, as JSON writes truth values, are also the label ``True`` or ``FALSE``."""
+    places = [place for place, name in enumerate(names) if name == written]
+    if not places and written in ("true", "false"):
+        places = [place for place, name in enumerate(names) if name.lower() == written]
+    return places[0] if len(places) == 1 else None
+
+
 class SequenceClassification(_SequenceTask):
     """One of ``labels``; the target is the label's position. Cross-entropy; official scores and corrected ones are the same."""
 
@@ -99,8 +107,7 @@ class SequenceClassification(_SequenceTask):
 
     def position(self, written: str) -> int | None:
         """The position of a label as the official files write it; None where it is none."""
-        spellings = self.spellings or self.labels
-        return spellings.index(written) if written in spellings else None
+        return _place(written, self.spellings or self.labels)
 
     @property
     def meanings(self) -> str:
@@ -118,8 +125,8 @@ class SequenceClassification(_SequenceTask):
     def prediction(self, record: Record, example: Example) -> int:
         """``label`` as the official files write it, a string, or a number or truth value of JSON; or its name."""
         written = record.written("label")
-        named = self.position(written) is None and written in self.labels
-        return self.labels.index(written) if named else self.label(written, line=record.line)
+        named = _place(written, self.labels) if self.position(written) is None else None
+        return self.label(written, line=record.line) if named is None else named
 
     def fields(self, kept: int) -> dict[str, Any]:
         """The label's name."""

@@ -55,6 +55,14 @@ def find(written: str) -> Task:
     return load(found[0])
 
 
+def name_of(written: str) -> str:
+    """The name in stores and tables of the benchmark that a person means. Raises ValueError as ``find`` does."""
+    if is_file(written):
+        return table_of(Path(written)).name
+    found = find(written)
+    return next(name for name in names() if load(name) is found)
+
+
 @cache
 def _tasks() -> Mapping[str, Task]:
     """All benchmarks by name. Their modules load neither torch nor transformers."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.tables import csv_reader
 from korealbert.finetune.files import Identifiers, json_list
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1, pearson, spearman
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
@@ -149,7 +150,7 @@ class KlueNli(SequenceClassification):
 
     def _csv(self, file: BenchmarkFile) -> Iterator[Example]:
         lines = list(file.lines())
-        rows = csv.reader((f"{line.text}\n" for line in lines), strict=True)
+        rows = csv_reader((f"{line.text}\n" for line in lines), strict=True)
         next(rows)
         try:
             for number, row in enumerate(itertools.islice(rows, _CSV_TRAIN_ROWS)):
