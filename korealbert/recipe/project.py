@@ -20,7 +20,7 @@ from korealbert.corpus.readers.records import writable
 from korealbert.formatting import size as formatted
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
-from korealbert.recipe.sources import CONVERT, SCHEMA, STORE, Found, Source, listed, look
+from korealbert.recipe.sources import CONVERT, RENAME, SCHEMA, STORE, Found, Source, listed, look
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
@@ -117,7 +117,7 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
             return text.encode()
         except UnicodeEncodeError as error:
             line = text[: error.start].count("\n")
-            remedy = "a recipe is UTF-8 and cannot name it; rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
+            remedy = f"a recipe is UTF-8 and cannot name it; {RENAME}"
             raise RecipeError(f"{writable(text.splitlines()[line].strip())}: this name is not UTF-8; {remedy}") from None
 
     written = recipe(1.0)

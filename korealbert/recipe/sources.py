@@ -65,6 +65,7 @@ _FORMATS = {
 _ENDINGS = tuple(ending for ending in _FORMATS if ending != _EXTRACTED)
 _TAIL = re.compile(rf"({'|'.join(map(re.escape, _ENDINGS))})({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
+RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
 _KNOWN = f"{', '.join(_ENDINGS)}, and files of WikiExtractor; compressed or in archives"
 _ABOUT = re.compile(r"(readme|licen[cs]e)([._-]?[a-z]{2})?(\.(txt|md|html?))?", re.IGNORECASE)
 """Names of files about the others: ``README.ko.md``, ``LICENSE``."""
@@ -321,6 +322,8 @@ def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Pa
         if file in other or stores & set(file.parents) or any(part.startswith(".") for part in name.parts):
             other.add(file)
             continue
+        if (shown := writable(str(file))) != str(file):
+            raise RecipeError(f"{shown}: this name is not UTF-8, so that no run can read it; {RENAME}")
         here = list(_opened(file))
         found += [one for one in here if one.tail]
         left_out.update(_label(one) for one in here if not one.tail)

@@ -428,19 +428,14 @@ def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     )
 
 
-def test_names_that_are_not_utf_8_are_refused_with_a_remedy_or_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["t/{}", "{}/t"])
+def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path: Path) -> None:
     """As unpacked archives of Windows have them."""
-    name = "글".encode("cp949").decode("utf-8", "surrogateescape")
-    inside = written(tmp_path / "t", {f"{name}{n}.txt": prose(n) for n in range(30)} | {"damaged.txt": b"\0\0"})
-    (inside / f"{name}.txt").write_bytes(b"\0\0 damaged")
-    project.write(tmp_path / "mine", [inside])
-    recipe = tmp_path / "mine" / "recipe.toml"
-    recipe.write_text(recipe.read_text("utf-8").replace('format = "text"', 'format = "text"\nmax_bad_share = 0.5'), "utf-8")
-    assert built(recipe, tmp_path / "store", "extract")["extract/t"].stats["documents_out"] == 30
-    outside = written(tmp_path / name, {f"{n}.txt": prose(n) for n in range(30)})
-    with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8; .* rename it \(convmv"):
-        project.write(tmp_path / "other", [outside])
-    assert not (tmp_path / "other").exists()
+    below = where.format("글".encode("cp949").decode("utf-8", "surrogateescape"))
+    written(tmp_path / below, {f"{n}.txt": prose(n) for n in range(30)})
+    with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
+        project.write(tmp_path / "mine", [tmp_path / below.split("/")[0]])
+    assert not (tmp_path / "mine").exists()
 
 
 def test_lists_in_jsonl_are_read_and_packed_files_without_their_ending_say_so(tmp_path: Path) -> None:
