@@ -109,15 +109,22 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
 @app.command()
 def new(
     directory: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
-    sources: Annotated[list[Path], typer.Option("--from", help="a file, an archive or a directory of text; repeatable")],
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
+    ] = None,
 ) -> None:
-    """Make a directory with a recipe for your own files, as a look at them suggests."""
+    """Make a directory with a recipe for your own files, as a look at them suggests; without any, for the sample."""
     from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        for line in project.told(project.write(directory, sources)):
+        for line in project.told(project.write(directory, sources or project.SAMPLE)):
             console.print(line, soft_wrap=True, markup=False)
-    then = f"cd {shlex.quote(str(directory))} && korealbert run"
+    if not sources:
+        told = f"these sources are the sample that korealbert ships: put your own into {directory / project.RECIPE}, or make"
+        console.print(f"{told} a project of them with --from", soft_wrap=True, markup=False)
+    there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    then = f"{there}korealbert run"
     console.print(f"{directory / project.RECIPE} is yours to change; then: {then}", soft_wrap=True, markup=False)
 
 
@@ -179,7 +186,8 @@ def _would_run(planned: Sequence[Planned], verb: str) -> str:
     from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
 
     pending = [stage for stage in planned if stage.status != "cached"]
-    return f"{len(pending)} of {len(planned)} stages {verb}" + (f": {told}" if (told := total(pending)) else "")
+    stages = "1 stage" if len(planned) == 1 else f"{len(planned)} stages"
+    return f"{len(pending)} of {stages} {verb}" + (f": {told}" if (told := total(pending)) else "")
 
 
 def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
@@ -280,15 +288,17 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
 def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lineage: str | None) -> Path:
     """Build the missing and stale stages of the request; returns the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+    from korealbert.flows.lineage import Lineage  # noqa: PLC0415 (loads pyarrow)
 
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
     prepared.check(runtime)
     planned = prepared.planned
+    Lineage(lineage)  # Refuses now what takes no events.
     if lineage is None and all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
-    console.print(_would_run(planned, "are to be built"), soft_wrap=True)
+    console.print(_would_run(planned, "to build"), soft_wrap=True)
     with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
     # Prefect logs every error with its traceback; the API keeps those, the terminal shows only the message.
@@ -307,7 +317,8 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    console.print(f"{len(built)} stages built in {spent}, {len(planned) - len(built)} cached", style="green")
+    stages = "1 stage" if len(built) == 1 else f"{len(built)} stages"
+    console.print(f"{stages} built in {spent}, {len(planned) - len(built)} cached", style="green")
     return last
 
 

@@ -69,7 +69,7 @@ def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
 class Lineage:
     """Where the events of one run go: a file, an address, or nowhere (None).
 
-    Raises ValueError for an address that is none, and OSError for a file that cannot be written.
+    Raises ValueError for an address that is none, and for a file that cannot be written.
     """
 
     def __init__(self, target: str | None, recipe: str = "") -> None:
@@ -78,9 +78,14 @@ class Lineage:
         if target is None or target.startswith(("http://", "https://")):
             return
         if "://" in target:
-            raise ValueError(f"lineage: {target} is no file, and no address that begins with http:// or https://")
-        with Path(target).open("a", encoding="utf-8"):
-            pass
+            raise ValueError(f"--lineage {target}: is no file, and no address that begins with http:// or https://")
+        try:
+            with Path(target).open("a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"--lineage {target}: no events can be written here ({error.strerror}); name another file"
+            ) from None
 
     @contextmanager
     def whole(self) -> Iterator[None]:

@@ -24,6 +24,7 @@ _RECORDS_LOOKED_AT = 100
 NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
 _TEXT_NAMES = ("text", "본문")
+"""Of the column of text, unless another has ten times as much prose."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "headline", "subject", "제목", "기사제목"),
     "outlet": ("outlet", "publisher", "source", "언론사"),
@@ -37,6 +38,11 @@ _LONGEST_NAME = 40
 """Characters of a column's name; what is longer is data."""
 _NUMBER = re.compile(r"[+-]?[\d.,:/%-]*\d[\d.,:/%-]*")
 _HANGUL = re.compile("[가-힣]")
+_LETTERS_PER_SYLLABLE = 10
+"""So much prose is a syllable, in letters of other scripts: of a text and its translation the Korean one is taken, of a text
+and its category in Korean the text."""
+_LITTLE = 0.1
+"""Share of another field's prose below which a field is not the text."""
 _WORDS = re.compile(r"(?<!\S)[^\W\d_]+[.,!?]?(?!\S)")
 """Words of prose; an address, a code or a number has none."""
 
@@ -82,6 +88,11 @@ def table_of_json(begin: bytes) -> Table:
     return Table(list(_objects(decoded(begin))))
 
 
+def is_json_list(begin: bytes) -> bool:
+    """Whether a file is a JSON list, or objects over several lines, and not an object a line."""
+    return decoded(begin).lstrip().startswith("[") or decoded(begin).lstrip().partition("\n")[0].rstrip() == "{"
+
+
 def table_of_csv(begin: bytes, *, first: str, cut: bool) -> Table:
     """The first rows by the delimiter that gives most of them as many fields as the first row, ``first`` where several do.
 
@@ -119,24 +130,53 @@ def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def text_column(records: Sequence[Mapping[str, Any]]) -> str:
-    """The field or column with the most prose: Hangul, or, where no field has any, words. Empty where none has a word."""
-    hangul: Counter[str] = Counter()
-    words: Counter[str] = Counter()
+    """The field or column of strings with the most prose. Empty where none has a word."""
+    found = _prose(records, str)
+    most = max(found.values(), default=0.0)
+    named = (name for name in found if name.lower() in _TEXT_NAMES and found[name] > _LITTLE * most)
+    return next(named, "") or next((name for name, amount in found.most_common(1) if amount), "")
+
+
+def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
+    """The list or object in the records that has more prose than the field of text, and whether that field has little of it.
+
+    No reader takes text from either. The name is empty where there is none.
+    """
+    own, nested = _prose(records, str)[text], _prose(records, (list, dict))
+    name, amount = next(iter(nested.most_common(1)), ("", 0.0))
+    kind = "a list" if any(isinstance(record.get(name), list) for record in records) else "an object"
+    return (f"{name!r}, {kind}", own < _LITTLE * amount) if amount > own else ("", False)
+
+
+def _prose(records: Sequence[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:
+    """Letters of prose by field, of its values of a kind and of the strings in them."""
+    found: Counter[str] = Counter()
     for record in records:
         for key, value in record.items():
-            if isinstance(value, str):
-                hangul[str(key)] += len(_HANGUL.findall(value))
-                words[str(key)] += sum(map(len, _WORDS.findall(value)))
-    prose = hangul if hangul.total() else words
-    named = next((name for name in _TEXT_NAMES if prose[name]), None)
-    return named or next((name for name, count in prose.most_common(1) if count), "")
+            if isinstance(value, kind):
+                for each in _strings(value):
+                    syllables = len(_HANGUL.findall(each))
+                    words = sum(len(word) for word in _WORDS.findall(each) if not _HANGUL.search(word))
+                    found[str(key)] += _LETTERS_PER_SYLLABLE * syllables + words
+    return found
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings in a value of JSON, which holds no more levels than the parser bears."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
 
 
 def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Fields or columns by meaning."""
-    known = {key for record in records for key in record}
+    """Fields or columns by meaning, however their names are written: ``Doc ID`` is ``doc_id``."""
+    spelt: dict[str, str] = {}
+    for key in dict.fromkeys(str(key) for record in records for key in record if key != text):
+        spelt.setdefault(re.sub(r"[\s-]+", "_", key.strip().lower()), key)
     return {"text": text} | {
-        role: next((name for name in names if name in known and name != text), "") for role, names in _FIELDS.items()
+        role: next((spelt[name] for name in names if name in spelt), "") for role, names in _FIELDS.items()
     }
 
 

@@ -3,8 +3,8 @@
 Volumes (bytes of text, rows, examples, the model's shape) pass through the graph as artifacts do. Of artifacts in the store
 they are the counts of the manifest; of others they follow from the spec and the files that it names. A stage's work is a
 number of units, of operations and of training steps. Rates are those of ``data_specs/machines.toml``, on this machine scaled by
-two short probes (text, and matrix products for training) and multiplied by the measured costs, relative to the rates, of
-stages of the same label, else of the same kind, else of any kind.
+two short probes (text, and matrix products for training), and corrected by the measured costs, relative to the rates, of
+stages of the same label, else of the same kind. What other kinds took says nothing: a short stage mostly waits.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ _MUON = 30
 three products."""
 _NEWEST = 12
 """Artifacts of a kind that its rate follows, at most."""
+_TELLING_SECONDS = 60
+"""Of measured stages, by the rates: what they took beside the rates counts by half for work beyond theirs."""
 
 
 @dataclass(frozen=True)
@@ -373,6 +375,38 @@ def _counted(volume: Volume, artifact: Artifact) -> Volume:
     return replace(volume, **found)
 
 
+@dataclass(frozen=True)
+class _Built:
+    """Stages that were built on this machine, together."""
+
+    number: int
+    took: float
+    """Seconds."""
+    expected: float
+    """Seconds by the rates."""
+    size: float
+    """Bytes on disk."""
+    predicted: float
+    """Bytes on disk by the rates."""
+
+    @property
+    def larger(self) -> float:
+        """Bytes on disk relative to the rates."""
+        return self.size / self.predicted if self.predicted else 1.0
+
+    def seconds(self, by_rate: float) -> float:
+        """Time of a stage that takes so many seconds by the rates.
+
+        Up to the work of a measured stage in proportion to what it took; beyond it the less beside the rates the shorter the
+        measured ones were, because little work tells how long a machine was busy and not how fast it is.
+        """
+        if not self.expected:
+            return by_rate
+        alike = min(by_rate, self.expected / self.number)
+        slower = (self.took + _TELLING_SECONDS) / (self.expected + _TELLING_SECONDS)
+        return alike * self.took / self.expected + (by_rate - alike) * slower
+
+
 class Prices:
     """Costs of stages on a machine; rates are corrected by earlier builds there."""
 
@@ -394,11 +428,10 @@ class Prices:
         """Cost of a stage here."""
         seconds, disk, memory = self._by_rate(kind, work)
         basis: Literal["measured", "rates", "profile"] = "profile" if self.machine.profile else "rates"
-        slower = larger = 1.0
-        if not self.machine.profile:
-            slower, larger, basis = self._beside_rates(label, kind)
-        took = None if work.network else min(seconds * slower, work.at_most_seconds)
-        return Cost(took, disk * larger, memory, work.operations + work.muon_operations if training else 0.0, basis)
+        if (built := self._built.get(("label", label)) or self._built.get(("kind", kind))) is not None:
+            seconds, disk, basis = built.seconds(seconds), disk * built.larger, "measured"
+        took = None if work.network else min(seconds, work.at_most_seconds)
+        return Cost(took, disk, memory, work.operations + work.muon_operations if training else 0.0, basis)
 
     def _by_rate(self, kind: str, work: Work) -> tuple[float, float, float]:
         rate, cores = figures().rates.get(kind, Rate()), self.machine.cores
@@ -410,17 +443,9 @@ class Prices:
         memory = rate.memory_bytes + rate.memory_bytes_per_core * used + rate.memory_bytes_per_unit * work.units + work.memory
         return seconds, work.written * rate.disk_bytes, memory
 
-    def _beside_rates(self, label: str, kind: str) -> tuple[float, float, Literal["measured", "rates"]]:
-        """Measured time and bytes on disk relative to the rates, of stages of this label, of this kind, or of all."""
-        for found in (self._ratios.get(("label", label)), self._ratios.get(("kind", kind))):
-            if found is not None:
-                return *found, "measured"
-        if (found := self._ratios.get(("all", ""))) is not None:
-            return found[0], 1.0, "rates"
-        return 1.0, 1.0, "rates"
-
     @cached_property
-    def _ratios(self) -> dict[tuple[str, str], tuple[float, float]]:
+    def _built(self) -> dict[tuple[str, str], _Built]:
+        """Stages built on this machine, by label and by kind."""
         here = host_facts()
         sums: dict[tuple[str, str], list[tuple[float, ...]]] = {}
         for artifact in reversed(self._history):
@@ -431,15 +456,11 @@ class Prices:
             kind = manifest["recipe"]["stage"]
             seconds, disk, _ = self._by_rate(kind, work)
             size = sum(file["size"] for file in manifest["files"].values())
-            for key in (("label", manifest["label"]), ("kind", kind), ("all", "")):
+            for key in (("label", manifest["label"]), ("kind", kind)):
                 seen = sums.setdefault(key, [])
                 if len(seen) < (1 if key[0] == "label" else _NEWEST):
                     seen.append((manifest["wall_seconds"], seconds, size, disk))
-        ratios = {}
-        for key, seen in sums.items():
-            took, expected, size, predicted = (sum(column) for column in zip(*seen, strict=True))
-            ratios[key] = took / expected if expected else 1.0, size / predicted if predicted else 1.0
-        return ratios
+        return {key: _Built(len(seen), *map(sum, zip(*seen, strict=True))) for key, seen in sums.items()}
 
     def _of(self, artifact: Artifact) -> tuple[Volume, Work | None]:
         """The volume of an artifact in the store and its work; None where its spec is no longer valid."""

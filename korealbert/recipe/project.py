@@ -9,21 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import jinja2
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
+from korealbert.corpus.readers.records import writable
 from korealbert.formatting import size as formatted
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
-from korealbert.recipe.sources import CONVERT, SCHEMA, STORE, Found, Source, listed, look
+from korealbert.recipe.sources import CONVERT, RENAME, SCHEMA, STORE, Found, Source, listed, look
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
 
+SAMPLE = tuple(
+    Path(__file__).parents[1] / "data_specs" / "sample" / name
+    for name in ("news.jsonl", "mediawiki.xml", "namuwiki.json", "books.csv")
+)
+"""Files of text that the package ships, for a project without files of its own."""
 _BYTES_PER_PIECE = 4.5
 """Of Korean text in UTF-8 under a vocabulary of 8,000."""
 _VOCABULARIES = ((3e8, 32_000), (3e7, 16_000), (4e6, 8_000), (1e6, 4_000), (3e5, 2_000))
@@ -32,6 +39,8 @@ _PIECES_BESIDES = 500
 """At least so many pieces in addition to the characters, each of which needs one: 200 Korean texts of 129 kB have 848."""
 _FEWEST_DOCUMENTS, _FEWEST_CHARACTERS = 3, 2_000
 """Below these nothing is left to train on and to hold out."""
+_SHORT = 20
+"""Characters; columns of shorter texts are rather names or titles. Film reviews of NSMC have 26."""
 _SECONDS, _MOST_EPOCHS = 600, 20
 """Of pretraining, at most, for a first model on this machine."""
 _LENGTH = 64
@@ -50,6 +59,13 @@ def told(found: Found) -> Iterator[str]:
             yield f"  {source.empty_files:,} of its files {'is' if source.empty_files == 1 else 'are'} empty"
         elif source.read.fault:
             yield f"  not everything can be read: {source.read.fault}"
+        if source.unread:
+            yield f"  {source.unread}, has more text, and is not read"
+        if source.fields and (lengths := source.read.lengths) and (usual := median(lengths)) < _SHORT:
+            remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
+            yield f"  half of its texts have at most {usual:.0f} characters; {remedy}"
+    for path in found.repeated:
+        yield f"{path}: lies in another path given, or is the same, and is taken once"
     if found.left_out:
         yield f"left out: {listed(found.left_out)}; {CONVERT}"
 
@@ -95,19 +111,25 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     templates.filters["quoted"] = _quoted
     template = templates.get_template(RECIPE)
 
-    def write_recipe(share: float) -> None:
+    def recipe(share: float) -> bytes:
         text = template.render(name=directory.resolve().name, sources=found.sources, **_settings(found.sources, share))
-        atomic_write(directory / RECIPE, text.encode())
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            line = text[: error.start].count("\n")
+            remedy = f"a recipe is UTF-8 and cannot name it; {RENAME}"
+            raise RecipeError(f"{writable(text.splitlines()[line].strip())}: this name is not UTF-8; {remedy}") from None
 
+    written = recipe(1.0)
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
     if not (directory / ".gitignore").exists():
         atomic_write(directory / ".gitignore", f"{STORE}/\n".encode())
-    write_recipe(1.0)
+    atomic_write(directory / RECIPE, written)
     planned = prepare(directory / RECIPE, Store(directory / STORE)).planned
     costs = [stage.cost for stage in planned if stage.label == "pretrain" and stage.cost is not None]
     if costs and (seconds := costs[0].seconds or 0.0) > _SECONDS:
-        write_recipe(_SECONDS / seconds)
+        atomic_write(directory / RECIPE, recipe(_SECONDS / seconds))
     return found
 
 
@@ -115,9 +137,12 @@ def _refuse_too_little(found: Found) -> None:
     lengths = [length for source in found.sources for length in source.read.lengths if length >= source.min_characters]
     if len(lengths) >= _FEWEST_DOCUMENTS and sum(lengths) >= _FEWEST_CHARACTERS:
         return
+    columns = "".join(
+        f"; of {source.name} the text is in {source.fields['text']!r}" for source in found.sources if source.fields
+    )
     faults = "".join(f"; {source.read.fault}" for source in found.sources if source.read.fault)
     raise RecipeError(
         f"too little text for a model: {len(lengths):,} document{'s' * (len(lengths) != 1)} with {sum(lengths):,} characters;"
         f" at least {_FEWEST_DOCUMENTS} with {_FEWEST_CHARACTERS:,} are needed (of one file of text, paragraphs between blank"
-        f" lines are documents){faults}"
+        f" lines are documents){columns}{faults}"
     )

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
-from korealbert.corpus.readers.records import Outcome, Tally
+from korealbert.corpus.readers.records import Outcome, Tally, writable
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Document, Quarantined
@@ -32,6 +32,8 @@ from korealbert.recipe.columns import (
     decoded,
     encoding_of,
     fields_of,
+    is_json_list,
+    nested_text,
     table_of_csv,
     table_of_json,
     table_of_parquet,
@@ -63,9 +65,10 @@ _FORMATS = {
 _ENDINGS = tuple(ending for ending in _FORMATS if ending != _EXTRACTED)
 _TAIL = re.compile(rf"({'|'.join(map(re.escape, _ENDINGS))})({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
+RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
 _KNOWN = f"{', '.join(_ENDINGS)}, and files of WikiExtractor; compressed or in archives"
-_ABOUT = ("readme", "license")
-"""How the names of files about the others begin."""
+_ABOUT = re.compile(r"(readme|licen[cs]e)([._-]?[a-z]{2})?(\.(txt|md|html?))?", re.IGNORECASE)
+"""Names of files about the others: ``README.ko.md``, ``LICENSE``."""
 _MEMBERS_LOOKED_AT = 2_000
 """Of one archive; later ones are taken to be like these."""
 _BYTES_LOOKED_AT, _BYTES_OF_JSON = 1 << 16, 1 << 22
@@ -119,6 +122,8 @@ class Source:
     """Between columns; empty: the format's own."""
     columns: tuple[str, ...] = ()
     """Names of columns that have no header line."""
+    unread: str = ""
+    """A list or object of the records that has more prose than their text."""
     markdown: bool = False
     encoding: str = "utf-8"
     document: str = ""
@@ -164,6 +169,8 @@ class Found:
     sources: tuple[Source, ...]
     left_out: Mapping[str, int]
     """Files that no source reads: by ending, or by the reason."""
+    repeated: tuple[Path, ...] = ()
+    """Paths given that lie in others given, or are the same."""
 
 
 @dataclass(eq=False)
@@ -179,11 +186,13 @@ class _File:
     begin: bytes = b""
     table: Table = field(default_factory=Table)
     """Of formats that have columns."""
+    damaged: bool = False
+    """Whether it cannot be read; the extract stage says why."""
 
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing but blanks."""
-        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT
+        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.damaged
 
 
 def look(paths: Sequence[Path], project: Path) -> Found:
@@ -193,10 +202,15 @@ def look(paths: Sequence[Path], project: Path) -> Found:
     """
     found: list[Source] = []
     left_out: Counter[str] = Counter()
-    for path in paths:
+    repeated: list[Path] = []
+    resolved = [path.resolve() for path in paths]
+    for number, path in enumerate(paths):
         if not path.exists():
             raise RecipeError(f"{path}: no such file or directory")
-        here, out = _sources(path.resolve(), project.resolve(), {source.name for source in found})
+        if resolved[number] in resolved[:number] or set(resolved) & set(resolved[number].parents):
+            repeated.append(path)
+            continue
+        here, out = _sources(resolved[number], project.resolve(), {source.name for source in found})
         left_out.update(out)
         if not here:
             told = f"only {listed(out)}" if out else "no file"
@@ -204,7 +218,7 @@ def look(paths: Sequence[Path], project: Path) -> Found:
                 f"{path}: holds no file of a known format that has text in it, {told}; known are {_KNOWN}; {CONVERT}"
             )
         found += here
-    return Found(tuple(found), left_out)
+    return Found(tuple(found), left_out, tuple(repeated))
 
 
 def listed(left_out: Mapping[str, int]) -> str:
@@ -217,6 +231,10 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
     files, left_out, other = _files(path, project)
     groups = list(_groups(files, left_out))
     found: list[Source] = []
+    texts: dict[str, list[_File]] = {}
+    for tail, format_, _, group in groups:
+        if format_ == "text":
+            texts.setdefault(tail, []).extend(group)  # In all encodings, of which two are two sources.
     for tail, format_, fields, group in groups:
         stem = path.name.split(".")[0]
         name = _name(stem if len(groups) == 1 else f"{stem}-{_ending(tail).strip('._')}", taken)
@@ -230,9 +248,12 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
             fields=fields,
             delimiter="" if table.delimiter == "," else table.delimiter,
             columns=table.columns,
+            unread=nested_text(fields["text"], [record for file in group for record in file.table.records])[0]
+            if fields
+            else "",
             markdown=_ending(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
-            document=_unit(group) if format_ == "text" else "",
+            document=_unit(texts[tail]) if format_ == "text" else "",
             files=len(group),
             empty_files=sum(file.is_empty for file in group),
             size=sum(file.size for file in group),
@@ -301,6 +322,8 @@ def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Pa
         if file in other or stores & set(file.parents) or any(part.startswith(".") for part in name.parts):
             other.add(file)
             continue
+        if (shown := writable(str(file))) != str(file):
+            raise RecipeError(f"{shown}: this name is not UTF-8, so that no run can read it; {RENAME}")
         here = list(_opened(file))
         found += [one for one in here if one.tail]
         left_out.update(_label(one) for one in here if not one.tail)
@@ -311,7 +334,7 @@ def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Pa
 
 def _label(file: _File) -> str:
     name = PurePosixPath(file.member or file.path.name)
-    return name.name if name.name.lower().startswith(_ABOUT) else name.suffix.lower() or "without an ending"
+    return name.name if _ABOUT.fullmatch(name.name) else writable(name.suffix.lower()) or "without an ending"
 
 
 def _opened(file: Path) -> Iterator[_File]:
@@ -346,7 +369,7 @@ def _begin(file: _File, raw: RawFile | Quarantined) -> None:
     if isinstance(raw, Quarantined) or not file.tail:
         return
     kind = _FORMATS[_ending(file.tail)]
-    with suppress(ReadFault):
+    try:
         file.begin = raw.read(_PARQUET_LOOKED_AT if kind == "parquet" and file.member else _BYTES_LOOKED_AT)
         if kind == "parquet":
             file.table = table_of_parquet(file.begin if file.member else file.path)
@@ -357,12 +380,14 @@ def _begin(file: _File, raw: RawFile | Quarantined) -> None:
             file.table = table_of_json(file.begin)
             if not file.table.records and len(file.begin) == _BYTES_LOOKED_AT:
                 file.table = table_of_json(file.begin + raw.read(_BYTES_OF_JSON))
+    except ReadFault:
+        file.damaged = True
 
 
 def _tail(name: str) -> str:
     """The part of a file's name that gives its format and packing, as it is written; empty where neither is known."""
     last = PurePosixPath(name).name
-    if last.lower().startswith((".", *_ABOUT)):
+    if last.startswith(".") or _ABOUT.fullmatch(last):
         return ""
     if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
         return _EXTRACTED
@@ -413,7 +438,7 @@ def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterato
     parts: dict[tuple[Any, ...], list[_File]] = {}
     for file in files:
         wiki = format_ == "json" and bool(file.table.records) and file.table.records[0].keys() >= NAMUWIKI
-        kind = "namuwiki" if wiki else format_
+        kind = "namuwiki" if wiki else "json" if format_ == "jsonl" and is_json_list(file.begin) else format_
         parts.setdefault((kind, encoding_of(file.begin) == "utf-16", file.table.delimiter, file.table.columns), []).append(file)
     for (kind, *_), part in parts.items():
         if kind not in ("json", "jsonl", "csv", "parquet"):
@@ -426,8 +451,13 @@ def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterato
                 left_out.update([f"{tail} whose records have no field of text"] * len(remaining))
                 break
             these = [file for file in remaining if any(text in record for record in file.table.records)]
-            yield kind, fields_of(text, [record for file in these for record in file.table.records]), these
             remaining = [file for file in remaining if file not in set(these)]
+            records = [record for file in these for record in file.table.records]
+            nested, little = nested_text(text, records)
+            if little:
+                left_out.update([f"{tail} whose text is in {nested}"] * len(these))
+                continue
+            yield kind, fields_of(text, records), these
 
 
 def _unit(files: Sequence[_File]) -> str:

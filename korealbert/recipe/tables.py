@@ -114,8 +114,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         remedy = "" if (near := nearest(path.name, _neighbours(path))) else "; `korealbert new DIR --from FILES` makes one"
         raise RecipeError(f"{path}: no such recipe{near}{remedy}") from None
     except IsADirectoryError:
-        inside = sorted(each.name for each in path.glob("*.toml"))
-        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file{nearest('recipe.toml', inside)}") from None
+        inside = sorted(str(each) for each in path.glob("*.toml"))
+        near = nearest(str(path / "recipe.toml"), inside)
+        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file{near}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -248,9 +249,14 @@ class Tables:
             origin = f"; it is at https://huggingface.co/{hub}"
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
-        lines = [f"{where} {name!r}: no such file or directory: {path}{origin}" for name, path in missing]
-        if in_data and any(path.is_relative_to(self.data) for _, path in missing):
-            lines.append(f"{_DATA} stands for {self.data}; name the directory of your data with --data")
+        remark, lines = f"{_DATA} stands for {self.data}; name the directory of your data with --data", list[str]()
+        for name, path in missing:
+            ours = in_data and path.is_relative_to(self.data)
+            if ours and (above := next((each for each in reversed(path.parents) if not each.exists()), None)):
+                lines.append(f"{self.path}, field 'data': no such directory: {above}; {remark}")
+                continue
+            lines.append(f"{where} {name!r}: no such file or directory: {path}{origin}")
+            lines += [remark] * ours
         if lines:
             raise RecipeError("\n".join(lines))
 

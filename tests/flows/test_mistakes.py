@@ -61,7 +61,6 @@ def of_recipe(format_: str, path: str, more: str = "") -> Callable[[Path], list[
 MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a command": ("rnu", r"No such command 'rnu'. Did you mean 'run'"),
     "an option": ("run --stor x", r"No such option: --stor \(Possible options: .*--store\)"),
-    "no sources": ("new mine", r"Missing option '--from'; see `.*new --help`"),
     "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
     "nothing to read": (
         "new mine --from plain",
@@ -72,6 +71,15 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
     "no recipe anywhere": ("plan texts/none.toml", r"no such recipe; `korealbert new DIR --from FILES` makes one"),
     "a directory for a recipe": ("run .", r"is a directory; name a recipe's TOML file \(did you mean 'recipe.toml'\?\)"),
+    "a project for a recipe": (
+        lambda root: ["plan", f"../{root.name}"],
+        r"is a directory; name a recipe's TOML file \(did you mean '../desk\d+/recipe.toml'\?\)",
+    ),
+    "lineage to an address": ("run --lineage ftp://x", r"--lineage ftp://x: is no file, and no address that begins with http"),
+    "lineage to nowhere": (
+        "run --lineage no/where",
+        r"--lineage no/where: no events can be written here \(No such file.*; name",
+    ),
     "a stage": ("plan --until cleen", r"no stage 'cleen' \(did you mean 'clean'\?\)"),
     "a field": ("plan --set extract.x.pahts=1", r"unknown field 'pahts' \(did you mean 'paths'\?\)"),
     "no value": ("plan --set vocab.size", r"write FIELD=VALUE, as in --set pretrain.steps=200"),
@@ -134,6 +142,19 @@ def test_a_mistake_is_told_in_one_line_with_a_remedy(mistake: str, desk: Path, m
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.output
     assert re.search(told, lines[0]), lines[0]
+
+
+def test_a_wrong_target_of_lineage_is_refused_before_the_run_is_announced(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    assert CliRunner().invoke(app, ["run", "--lineage", "ftp://x"]).stdout == ""
+
+
+def test_a_project_without_files_of_ones_own_is_one_of_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["new", "."])
+    assert done.exit_code == 0, done.output
+    assert "these sources are the sample that korealbert ships: put your own into recipe.toml" in done.stdout
+    assert done.stdout.endswith("recipe.toml is yours to change; then: korealbert run\n")
 
 
 def test_all_that_is_wrong_with_a_recipe_is_told_at_once(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import plan, total
+from korealbert.recipe.pricing import Prices, Work
 from korealbert.recipe.tables import RecipeError
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
@@ -63,6 +64,26 @@ def test_what_was_built_here_sets_the_rates(tmp_path: Path) -> None:
     assert whole["pretrain"].basis == "rates", "no training was built here"
     elsewhere = {stage.label: stage.cost for stage in plan(nodes, store, rerun=nodes, machine="corex2")}
     assert elsewhere["clean/news"].seconds == pytest.approx(figures().rates["clean"].fixed_seconds, rel=0.2)
+
+
+def test_a_short_stage_that_waited_says_nothing_of_long_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean stage of a few kB that took 40 s on a busy machine: pretraining was announced as 20 times as long."""
+    machine = Machine("two cores", figures().chips["core"], 2, 2)
+    store, nodes = Store(tmp_path / "store").make(), recipes.graph(recipes.load(TINY))
+    extract, clean = nodes["extract/news"], nodes["clean/news"]
+    runtime = Runtime(store=store.root, workers=1)
+    documents = build(extract.stage, extract.spec, {}, runtime, label=extract.label).artifact
+    artifact = build(clean.stage, clean.spec, {"documents": documents}, runtime, label=clean.label).artifact
+    monkeypatch.setitem(vars(artifact), "manifest", artifact.manifest | {"wall_seconds": 40.0})
+    here, unmeasured = (Prices(history, registry.by_name(), machine) for history in ([artifact], []))
+    ten_minutes = Work(operations=machine.chip.operations_fp32 * machine.chips * 600)
+    trained = here.cost("pretrain", "pretrain", ten_minutes, training=True)
+    assert trained == unmeasured.cost("pretrain", "pretrain", ten_minutes, training=True)
+    little, much = Work(units=0.01), Work(units=30_000)
+    assert here.cost("clean/wikipedia", "clean", little, training=False).seconds == pytest.approx(40, rel=0.2)
+    assert here.cost("clean/news", "clean", much, training=False).seconds < 2 * (
+        unmeasured.cost("clean/news", "clean", much, training=False).seconds or 0
+    )
 
 
 def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

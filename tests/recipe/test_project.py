@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import random
+import re
 import zipfile
 from pathlib import Path
 
@@ -342,3 +343,119 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error_that_names_the_source(tmp
         ValueError, match=r"no source has a document left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"
     ):
         built(recipe, tmp_path / "store", "dedup")
+
+
+def records(name: str, amount: int = 60, **fields: object) -> dict[str, str]:
+    """A file of records with these fields, each with text of its own."""
+    rows = [{key: value(n) if callable(value) else value for key, value in fields.items()} for n in range(amount)]
+    return {name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)}
+
+
+ENGLISH = "the quiet harbour was full of small boats and their owners talked about the weather of last winter "
+
+
+def test_text_in_lists_is_told_and_titles_are_not_taken_for_it(tmp_path: Path) -> None:
+    """Records of a title and a list of paragraphs were a corpus of titles, without a word."""
+    here = written(
+        tmp_path / "a", records("a.jsonl", title=lambda n: f"조용한 {n}번 마을", paragraphs=lambda n: [prose(n)] * 3)
+    )
+    with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'paragraphs', a list;.*convert"):
+        project.write(tmp_path / "mine", [here])
+    nested = records("b.jsonl", title="마을", body=lambda n: {"ko": prose(n)})
+    with pytest.raises(RecipeError, match=r"whose text is in 'body', an object"):
+        project.write(tmp_path / "mine", [written(tmp_path / "b", nested)])
+    both = records("c.jsonl", post=prose, comments=lambda n: [prose(n + k) for k in range(3)])
+    found = project.write(tmp_path / "mine", [written(tmp_path / "c", both)])
+    assert found.sources[0].fields["text"] == "post"
+    assert "  'comments', a list, has more text, and is not read" in project.told(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"category": "경제", "body": ENGLISH * 5}, "body"),
+        ({"Title": "A review", "reviewer": "홍길동", "Review": ENGLISH * 3}, "Review"),
+        ({"한국어": prose, "english": ENGLISH * 4}, "한국어"),
+        ({"text": "긍정", "Review": prose}, "Review"),
+        ({"Summary": prose, "Text": ENGLISH * 5}, "Text"),
+    ],
+    ids=["a category in Korean", "a name in Korean", "a translation", "a label called text", "another spelling"],
+)
+def test_of_columns_in_several_scripts_the_one_with_the_text_is_taken(
+    fields: dict[str, object], expected: str, tmp_path: Path
+) -> None:
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {**records("a.jsonl", **fields)})]).sources
+    assert source.fields["text"] == expected
+
+
+def test_columns_of_metadata_are_known_in_any_spelling(tmp_path: Path) -> None:
+    rows = "\n".join(["Doc ID,Title,Text,DATE", *(f'{n},제목 {n},"{prose(n)}",2020-01-{n % 28 + 1:02}' for n in range(30))])
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"x.csv": rows})]).sources
+    assert {role: name for role, name in source.fields.items() if name} == {
+        "text": "Text",
+        "title": "Title",
+        "published": "DATE",
+        "id": "Doc ID",
+    }
+    artifact = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
+    document = next(read_documents(artifact.files("documents-*.arrow")[0]))
+    assert (document.title, document.published) == ("제목 0", "2020-01-01")
+
+
+def test_a_column_of_names_is_told_and_too_little_text_names_its_column(tmp_path: Path) -> None:
+    index = "\n".join(["No,Korean Title", *(f"{n},{WORDS[n % 13]} {WORDS[n % 7]}" for n in range(600))])
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"index.csv": index})])
+    told = "\n".join(project.told(found))
+    assert re.search(r"half of its texts have at most \d characters; if these are no texts, delete \[extract\.t\]", told)
+    few = "\n".join(["No,Korean Title", "1,바다가 조용하다"])
+    with pytest.raises(RecipeError, match=r"too little text for a model: .*; of f the text is in 'Korean Title'"):
+        project.write(tmp_path / "other", [written(tmp_path / "f", {"index.csv": few})])
+
+
+def test_a_document_is_the_same_in_files_of_all_encodings(tmp_path: Path) -> None:
+    lines = [" ".join(prose(n).split()[:9]) + "\n" + prose(n)[:40] + "\n" + prose(n) for n in range(60)]
+    texts = {f"{n:02}.txt": text.encode("utf-16" if n % 4 == 0 else "cp949") for n, text in enumerate(lines)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})]).sources
+    assert sorted((source.document, source.files) for source in found) == [("file", 15), ("file", 45)]
+
+
+def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
+    here = written(tmp_path / "home", {f"texts/{n}.txt": prose(n) for n in range(30)})
+    found = project.write(tmp_path / "mine", [here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"])
+    assert [source.files for source in found.sources] == [30]
+    assert (
+        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.told(found)) == 3
+    )
+
+
+@pytest.mark.parametrize("where", ["t/{}", "{}/t"])
+def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path: Path) -> None:
+    """As unpacked archives of Windows have them."""
+    below = where.format("글".encode("cp949").decode("utf-8", "surrogateescape"))
+    written(tmp_path / below, {f"{n}.txt": prose(n) for n in range(30)})
+    with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
+        project.write(tmp_path / "mine", [tmp_path / below.split("/")[0]])
+    assert not (tmp_path / "mine").exists()
+
+
+def test_lists_in_jsonl_are_read_and_packed_files_without_their_ending_say_so(tmp_path: Path) -> None:
+    posts = json.dumps([{"body": prose(n)} for n in range(30)], ensure_ascii=False)
+    project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": posts})])
+    artifact = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
+    assert artifact.stats["documents_out"] == 30
+    packed = {f"{n}.txt": gzip.compress(prose(n).encode()) for n in range(60)}
+    with pytest.raises(RecipeError, match=r"too little text.*0\.txt"):
+        project.write(tmp_path / "other", [written(tmp_path / "p", {**packed})])
+
+
+def test_files_about_the_others_are_known_by_their_whole_name(tmp_path: Path) -> None:
+    texts = {f"license_{n}.txt": prose(n) for n in range(30)} | {"README.ko.md": prose(1), "LICENSE.txt": prose(2)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})])
+    assert [source.files for source in found.sources] == [30]
+    assert found.left_out == {"README.ko.md": 1, "LICENSE.txt": 1}
+
+
+def test_a_project_without_files_has_the_sample(tmp_path: Path) -> None:
+    found = project.write(tmp_path / "mine", project.SAMPLE)
+    assert [source.format for source in found.sources] == ["jsonl", "mediawiki", "namuwiki", "csv"]
+    assert recipes.prepare(tmp_path / "mine" / "recipe.toml", Store(tmp_path / "store")).planned[-1].label == "report"

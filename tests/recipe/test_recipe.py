@@ -103,6 +103,20 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
     assert all(line.startswith(f"{editable}") for line in told[:-1])
 
 
+def test_a_missing_directory_of_data_is_one_line_that_names_the_option(editable: Path) -> None:
+    """A shipped recipe without --data had a line for each of its files."""
+    text = editable.read_text("utf-8")
+    editable.write_text('data = "../../data"\n' + text.replace('"../sample/', '"${data}/corpus/'), "utf-8")
+    (editable.parents[2] / "data").mkdir()
+    with pytest.raises(RecipeError) as refusal:
+        recipes.load(editable)
+    data = editable.parents[2] / "data"
+    assert str(refusal.value) == (
+        f"{editable}, field 'data': no such directory: {data / 'corpus'}; ${{data}} stands for {data}; "
+        "name the directory of your data with --data"
+    )
+
+
 def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) -> None:
     text = editable.read_text("utf-8")
     editable.write_text(text + "\n[clean.newz]\n", "utf-8")

@@ -21,7 +21,9 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
 from korealbert.finetune.metrics.rankings import METRICS
 from korealbert.recipe.registry import REPORT
+from korealbert.report import artifacts as of_report
 from korealbert.report.scores import CSV_COLUMNS
+from korealbert.report.sections import outcome
 from korealbert.report.sections.lineage import MEASURED, core_hours
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import SCRIPT, cell, made, whole_run
@@ -49,6 +51,15 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 
 def rows_of(out: Path) -> list[dict[str, str]]:
     return csv_rows(out / "scores.csv")
+
+
+def test_the_headline_of_a_run_without_benchmarks_has_a_number_and_an_interval(artifacts: Artifacts, tmp_path: Path) -> None:
+    views = made(tmp_path, "views", {"views": 10, "heldout": {"mlm_targets": 4000}})
+    run = of_report.Artifacts({"pretrain": artifacts["pretrain"], "views": views}, [])
+    assert outcome.lede(run, []) == (
+        "The pretrained model fills 41.2 % of the masked pieces of held-out text correctly "
+        "(4,000 pieces; 95 % interval 39.7 % to 42.8 %)."
+    )
 
 
 def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:

@@ -63,8 +63,8 @@ def costs(artifacts: Artifacts) -> Section | None:
 
 _MEANING = (
     "Wall time is that of the build which finished each artifact, added up: a stage that was stopped and resumed counts from "
-    "its last start, and what stands in the store from earlier runs counts as when it was built. A core-hour is an hour of one "
-    "processor core in use, by the stage and the processes that it started."
+    "its last start, and a stage that was found in the store counts with the time that it took when it was built. A core-hour "
+    "is an hour of one processor core in use, by the stage and the processes that it started."
 )
 
 

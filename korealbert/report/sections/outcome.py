@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 
 from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.spec import INITS
@@ -34,7 +36,10 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     """The results in at most two sentences, each with the number of seeds and examples and the interval that it has."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
-        sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
+        sentences.append(
+            f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly"
+            f"{_of_pieces(accuracy, heldout_targets(artifacts).get('mlm'))}."
+        )
     if not sentences:
         corpus = artifacts.stats("balance", DocumentStats)
         sentences.append(
@@ -43,6 +48,16 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
             else "A run without scores so far."
         )
     return " ".join(sentences[:2])
+
+
+def _of_pieces(share: float, pieces: int | None) -> str:
+    """Of how many pieces, and Wilson's interval of the share; nothing where the number is not known."""
+    if not pieces:
+        return ""
+    z = NormalDist().inv_cdf(0.975)
+    middle, width = share + z * z / (2 * pieces), z * math.sqrt(share * (1 - share) / pieces + (z / (2 * pieces)) ** 2)
+    low, high = ((middle + side * width) / (1 + z * z / pieces) for side in (-1, 1))
+    return f" ({count(pieces)} pieces; 95 % interval {percent(low)} to {percent(high)})"
 
 
 def _result(benchmark: Benchmark) -> str | None:

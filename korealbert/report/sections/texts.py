@@ -32,7 +32,7 @@ def section(artifacts: Artifacts, samples: int) -> Section | None:
     if not documents:
         return None
     blocks: list[Block] = [
-        Text(f"Of {count(len(documents))} documents, the first ones of every shard."),
+        Text(f"These figures are of {count(len(documents))} documents: the first ones in each file of the corpus."),
         Figures([_lengths(documents)]),
     ]
     blocks += [table for table in (_phrases(documents), _quoted(documents, samples)) if table.rows]
@@ -56,7 +56,7 @@ def _lengths(documents: Sequence[Document]) -> Figure:
     ordered = sorted(len(document.text) for document in documents)
     middle = ordered[len(ordered) // 2]
     label = f"Characters of documents, median {count(middle)}: " + "; ".join(f"{name} {number}" for name, number in bins)
-    caption = f"Characters of documents, each bin from its number on; median {count(middle)}"
+    caption = f"Length of documents in characters (a bar begins at the number below it); median {count(middle)}"
     return Figure("document-lengths", caption, charts.histogram(bins, label=label, unit="characters"))
 
 
@@ -103,7 +103,7 @@ def quality(artifacts: Artifacts) -> Section | None:
             continue
         bins = [(name, sum(one.get(str(place), 0) for one in counts.values())) for place, name in enumerate(names)]
         label = f"Documents by {score}: " + "; ".join(f"{name} {number}" for name, number in bins)
-        caption = f"Documents by {score}, each bin from its number on"
+        caption = f"Documents by {score} (a bar begins at the number below it)"
         figures.append(Figure(f"document-{score}", caption, charts.histogram(bins, label=label, unit=score)))
         rows = [
             [source, *(percent(one.get(str(place), 0) / sum(one.values())) for place in range(len(names)))]
