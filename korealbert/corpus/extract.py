@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
@@ -35,7 +36,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_batches, sum_stats
+from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
 
 _SHOWN_BAD_RECORDS = 5
@@ -251,7 +252,9 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
-    first = _first_quarantined(out_dir, _SHOWN_BAD_RECORDS)
+    tables = sorted(out_dir.glob("quarantine-*.arrow"))
+    entries = (Quarantined(*row) for path in tables for row in read_rows(path, QUARANTINE_SCHEMA))
+    first = list(islice(entries, _SHOWN_BAD_RECORDS))
     alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
     examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
     doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
@@ -261,17 +264,6 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
         f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
         f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}{doubt}"
     )
-
-
-def _first_quarantined(out_dir: Path, count: int) -> list[Quarantined]:
-    """The first entries of a stage's quarantine, in the order of the source."""
-    found: list[Quarantined] = []
-    for path in sorted(out_dir.glob("quarantine-*.arrow")):
-        for batch in read_batches(path, QUARANTINE_SCHEMA):
-            found += [Quarantined(**row) for row in batch.slice(0, count - len(found)).to_pylist()]
-            if len(found) >= count:
-                return found
-    return found
 
 
 def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
