@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -227,29 +228,9 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
-        if wrong := contradictions(artifact.name, artifact.manifest):
-            return wrong[0]
-        if fault := self.damaged_file(artifact):
-            return fault
-        # Whoever reads an artifact takes all files of a pattern.
-        extra = {*output_files(artifact.path)} - {*artifact.manifest["files"], MANIFEST}
-        return f"{min(extra)} is not in the manifest" if extra else None
-
-    def damaged_file(self, artifact: Artifact) -> str | None:
-        """Which file of an artifact is not what its manifest says, or None. Unchanged files are not read twice."""
-        for relative, expected in artifact.manifest["files"].items():
-            path = artifact.path / relative
-            if not path.is_file():
-                return f"{relative} is missing"
-            if path.stat().st_size != expected["size"]:
-                return f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
-            try:
-                digest = self.digests.of(path)
-            except (OSError, FileChanged) as error:
-                return str(error)
-            if digest != expected["sha256"]:
-                return f"{relative} has another sha256 than its manifest says"
-        return None
+        wrong = contradictions(artifact.name, artifact.manifest)
+        faults = _faults_of_files(artifact.path, artifact.manifest, self.digests.of, scratch=True)
+        return next(itertools.chain(wrong, faults), None)
 
     def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
         """Which input has been rebuilt with other bytes than the artifact was built from, or None."""
@@ -279,25 +260,32 @@ def faults_within(
 
     ``scratch``: hidden files may lie there too.
     """
-    expected = manifest["files"]
-    faults = []
-    for relative, entry in expected.items():
-        try:
-            if digest(directory / relative) != entry["sha256"]:
-                faults.append(f"{relative} has another sha256 than its manifest says")
-        except FileNotFoundError:
-            faults.append(f"{relative} is missing")
-        except (OSError, FileChanged) as error:
-            faults.append(str(error))
-    extra = {*output_files(directory, scratch=not scratch)} - {*expected, MANIFEST}
-    faults += [f"{relative} is not in the manifest" for relative in sorted(extra)]
-    faults += contradictions(name, manifest)
+    faults = [*_faults_of_files(directory, manifest, digest, scratch=scratch), *contradictions(name, manifest)]
     if not faults:
         try:
             check_conservation(name, manifest["stats"], directory)
         except ArtifactError as error:
             faults.append(str(error))
     return faults
+
+
+def _faults_of_files(
+    directory: Path, manifest: Mapping[str, Any], digest: Callable[[Path], str], *, scratch: bool
+) -> Iterator[str]:
+    for relative, expected in manifest["files"].items():
+        path = directory / relative
+        try:
+            if not path.is_file():
+                yield f"{relative} is missing"
+            elif path.stat().st_size != expected["size"]:
+                yield f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
+            elif digest(path) != expected["sha256"]:
+                yield f"{relative} has another sha256 than its manifest says"
+        except (OSError, FileChanged) as error:
+            yield str(error)
+    # Whoever reads an artifact takes all files of a pattern.
+    extra = {*output_files(directory, scratch=not scratch)} - {*manifest["files"], MANIFEST}
+    yield from (f"{relative} is not in the manifest" for relative in sorted(extra))
 
 
 def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:

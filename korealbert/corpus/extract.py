@@ -186,15 +186,13 @@ def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
 
-def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
-    """The outcomes of one batch's records, in order."""
-    return iter([part]) if isinstance(part, Quarantined) else PARSERS[spec.format, spec.document](spec, part, tally)
-
-
-def _parse_expanded(
-    templates: TemplatePages, spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally
+def parse(
+    spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally, templates: TemplatePages | None = None
 ) -> Iterator[Outcome]:
-    return iter([part]) if isinstance(part, Quarantined) else parse_pages(spec, part, tally, templates)
+    """The outcomes of one batch's records, in order; calls of a wiki's ``templates`` are expanded."""
+    if isinstance(part, Quarantined):
+        return iter([part])
+    return parse_pages(spec, part, tally, templates) if templates else PARSERS[spec.format, spec.document](spec, part, tally)
 
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
@@ -232,13 +230,10 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
 def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
     tally = Tally()
-    parser = parse
-    if job.spec.wiki.expand_templates:
-        templates = load_template_pages(_work(out_dir) / _TEMPLATES)
-        parser = partial(_parse_expanded, templates)
+    templates = load_template_pages(_work(out_dir) / _TEMPLATES) if job.spec.wiki.expand_templates else None
     with DocumentShard(out_dir, index) as shard:
         for part in job.parts:
-            for outcome in parser(job.spec, part, tally):
+            for outcome in parse(job.spec, part, tally, templates):
                 if isinstance(outcome, Quarantined):
                     shard.quarantine(outcome)
                 elif isinstance(outcome, Dropped):

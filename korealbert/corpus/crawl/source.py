@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -22,7 +22,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from korealbert.artifact import Spec
 from korealbert.artifact.spec import PRIVATE_HOSTS
 
-CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
+_Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
+CATEGORIES: tuple[str, ...] = get_args(_Category)
 """The seven categories that KoreALBERT's news corpus names."""
 
 _DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
@@ -52,7 +53,6 @@ def _is_host(value: str) -> str:
 
 _Pattern = Annotated[str, AfterValidator(_is_pattern)]
 _Host = Annotated[str, AfterValidator(_is_host)]
-_Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
 
 class _Listing(Spec):
