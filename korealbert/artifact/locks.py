@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from korealbert.artifact.files import utc_now
+
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """What opening a file for writing ends with in a store that may only be read."""
 
@@ -98,7 +100,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _sign(handle: IO[bytes]) -> None:
-    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}
     with contextlib.suppress(OSError):  # A full disk: the lock holds without its note.
         handle.truncate(0)
         handle.write(json.dumps(told).encode())
@@ -138,7 +140,7 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     In a store that may only be read nothing is recorded, for nothing can be removed from it either.
     """
     directory = store / DIRECTORY
-    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    began = utc_now()
     resolved = str(recipe.resolve())
     fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
     path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"

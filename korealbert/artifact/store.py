@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Self, TypeVar
 
@@ -71,14 +71,15 @@ def _misfit(loaded: object, *, digested: bool) -> str | None:
     try:
         _Manifest.model_validate(loaded)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        lacking = sorted(".".join(map(str, each["loc"])) for each in found if each["type"] == "missing")
-        if lacking:
-            return f"it lacks {', '.join(lacking)}"
-        return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
+        lacking = sorted(".".join(map(str, each["loc"])) for each in error.errors() if each["type"] == "missing")
+        return f"it lacks {', '.join(lacking)}" if lacking else _first_problems(error)
     if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - _Manifest.model_fields.keys())):
         return f"it has {', '.join(map(repr, more))} and no whole digest before it"
     return None
+
+
+def _first_problems(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in error.errors()[:3])
 
 
 T = TypeVar("T", bound=Statistics)
@@ -138,9 +139,8 @@ class Artifact:
         try:
             return kind.model_validate(self.stats)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])
-            raise ArtifactError(f"{self.name}: its statistics are no {kind.__name__} ({wrong}); build it again") from None
+            told = f"{self.name}: its statistics are no {kind.__name__} ({_first_problems(error)})"
+            raise ArtifactError(f"{told}; build it again") from None
 
     @property
     def output_digest(self) -> str:
@@ -242,7 +242,9 @@ class Store:
 
     def rot(self, artifact: Artifact) -> list[str]:
         """Everything that is wrong with the bytes of an artifact; each file is read again, without remembered digests."""
-        return faults_within(artifact.path, artifact.name, artifact.manifest, self.digests.read_again, scratch=False)
+        return faults_within(
+            artifact.path, artifact.name, artifact.manifest, partial(self.digests.of, again=True), scratch=False
+        )
 
     def lock_file(self, name: str) -> Path:
         """The file whose lock a builder of this artifact holds."""

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.documents.schema import Document, Drop
+from korealbert.documents.schema import CATEGORIES, Document, Drop
 from korealbert.documents.shards import (
     NO_DOCUMENTS,
     DocumentShard,
@@ -88,9 +88,6 @@ def temperature(characters: Characters, value: float) -> dict[str, int]:
     greatest = max(weights.values(), default=1.0)
     return {name: math.floor(characters[name] * (weight / greatest)) for name, weight in weights.items()}
 
-
-CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
-"""The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
 
 _INTERVAL = 1 << 56
 """Draws are looked at in intervals of this width first: a 256th of the documents is sorted in memory."""

@@ -117,11 +117,7 @@ class DocumentStats(Statistics):
 
 
 NO_DOCUMENTS: Mapping[str, Any] = {
-    "documents_in": 0,
-    "documents_out": 0,
-    "quarantined": 0,
-    "characters_out": 0,
-    "bytes_out": 0,
+    **dict.fromkeys(("documents_in", "documents_out", "quarantined", "characters_out", "bytes_out"), 0),
     "dropped": {},
     "quarantine_reasons": {},
 }

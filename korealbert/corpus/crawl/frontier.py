@@ -17,6 +17,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from korealbert.artifact.files import utc_now
+
 Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
 State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
 
@@ -233,7 +235,7 @@ class Frontier:
 
     def finish(self, known: Known, state: State, reason: str = "", **facts: Any) -> None:
         """Record the outcome of a URL that was taken."""
-        self._set(known.id, "waiting", state, reason=reason, fetched=_now(), **facts)
+        self._set(known.id, "waiting", state, reason=reason, fetched=utc_now(), **facts)
 
     def store(self, known: Known, place: Place, sha256: str, status: int, claims: tuple[str, ...]) -> None:
         """Record a page that is in the WARC files, and what makes other pages its duplicates."""
@@ -288,9 +290,9 @@ class Frontier:
     def note_robots(self, key: str, url: str, state: State, reason: str, status: int | None) -> None:
         """Record how a robots.txt answered; the latest answer counts."""
         with self.transaction():
-            if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=_now()) is None:
+            if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=utc_now()) is None:
                 old = self._db.execute("SELECT id, state FROM urls WHERE key = ?", (key,)).fetchone()
-                self._set(old[0], old[1], state, reason=reason, status=status, fetched=_now())
+                self._set(old[0], old[1], state, reason=reason, status=status, fetched=utc_now())
 
     def refuse_waiting(self, reason: str) -> None:
         """Refuse everything that still waits."""
@@ -400,7 +402,3 @@ def discard(directory: Path) -> None:
 def _turned(total: int, *row: Any) -> int:
     """The sum with one row more, or with one that was in it less: 64 bits."""
     return total ^ int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), signed=True)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -14,17 +14,14 @@ from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from korealbert.artifact import Spec
 from korealbert.artifact.spec import PRIVATE_HOSTS
-
-_Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
-CATEGORIES: tuple[str, ...] = get_args(_Category)
-"""The seven categories that KoreALBERT's news corpus names."""
+from korealbert.documents.schema import Category
 
 _DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
 """Query parameters that say where a reader came from, not which page it is."""
@@ -136,7 +133,7 @@ class Source(Spec):
     """
     sections: dict[str, str] = Field(default_factory=dict)
     """Text that the article pattern captures as ``section`` → the name of the section."""
-    categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
+    categories: dict[Category, tuple[str, ...]] = Field(default_factory=dict)
     """Category → names of sections; a section not listed here keeps its name."""
     listing: tuple[_Listing, ...] = Field(min_length=1)
     """Pages on which the articles are listed."""
