@@ -143,7 +143,8 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     began = utc_now()
     resolved = str(recipe.resolve())
     fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
-    path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
+    key = hashlib.sha256(os.fsencode(resolved)).hexdigest()[:16]
+    path = directory / f"{key}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
         with exclusively(store):
             handle = path.open("xb")
@@ -173,10 +174,6 @@ def runs(store: Path) -> list[Run]:
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
             found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, is_held(path)))
     return sorted(found, key=lambda run: run.began)
-
-
-def _key(recipe: str) -> str:
-    return hashlib.sha256(os.fsencode(recipe)).hexdigest()[:16]
 
 
 def _forget_earlier(directory: Path, newest: Path, until: str | None) -> None:

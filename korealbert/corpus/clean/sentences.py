@@ -2,7 +2,6 @@
 
 The sample is those documents whose hashed ids are least, so it depends on neither shards nor workers, and their first
 ``_CHARACTERS_PER_DOCUMENT`` characters: Kiwi's slowness costs the same seconds for any corpus.
-
 """
 
 from __future__ import annotations

@@ -77,13 +77,11 @@ class TitleRules:
         """``title_rule`` with the id of the first rule that matches, or None."""
         fields = {"title": matching_view(title), "end": matching_view(text[-END_CHARACTERS:])}
         for rule, pattern in self._compiled:
-            if pattern.search(fields[rule.field]) and not (rule.without_prose and _is_prose(text, rule)):
-                return Drop("title_rule", rule.id)
+            if pattern.search(fields[rule.field]):
+                sentence = _SENTENCE if rule.polite else _PLAIN_SENTENCE
+                if not rule.without_prose or len(sentence.findall(text)) < _PROSE_SENTENCES:
+                    return Drop("title_rule", rule.id)
         return None
-
-
-def _is_prose(text: str, rule: TitleRule) -> bool:
-    return len((_SENTENCE if rule.polite else _PLAIN_SENTENCE).findall(text)) >= _PROSE_SENTENCES
 
 
 def load_title_rules(path: Path) -> TitleRules:

@@ -22,8 +22,6 @@ from korealbert.artifact.files import utc_now
 Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
 State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
 
-_ROWS_READ_AHEAD = 512
-
 TRANSIENT = (
     "unreachable",
     "timeout",
@@ -116,8 +114,8 @@ class Frontier:
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only after the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
         self._sum_up_changes()
-        self._fresh: dict[bool, list[Known]] = {True: [], False: []}
         self._last_fresh = {True: 0, False: 0}
+        """The last article, and the last other URL, that was taken for the first time."""
         self._retries: list[tuple[float, int]] = self._db.execute(
             "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
         ).fetchall()
@@ -205,16 +203,13 @@ class Frontier:
         return None
 
     def _next_fresh(self, articles: bool) -> Known | None:
-        fresh = self._fresh[articles]
-        if not fresh:
-            rows = self._db.execute(
-                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT ?",
-                (articles, self._last_fresh[articles], _ROWS_READ_AHEAD),
-            ).fetchall()
-            fresh += [Known(*row) for row in reversed(rows)]
-        if not fresh:
+        row = self._db.execute(
+            f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT 1",
+            (articles, self._last_fresh[articles]),
+        ).fetchone()
+        if row is None:
             return None
-        known = fresh.pop()
+        known = Known(*row)
         self._last_fresh[articles] = known.id
         return known
 
