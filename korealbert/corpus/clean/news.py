@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.corpus.clean.titles import read_rules
+from korealbert.artifact.spec import read_toml
 from korealbert.corpus.normalise import matching_view, with_gap
 
 _HEAD_LINES = 3
@@ -311,4 +311,4 @@ def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) ->
 
 def load_news_rules(path: Path) -> NewsRules:
     """Read and compile a rules file. Raises ValueError naming file, rule and field."""
-    return NewsRules(read_rules(path, RuleFile), str(path))
+    return NewsRules(read_toml(path, RuleFile, "a rules file"), str(path))

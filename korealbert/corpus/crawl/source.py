@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -17,10 +16,10 @@ from string import Formatter
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.artifact.spec import PRIVATE_HOSTS
+from korealbert.artifact.spec import PRIVATE_HOSTS, read_toml
 from korealbert.documents.schema import Category
 
 _DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
@@ -193,14 +192,7 @@ def load_source(path: Path, *, within: Path | None = None) -> Source:
 
     Raises ValueError naming file and field.
     """
-    try:
-        return Source.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path}: not a source file: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{path}, field {where!r}: {first['msg'].removeprefix('Value error, ')}") from error
+    return read_toml(path, Source, "a source file", within=within)
 
 
 @dataclass(frozen=True, slots=True)
