@@ -86,6 +86,11 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def utc_now() -> str:
+    """The time as ISO 8601, to the second: ``2026-01-31T12:00:00Z``."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def atomic_write(path: Path, content: bytes) -> None:
     """Write a whole file or nothing."""
     with atomic_path(path) as temporary:
@@ -202,21 +207,17 @@ class DigestMemory:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def of(self, path: Path) -> str:
-        """sha256 of a file, or of the listing of a directory's files. Raises FileNotFoundError and FileChanged."""
+    def of(self, path: Path, *, again: bool = False) -> str:
+        """sha256 of a file, or of the listing of a directory's files; ``again``: computed even if it is remembered.
+
+        Raises FileNotFoundError and FileChanged.
+        """
         path = Path(path).absolute()
         if path.is_dir():
-            return digest_of_listing({str(inner.relative_to(path)): self.of(inner) for inner in files_of(path)})
-        known = known_digested(self._entry(path))
+            return digest_of_listing({str(inner.relative_to(path)): self.of(inner, again=again) for inner in files_of(path)})
+        known = None if again else known_digested(self._entry(path))
         if known is not None and known["stamp"] == stamp(path):
             return str(known["sha256"])
-        return self.read_again(path)
-
-    def read_again(self, path: Path) -> str:
-        """The same as ``of``, computed even if it is remembered, and remembered."""
-        path = Path(path).absolute()
-        if path.is_dir():
-            return digest_of_listing({str(inner.relative_to(path)): self.read_again(inner) for inner in files_of(path)})
         digest, seen = sha256_and_stamp(path)
         self.remember(path, digest, seen)
         return digest

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from korealbert.artifact.files import utc_now
+
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """What opening a file for writing ends with in a store that may only be read."""
 
@@ -98,7 +100,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _sign(handle: IO[bytes]) -> None:
-    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}
     with contextlib.suppress(OSError):  # A full disk: the lock holds without its note.
         handle.truncate(0)
         handle.write(json.dumps(told).encode())
@@ -138,10 +140,11 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     In a store that may only be read nothing is recorded, for nothing can be removed from it either.
     """
     directory = store / DIRECTORY
-    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    began = utc_now()
     resolved = str(recipe.resolve())
     fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
-    path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
+    key = hashlib.sha256(os.fsencode(resolved)).hexdigest()[:16]
+    path = directory / f"{key}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
         with exclusively(store):
             handle = path.open("xb")
@@ -171,10 +174,6 @@ def runs(store: Path) -> list[Run]:
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
             found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, is_held(path)))
     return sorted(found, key=lambda run: run.began)
-
-
-def _key(recipe: str) -> str:
-    return hashlib.sha256(os.fsencode(recipe)).hexdigest()[:16]
 
 
 def _forget_earlier(directory: Path, newest: Path, until: str | None) -> None:

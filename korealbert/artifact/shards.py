@@ -25,8 +25,8 @@ from korealbert.artifact.files import noting_writes
 _TRIES_AFTER_A_LOSS = 5
 """How often one job is given to another process or node after its own has died."""
 
-_JOBS_IN_FLIGHT_PER_CORE = 2
-"""Back-pressure: jobs handed out beyond those that run, so that memory stays bounded by a few jobs."""
+_JOBS_IN_FLIGHT = 2
+"""Back-pressure: jobs read ahead for each core or worker, so that memory stays bounded by a few jobs."""
 
 
 class ClusterMissing(RuntimeError):
@@ -58,7 +58,7 @@ def _map_on_ray(
     try:
         for index, job in pending:
             flying[remote.remote(function, job, index, out_dir)] = index
-            while len(flying) >= _JOBS_IN_FLIGHT_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1))):
+            while len(flying) >= _JOBS_IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1))):
                 _collect_from_ray(ray, flying, record)
         while flying:
             _collect_from_ray(ray, flying, record)
@@ -109,9 +109,6 @@ _ShardFunction = Callable[[_J, int, Path], _ShardStats]
 ``note_written`` of them; must be importable by name."""
 _Finished = tuple[_ShardStats, dict[str, dict[str, Any]]]
 """Statistics of a job, and what its marker says of its files."""
-
-_JOBS_IN_FLIGHT_PER_WORKER = 2
-"""Back-pressure: jobs read ahead of the workers, so that memory stays bounded by a few jobs."""
 
 
 def map_shards(
@@ -186,7 +183,7 @@ def _map_in_processes(
         try:
             for index, job in pending:
                 flying[pool.submit(function, job, index, out_dir)] = index
-                if len(flying) >= workers * _JOBS_IN_FLIGHT_PER_WORKER:
+                if len(flying) >= workers * _JOBS_IN_FLIGHT:
                     _collect(flying, record)
             while flying:
                 _collect(flying, record)

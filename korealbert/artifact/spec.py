@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -227,6 +228,22 @@ def input_paths(value: Any) -> list[InputPath]:
     if isinstance(value, tuple | list):
         return [path for item in value for path in input_paths(item)]
     return []
+
+
+_SpecT = TypeVar("_SpecT", bound=Spec)
+
+
+def read_toml(path: Path, kind: type[_SpecT], what: str, *, within: Path | None = None) -> _SpecT:
+    """The content of a TOML file; ``what`` it should be (``a source file``), ``within`` as for ``InputPath``.
+
+    Raises ValueError naming the file, and every field that is wrong.
+    """
+    try:
+        return kind.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path}: not {what}: {error}") from error
+    except ValidationError as error:
+        raise ValueError(explained(str(path), kind, error)) from error
 
 
 def explained(where: str, kind: type[BaseModel], error: ValidationError, variants: Collection[str] = ()) -> str:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -34,6 +35,7 @@ from korealbert.artifact.files import (
     stamp,
     sync_file,
     telling_of_a_full_disk,
+    utc_now,
     write_digested,
     write_json,
 )
@@ -183,7 +185,7 @@ class Stage(Generic[S]):
         ``inputs`` are artifact names by role; ``store`` remembers the digests of the files that ``spec`` names; ``again``: they
         are read nevertheless.
         """
-        digest = store.digests.read_again if again else store.digests.of
+        digest = partial(store.digests.of, again=again)
         return Identity(self.name, self.version, canonical(spec, digest), dict(sorted(inputs.items())))
 
 
@@ -262,7 +264,7 @@ def _build(
             "output_digest": digest_of_output(entries),
             "wall_seconds": round(time.monotonic() - start, 3),
             "processor_seconds": round(_processor_seconds() - used, 3),
-            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "created": utc_now(),
             "host": host_facts(),
         }
         write_digested(partial / MANIFEST, sealed, sort_keys=True)

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Self, TypeVar
 
@@ -70,14 +71,15 @@ def _misfit(loaded: object, *, digested: bool) -> str | None:
     try:
         _Manifest.model_validate(loaded)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        lacking = sorted(".".join(map(str, each["loc"])) for each in found if each["type"] == "missing")
-        if lacking:
-            return f"it lacks {', '.join(lacking)}"
-        return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
+        lacking = sorted(".".join(map(str, each["loc"])) for each in error.errors() if each["type"] == "missing")
+        return f"it lacks {', '.join(lacking)}" if lacking else _first_problems(error)
     if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - _Manifest.model_fields.keys())):
         return f"it has {', '.join(map(repr, more))} and no whole digest before it"
     return None
+
+
+def _first_problems(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in error.errors()[:3])
 
 
 T = TypeVar("T", bound=Statistics)
@@ -137,9 +139,8 @@ class Artifact:
         try:
             return kind.model_validate(self.stats)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])
-            raise ArtifactError(f"{self.name}: its statistics are no {kind.__name__} ({wrong}); build it again") from None
+            told = f"{self.name}: its statistics are no {kind.__name__} ({_first_problems(error)})"
+            raise ArtifactError(f"{told}; build it again") from None
 
     @property
     def output_digest(self) -> str:
@@ -227,29 +228,9 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
-        if wrong := contradictions(artifact.name, artifact.manifest):
-            return wrong[0]
-        if fault := self.damaged_file(artifact):
-            return fault
-        # Whoever reads an artifact takes all files of a pattern.
-        extra = {*output_files(artifact.path)} - {*artifact.manifest["files"], MANIFEST}
-        return f"{min(extra)} is not in the manifest" if extra else None
-
-    def damaged_file(self, artifact: Artifact) -> str | None:
-        """Which file of an artifact is not what its manifest says, or None. Unchanged files are not read twice."""
-        for relative, expected in artifact.manifest["files"].items():
-            path = artifact.path / relative
-            if not path.is_file():
-                return f"{relative} is missing"
-            if path.stat().st_size != expected["size"]:
-                return f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
-            try:
-                digest = self.digests.of(path)
-            except (OSError, FileChanged) as error:
-                return str(error)
-            if digest != expected["sha256"]:
-                return f"{relative} has another sha256 than its manifest says"
-        return None
+        wrong = contradictions(artifact.name, artifact.manifest)
+        faults = _faults_of_files(artifact.path, artifact.manifest, self.digests.of, scratch=True)
+        return next(itertools.chain(wrong, faults), None)
 
     def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
         """Which input has been rebuilt with other bytes than the artifact was built from, or None."""
@@ -261,7 +242,9 @@ class Store:
 
     def rot(self, artifact: Artifact) -> list[str]:
         """Everything that is wrong with the bytes of an artifact; each file is read again, without remembered digests."""
-        return faults_within(artifact.path, artifact.name, artifact.manifest, self.digests.read_again, scratch=False)
+        return faults_within(
+            artifact.path, artifact.name, artifact.manifest, partial(self.digests.of, again=True), scratch=False
+        )
 
     def lock_file(self, name: str) -> Path:
         """The file whose lock a builder of this artifact holds."""
@@ -279,25 +262,32 @@ def faults_within(
 
     ``scratch``: hidden files may lie there too.
     """
-    expected = manifest["files"]
-    faults = []
-    for relative, entry in expected.items():
-        try:
-            if digest(directory / relative) != entry["sha256"]:
-                faults.append(f"{relative} has another sha256 than its manifest says")
-        except FileNotFoundError:
-            faults.append(f"{relative} is missing")
-        except (OSError, FileChanged) as error:
-            faults.append(str(error))
-    extra = {*output_files(directory, scratch=not scratch)} - {*expected, MANIFEST}
-    faults += [f"{relative} is not in the manifest" for relative in sorted(extra)]
-    faults += contradictions(name, manifest)
+    faults = [*_faults_of_files(directory, manifest, digest, scratch=scratch), *contradictions(name, manifest)]
     if not faults:
         try:
             check_conservation(name, manifest["stats"], directory)
         except ArtifactError as error:
             faults.append(str(error))
     return faults
+
+
+def _faults_of_files(
+    directory: Path, manifest: Mapping[str, Any], digest: Callable[[Path], str], *, scratch: bool
+) -> Iterator[str]:
+    for relative, expected in manifest["files"].items():
+        path = directory / relative
+        try:
+            if not path.is_file():
+                yield f"{relative} is missing"
+            elif path.stat().st_size != expected["size"]:
+                yield f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
+            elif digest(path) != expected["sha256"]:
+                yield f"{relative} has another sha256 than its manifest says"
+        except (OSError, FileChanged) as error:
+            yield str(error)
+    # Whoever reads an artifact takes all files of a pattern.
+    extra = {*output_files(directory, scratch=not scratch)} - {*manifest["files"], MANIFEST}
+    yield from (f"{relative} is not in the manifest" for relative in sorted(extra))
 
 
 def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:

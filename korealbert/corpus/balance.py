@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,14 +20,14 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.documents.schema import Document, Drop
+from korealbert.documents.schema import CATEGORIES, Document, Drop
 from korealbert.documents.shards import (
     NO_DOCUMENTS,
     DocumentShard,
     DocumentStats,
     TableWriter,
-    read_batches,
     read_documents,
+    read_rows,
     sum_stats,
 )
 from korealbert.philox import hash64
@@ -89,9 +89,6 @@ def temperature(characters: Characters, value: float) -> dict[str, int]:
     return {name: math.floor(characters[name] * (weight / greatest)) for name, weight in weights.items()}
 
 
-CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
-"""The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
-
 _INTERVAL = 1 << 56
 """Draws are looked at in intervals of this width first: a 256th of the documents is sorted in memory."""
 
@@ -128,12 +125,6 @@ class BalanceSpec(Spec):
         return self
 
 
-@dataclass(frozen=True)
-class _Job:
-    shard: Path
-    spec: BalanceSpec
-
-
 def draw(seed: int, document_id: str) -> int:
     """The 64-bit number by which a document is drawn: low numbers stay longest."""
     return hash64(f"{seed}\0{document_id}")
@@ -155,13 +146,13 @@ def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[s
     return {}
 
 
-def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _measure_shard(spec: BalanceSpec, shard: Path, index: int, out_dir: Path) -> Stats:
     """Write stratum, category, draw and size of each document that is to be balanced."""
     with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
-        for document in read_documents(job.shard):
-            if document.source in job.spec.sources:
-                number = draw(job.spec.seed, document.id)
-                table.append((_stratum(document, job.spec), document.category, number, len(document.text)))
+        for document in read_documents(shard):
+            if document.source in spec.sources:
+                row = (_stratum(document, spec), document.category, draw(spec.seed, document.id), len(document.text))
+                table.append(row)
     return {}
 
 
@@ -213,24 +204,20 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
 def _thresholds(out_dir: Path) -> dict[tuple[str, str], int]:
     """Stratum and category → last draw that stays; -1 where nothing does. Those absent keep everything."""
     path = out_dir / ".work" / "thresholds.arrow"
-    found: dict[tuple[str, str], int] = {}
-    if path.exists():
-        for batch in read_batches(path, _THRESHOLD_SCHEMA):
-            for name, category, last in zip(*(column.to_pylist() for column in batch.columns)):
-                found[name, category] = -1 if last is None else last
-    return found
+    rows = read_rows(path, _THRESHOLD_SCHEMA) if path.exists() else ()
+    return {(name, category): -1 if last is None else last for name, category, last in rows}
 
 
-def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _write_shard(spec: BalanceSpec, path: Path, index: int, out_dir: Path) -> Stats:
     """Write what stays of one shard, with sizes before and after."""
     thresholds = _thresholds(out_dir)
     categories: dict[str, dict[str, int]] = {}
     sources: dict[str, dict[str, int]] = {}
     with DocumentShard(out_dir, index) as shard:
-        for document in read_documents(job.shard):
-            balanced = document.source in job.spec.sources
-            last = thresholds.get((_stratum(document, job.spec), document.category)) if balanced else None
-            keep = last is None or draw(job.spec.seed, document.id) <= last
+        for document in read_documents(path):
+            balanced = document.source in spec.sources
+            last = thresholds.get((_stratum(document, spec), document.category)) if balanced else None
+            keep = last is None or draw(spec.seed, document.id) <= last
             if keep:
                 shard.keep(document)
             else:
@@ -266,17 +253,14 @@ class BalanceStats(DocumentStats):
 
 
 def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BalanceStats:
-    """Balance ``documents``.
-
-    Drop reason: ``balanced_out`` (rule: the
-    category).
-    """
+    """Balance ``documents``. Drop reason: ``balanced_out`` (rule: the category)."""
     (out_dir / ".work").mkdir(exist_ok=True)
-    jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
+    shards = inputs["documents"].files("documents-*.arrow")
     if spec.mode != "none":
-        map_shards(_measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
+        measuring = partial(_measure_shard, spec)
+        map_shards(measuring, shards, out_dir=out_dir, runtime=runtime, step="measure", total=len(shards))
         map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
-    parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
+    parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write", total=len(shards))
     return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
 
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
@@ -35,7 +36,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_batches, sum_stats
+from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
 
 _SHOWN_BAD_RECORDS = 5
@@ -185,15 +186,13 @@ def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
 
-def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
-    """The outcomes of one batch's records, in order."""
-    return iter([part]) if isinstance(part, Quarantined) else PARSERS[spec.format, spec.document](spec, part, tally)
-
-
-def _parse_expanded(
-    templates: TemplatePages, spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally
+def parse(
+    spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally, templates: TemplatePages | None = None
 ) -> Iterator[Outcome]:
-    return iter([part]) if isinstance(part, Quarantined) else parse_pages(spec, part, tally, templates)
+    """The outcomes of one batch's records, in order; calls of a wiki's ``templates`` are expanded."""
+    if isinstance(part, Quarantined):
+        return iter([part])
+    return parse_pages(spec, part, tally, templates) if templates else PARSERS[spec.format, spec.document](spec, part, tally)
 
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
@@ -231,13 +230,10 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
 def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
     tally = Tally()
-    parser = parse
-    if job.spec.wiki.expand_templates:
-        templates = load_template_pages(_work(out_dir) / _TEMPLATES)
-        parser = partial(_parse_expanded, templates)
+    templates = load_template_pages(_work(out_dir) / _TEMPLATES) if job.spec.wiki.expand_templates else None
     with DocumentShard(out_dir, index) as shard:
         for part in job.parts:
-            for outcome in parser(job.spec, part, tally):
+            for outcome in parse(job.spec, part, tally, templates):
                 if isinstance(outcome, Quarantined):
                     shard.quarantine(outcome)
                 elif isinstance(outcome, Dropped):
@@ -251,7 +247,9 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
-    first = _first_quarantined(out_dir, _SHOWN_BAD_RECORDS)
+    tables = sorted(out_dir.glob("quarantine-*.arrow"))
+    entries = (Quarantined(*row) for path in tables for row in read_rows(path, QUARANTINE_SCHEMA))
+    first = list(islice(entries, _SHOWN_BAD_RECORDS))
     alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
     examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
     doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
@@ -261,17 +259,6 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
         f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
         f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}{doubt}"
     )
-
-
-def _first_quarantined(out_dir: Path, count: int) -> list[Quarantined]:
-    """The first entries of a stage's quarantine, in the order of the source."""
-    found: list[Quarantined] = []
-    for path in sorted(out_dir.glob("quarantine-*.arrow")):
-        for batch in read_batches(path, QUARANTINE_SCHEMA):
-            found += [Quarantined(**row) for row in batch.slice(0, count - len(found)).to_pylist()]
-            if len(found) >= count:
-                return found
-    return found
 
 
 def _check_fields(spec: ExtractSpec, stats: Stats) -> None:

@@ -133,6 +133,20 @@ _VIEW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _VIEW.update(str.maketrans("【】〔〕〈〉《》©Ⓒㆍ・‧∙•", "[][]<><>ⓒⓒ·····"))
 
 
+def with_gap(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span of whole lines with the smaller of the gaps of line breaks above and below it; of all text, with both."""
+    above, below = start, end
+    while above and text[above - 1] == "\n":
+        above -= 1
+    while below < len(text) and text[below] == "\n":
+        below += 1
+    if not above:
+        return 0, below
+    if below == len(text) or start - above < below - end:
+        return above, end if below < len(text) else below
+    return start, below
+
+
 def matching_view(text: str) -> str:
     """The text with full-width ASCII, Korean brackets, copyright signs and middle dots in one spelling; same length."""
     return text.translate(_VIEW)

@@ -34,7 +34,7 @@ class Line:
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """The error to raise for this line, naming file, line, field and remedy."""
-        return _error(self.file, self.number, field, problem, remedy)
+        return ValueError(f"{self.file}, line {self.number}, field {field!r}: {problem}; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BenchmarkFile:
 
     def error(self, line: int, field: str, problem: str, remedy: str) -> ValueError:
         """The error to raise for a place in this file, naming file, line, field and remedy."""
-        return _error(str(self), line, field, problem, remedy)
+        return Line(str(self), line, "").error(field, problem, remedy)
 
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
         """The lines in order, cut at line feeds only, because quotation marks of official files are text.
@@ -125,7 +125,3 @@ class BenchmarkFile:
 
     def _unreadable(self, why: str) -> ValueError:
         return ValueError(f"{self}: cannot be read ({why}); is the download complete?")
-
-
-def _error(file: str, line: int, field: str, problem: str, remedy: str) -> ValueError:
-    return ValueError(f"{file}, line {line}, field {field!r}: {problem}; {remedy}")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Literal, get_args
+
+Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
+CATEGORIES: tuple[str, ...] = get_args(Category)
+"""The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,12 @@ def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
 
 
+def read_rows(path: Path, schema: pa.Schema) -> Iterator[tuple[Any, ...]]:
+    """The rows of one Arrow IPC shard, in order. Raises ShardError as ``read_batches`` does."""
+    for batch in read_batches(path, schema):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
 class TableWriter:
     """Writes rows to one zstd-compressed Arrow IPC file that is whole or absent; an empty table leaves no file."""
 
@@ -111,11 +117,7 @@ class DocumentStats(Statistics):
 
 
 NO_DOCUMENTS: Mapping[str, Any] = {
-    "documents_in": 0,
-    "documents_out": 0,
-    "quarantined": 0,
-    "characters_out": 0,
-    "bytes_out": 0,
+    **dict.fromkeys(("documents_in", "documents_out", "quarantined", "characters_out", "bytes_out"), 0),
     "dropped": {},
     "quarantine_reasons": {},
 }

@@ -23,18 +23,6 @@ from korealbert.artifact import Spec
 from korealbert.artifact.tar import TarFault
 from korealbert.documents.schema import Quarantined
 
-_COMPRESSED = {
-    ".gz": "gz",
-    ".tgz": "gz",
-    ".bz2": "bz2",
-    ".tbz2": "bz2",
-    ".xz": "xz",
-    ".txz": "xz",
-    ".zst": "zst",
-    ".tzst": "zst",
-}
-"""Name endings that mean a compression."""
-
 _MAGIC = (
     (b"\x1f\x8b\x08", "gzip", ".gz"),
     (b"BZh", "bzip2", ".bz2"),
@@ -164,9 +152,10 @@ class RawFile:
         self.fault: ReadFault | None = None
         self.records = Records()
         """Counted by whoever cuts the file into records; one object for all members of an archive."""
+        self.may_be_packed = True
+        """Else bytes of a packed file are a fault: the name does not say how to read them."""
         self._stream, self._unfolding = stream, unfolding
         self._blank_bytes = 0
-        self._may_be_packed = True
 
     def read(self, size: int = BYTES_PER_READ) -> bytes:
         """The next ``size`` bytes, fewer only at the end; empty at the end. Raises ReadFault once all before it is returned."""
@@ -221,10 +210,6 @@ class RawFile:
         self.fault = ReadFault("empty_records", position, told)
         raise self.fault
 
-    def refuse_packed(self) -> None:
-        """From now on, bytes of a packed file are a fault: the name does not say how to read them."""
-        self._may_be_packed = False
-
     def _read_some(self, size: int) -> bytes:
         position = f"byte {self.bytes_read}"
         try:
@@ -239,7 +224,7 @@ class RawFile:
             raise _fault_of(error, position) from error
         if self._unfolding is not None:
             self._unfolding.add(len(part), position)
-        if not self._may_be_packed and self.bytes_read == 0:
+        if not self.may_be_packed and self.bytes_read == 0:
             _check_plain(part)
         return part
 
@@ -274,26 +259,13 @@ def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = N
 
     ``folded`` says how many compressed bytes were read; ``around`` counts for the archive or file around it.
     """
-    unfolded = _unfolded(raw, folded, around)
+    stream = _STREAMS.get(Path(raw.name).suffix.lower().replace(".t", "."))  # .tgz is .gz
+    if stream is None:
+        raw.may_be_packed, unfolded = False, raw
+    else:
+        unfolded = RawFile(raw.name, stream(raw), raw.limits, Unfolding(raw.limits, folded, around))
     unfolded.records.folded = folded
     return unfolded
-
-
-def _unfolded(raw: RawFile, folded: Callable[[], int], around: Unfolding | None) -> RawFile:
-    kind = _COMPRESSED.get(Path(raw.name).suffix.lower())
-    stream: Any
-    if kind is None:
-        raw.refuse_packed()
-        return raw
-    if kind == "gz":
-        stream = _Streams(raw.read, Inflate)
-    elif kind == "bz2":
-        stream = _Streams(raw.read, bz2.BZ2Decompressor)
-    elif kind == "xz":
-        stream = _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES))
-    else:
-        stream = _Zstandard(raw)
-    return RawFile(raw.name, stream, raw.limits, Unfolding(raw.limits, folded, around))
 
 
 class Inflate:
@@ -444,3 +416,12 @@ class _Zstandard:
             if not found:
                 raise
             return found
+
+
+_STREAMS: dict[str, Callable[[RawFile], Any]] = {
+    ".gz": lambda raw: _Streams(raw.read, Inflate),
+    ".bz2": lambda raw: _Streams(raw.read, bz2.BZ2Decompressor),
+    ".xz": lambda raw: _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES)),
+    ".zst": _Zstandard,
+}
+"""The reader of each compression, by the ending of a name that means it."""

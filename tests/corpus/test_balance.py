@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus import balance
-from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec, draw
-from korealbert.documents.schema import Document
+from korealbert.corpus.balance import STAGE, BalanceSpec, draw
+from korealbert.documents.schema import CATEGORIES, Document
 from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
 
 COUNTS = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(0, 10**6), min_size=1).filter(lambda c: sum(c.values()) > 0)

@@ -220,16 +220,13 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     if inputs != artifact.manifest["recipe"]["inputs"]:
         raise ArtifactError(f"{artifact.name}/manifest.json: inputs and recipe differ")
     taken = {*files, "manifest.json"}
-    for name, entry in files.items() if isinstance(files, dict) else [("files", None)]:
+    for name in files:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
         long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
         if odd or name == "manifest.json" or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")
-        fact = entry if isinstance(entry, dict) else {}
-        if type(fact.get("size")) is not int or fact["size"] < 0 or not isinstance(fact.get("sha256"), str):
-            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} lacks a size or a sha256")
     return dict(files)
 
 

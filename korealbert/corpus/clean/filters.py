@@ -9,7 +9,6 @@ Sources of the defaults; a limit whose source is not named is this project's own
 - FineWeb: Penedo et al. 2024 (arXiv 2406.17557), section 3.6.
 
 Datatrove 0.9 has the same defaults where it has the same filter.
-
 """
 
 from __future__ import annotations

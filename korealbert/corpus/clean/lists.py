@@ -24,7 +24,6 @@ from korealbert.documents.schema import Drop
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _WORD = re.compile(r"[^\W_]+")
-_URL_WORD = re.compile(r"[^\W_]+")
 
 _CASES = {True: ("은", "이", "을"), False: ("는", "가", "를")}
 """Particles that none follows, by whether the word before ends in a consonant."""
@@ -102,7 +101,7 @@ class UrlList:
             for number, entry in _read_entries(path):
                 bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
                 host, slash, rest = bare.partition("/")
-                if "." not in host and not slash and _URL_WORD.fullmatch(host):
+                if "." not in host and not slash and _WORD.fullmatch(host):
                     found.words.setdefault(host, path.name)
                 elif "." not in host or re.search(r"[\s@*?]", host):
                     raise ValueError(f"{path}, line {number}: {entry!r} is no host, host with a path, or word; correct it")
@@ -130,7 +129,7 @@ class UrlList:
                 if re.match(re.escape(beginning) + r"(?![^/?])", _folded(path).lstrip("/")):
                     return Drop("listed_url", f"{name}: {parent}/{beginning}")
         if self.words:
-            for word in _URL_WORD.findall(_folded(f"{host} {path}")):
+            for word in _WORD.findall(_folded(f"{host} {path}")):
                 if word in self.words:
                     return Drop("listed_url", f"{self.words[word]}: {word}")
         return None

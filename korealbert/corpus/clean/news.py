@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.corpus.clean.titles import read_rules
-from korealbert.corpus.normalise import matching_view
+from korealbert.artifact.spec import read_toml
+from korealbert.corpus.normalise import matching_view, with_gap
 
 _HEAD_LINES = 3
 """Non-blank lines of the head zone, sub-headlines above the text not counted."""
@@ -44,7 +44,7 @@ _LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
-_BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>])")
+_BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>]) *")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _FULL_SENTENCE = re.compile(r"[다요까죠][.?!][\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
@@ -270,7 +270,7 @@ def _headlines_end(view: str, lines: list[_Line]) -> int:
 
 def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
     """Positions after a sentence of the line, within ``reach`` characters of its end."""
-    return [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
+    return [m.end() for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
 
 
 def _asked(rule: Rule, view: str, outlet: str) -> bool:
@@ -281,12 +281,6 @@ def _within(rule: Rule, matched: str) -> bool:
     return len(matched) <= rule.max_characters and matched.strip().count(" ") <= rule.max_spaces
 
 
-def _skip_spaces(view: str, position: int) -> int:
-    while position < len(view) and view[position] == " ":
-        position += 1
-    return position
-
-
 def _with_whitespace(text: str, start: int, end: int) -> tuple[int, int]:
     """Widen a span by the spaces around it and, where whole lines go, by the smaller of the gaps above and below them."""
     while start and text[start - 1] == " ":
@@ -295,16 +289,7 @@ def _with_whitespace(text: str, start: int, end: int) -> tuple[int, int]:
         end += 1
     if (start and text[start - 1] != "\n") or (end < len(text) and text[end] != "\n"):
         return start, end
-    above, below = start, end
-    while above and text[above - 1] == "\n":
-        above -= 1
-    while below < len(text) and text[below] == "\n":
-        below += 1
-    if not above:
-        return 0, below
-    if below == len(text) or start - above < below - end:
-        return above, end if below < len(text) else below
-    return start, below
+    return with_gap(text, start, end)
 
 
 def _fill(pattern: str, macros: dict[str, str], where: str) -> str:
@@ -326,4 +311,4 @@ def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) ->
 
 def load_news_rules(path: Path) -> NewsRules:
     """Read and compile a rules file. Raises ValueError naming file, rule and field."""
-    return NewsRules(read_rules(path, RuleFile), str(path))
+    return NewsRules(read_toml(path, RuleFile, "a rules file"), str(path))

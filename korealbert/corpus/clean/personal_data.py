@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from ipaddress import ip_address
 from typing import Literal
 
@@ -119,8 +120,8 @@ _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketran
 _WIDE = re.compile("[\uff01-\uff5e\u3000\u2010\u2011\u2212]")
 
 
-_Replace = Callable[[re.Match[str]], str]
-"""A match → its replacement: itself, or the part that stays and the placeholder."""
+_Begin = Callable[[re.Match[str]], int | None]
+"""A match → where what is replaced begins in the text, after words that stay; None where it is none of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +139,14 @@ def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
         return _Masked(text, {})
     counts: Counter[str] = Counter()
     view = text.translate(_NARROW) if _WIDE.search(text) else text
-    for kind, (anything_like_it, pattern, replace) in _REPLACEMENTS.items():
+    for kind, (anything_like_it, pattern, begin) in _KINDS.items():
         if kind not in kinds or not anything_like_it.search(view):
             continue
-        spans = [span for match in pattern.finditer(view) if (span := _span(match, replace, kind))]
-        if spans:
+        matches = ((begin(match), match.end()) for match in pattern.finditer(view))
+        if spans := [(start, end) for start, end in matches if start is not None]:
             text, view = (_without(of, spans, PLACEHOLDERS[kind]) for of in (text, view))
             counts[kind] += len(spans)
-    return _Masked(text, dict(sorted((kind, count) for kind, count in counts.items() if count)))
-
-
-def _span(match: re.Match[str], replace: _Replace, kind: Kind) -> tuple[int, int] | None:
-    """The part of a match that the placeholder replaces: not the word before a number, which stays."""
-    replaced = replace(match)
-    if replaced == match[0]:
-        return None
-    return match.start() + len(replaced) - len(PLACEHOLDERS[kind]), match.end()
+    return _Masked(text, dict(sorted(counts.items())))
 
 
 def _without(text: str, spans: list[tuple[int, int]], instead: str) -> str:
@@ -180,87 +173,65 @@ def _resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
     return kind if checked or born >= _RANDOM_NUMBERS_FROM else None
 
 
-def _is_card(digits: str) -> bool:
-    """Whether an issuer starts cards so and the last digit is Luhn's (ISO/IEC 7812)."""
-    doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
-    return _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
-
-
 def _is_bar_code(digits: str) -> bool:
     weighted = sum(int(digit) * (1 + 2 * (position % 2)) for position, digit in enumerate(digits))
     return digits.startswith("880") and weighted % 10 == 0
 
 
-def _person(wanted: Kind) -> _Replace:
-    def replace(match: re.Match[str]) -> str:
-        kind = _resident_kind(match[1] + match[3], separated=bool(match[2]))
-        return PLACEHOLDERS[wanted] if kind == wanted else match[0]
-
-    return replace
+def _person(wanted: Kind, match: re.Match[str]) -> int | None:
+    kind = _resident_kind(match[1] + match[3], separated=bool(match[2]))
+    return match.start() if kind == wanted else None
 
 
-def _card(match: re.Match[str]) -> str:
-    return PLACEHOLDERS["card"] if _is_card(re.sub(r"\D", "", match[0])) else match[0]
+def _card(match: re.Match[str]) -> int | None:
+    """An issuer starts cards so, and the last digit is Luhn's (ISO/IEC 7812)."""
+    digits = re.sub(r"\D", "", match[0])
+    doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
+    valid = _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
+    return match.start() if valid else None
 
 
-def _phone(match: re.Match[str]) -> str:
+def _phone(match: re.Match[str]) -> int | None:
     years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
-    if years and 0 <= int(years[2]) - int(years[1]) <= _YEARS_OF_A_LIFE:
-        return match[0]
-    return PLACEHOLDERS["phone"]
+    return None if years and 0 <= int(years[2]) - int(years[1]) <= _YEARS_OF_A_LIFE else match.start()
 
 
-def _email(match: re.Match[str]) -> str:
-    return PLACEHOLDERS["email"]
-
-
-def _passport(match: re.Match[str]) -> str:
-    return match[1] + PLACEHOLDERS["passport"]
-
-
-def _account(match: re.Match[str]) -> str:
+def _account(match: re.Match[str]) -> int | None:
     number, word = match[5], match[1] or ""
     said = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
-    if not said or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
-        return match[0]
-    return match[0][: -len(number)] + PLACEHOLDERS["account"]
+    return match.start(5) if said and sum(map(str.isdigit, number)) in _ACCOUNT_DIGITS else None
 
 
-def _business(match: re.Match[str]) -> str:
+def _business(match: re.Match[str]) -> int | None:
     """The check digit is that of the tax office: weighted digits, the ninth's tens added."""
-    word, number = match[1] or "", match[2]
+    number = match[2]
     *nine, check = map(int, number.replace("-", ""))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
-    valid = (total + check) % 10 == 0 and (word or "-" in number)
-    return word + PLACEHOLDERS["business_number"] if valid else match[0]
+    return match.start(2) if (total + check) % 10 == 0 and (match[1] or "-" in number) else None
 
 
-def _license(match: re.Match[str]) -> str:
-    return PLACEHOLDERS["driving_license"]
-
-
-def _ip_address(match: re.Match[str]) -> str:
+def _ip_address(match: re.Match[str]) -> int | None:
     """Public addresses alone: those of private networks point to nobody; four small numbers are a version or a section."""
     try:
         public = ip_address(match[0]).is_global
     except ValueError:
-        return match[0]
+        return None
     before = match.string[max(0, match.start() - 12) : match.start()]
     small = match[1] and sum(len(one) > 1 for one in match[1].split(".")) < 2
-    return PLACEHOLDERS["ip_address"] if public and not small and not _VERSION.search(before) else match[0]
+    return match.start() if public and not small and not _VERSION.search(before) else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
-_REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Replace]] = {
-    "resident_number": (_PERSONS, _PERSON, _person("resident_number")),
-    "foreigner_number": (_PERSONS, _PERSON, _person("foreigner_number")),
+_KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Begin]] = {
+    "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
+    "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[- ]?[0-9]{4,6}[- ]?[0-9]{4}"), _CARD, _card),
     "business_number": (re.compile("[0-9]{3}-?[0-9]{2}-?[0-9]{5}"), _BUSINESS, _business),
-    "email": (re.compile("[@골([]"), _EMAIL, _email),
+    "email": (re.compile("[@골([]"), _EMAIL, re.Match.start),
     "phone": (re.compile("[0-9]{3}[-–. ]{0,3}[0-9]{4}"), _PHONE, _phone),
-    "passport": (re.compile("여권"), _PASSPORT, _passport),
+    "passport": (re.compile("여권"), _PASSPORT, lambda match: match.start(2)),
     "account": (re.compile("[0-9]{2}(?:-[0-9]{1,8}-|[0-9]{8})"), _ACCOUNT, _account),
-    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
+    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, re.Match.start),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
-"""Kind → a fast pattern that all of its numbers match; the exact pattern; and the replacement of a match."""
+"""Kind → a fast pattern that all of its numbers match; the exact pattern; and what of a match is replaced."""

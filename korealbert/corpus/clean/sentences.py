@@ -2,7 +2,6 @@
 
 The sample is those documents whose hashed ids are least, so it depends on neither shards nor workers, and their first
 ``_CHARACTERS_PER_DOCUMENT`` characters: Kiwi's slowness costs the same seconds for any corpus.
-
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pyarrow as pa
 
 from korealbert.artifact import Stats
-from korealbert.documents.shards import TableWriter, read_batches
+from korealbert.documents.shards import TableWriter, read_rows
 from korealbert.philox import hash64
 
 if TYPE_CHECKING:
@@ -208,10 +207,8 @@ def _beginning(text: str) -> str:
 
 def agreement(size: int, index: int, out_dir: Path) -> Stats:
     """Compare both splitters on the ``size`` documents sampled from all shards; see ``compare``."""
-    rows: list[tuple[int, str]] = []
-    for path in sorted((out_dir / ".work").glob("sentences-*.arrow")):
-        for batch in read_batches(path, _SAMPLE_SCHEMA):
-            rows = heapq.nsmallest(size, [*rows, *zip(*(column.to_pylist() for column in batch.columns))])
+    tables = sorted((out_dir / ".work").glob("sentences-*.arrow"))
+    rows = heapq.nsmallest(size, (row for path in tables for row in read_rows(path, _SAMPLE_SCHEMA)))
     return compare(text for _, text in rows)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,8 +31,8 @@ from korealbert.documents.shards import (
     DocumentShard,
     DocumentStats,
     TableWriter,
-    read_batches,
     read_documents,
+    read_rows,
     sum_stats,
 )
 
@@ -80,12 +81,6 @@ class CleanSpec(Spec):
     for text that is split already."""
     agreement_documents: int = Field(default=100, ge=0)
     """Documents on which rules and Kiwi are compared for ``sentence_agreement``, some 4 s in all; 0: none."""
-
-
-@dataclass(frozen=True)
-class _Job:
-    shard: Path
-    spec: CleanSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +170,16 @@ def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
     return (section, "unmapped") if category is None else (category, "mapped")
 
 
-def _clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _clean_shard(spec: CleanSpec, path: Path, index: int, out_dir: Path) -> Stats:
     """Clean one shard of documents."""
     totals: Stats = {}
-    rules = Rules.of(job.spec)
+    rules = Rules.of(spec)
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", _REMOVALS_SCHEMA)
     languages = TableWriter(out_dir / f"languages-{index:05d}.arrow", _LANGUAGES_SCHEMA)
-    sample = SentenceSample(out_dir, index, job.spec.agreement_documents if job.spec.sentences != "none" else 0)
+    sample = SentenceSample(out_dir, index, spec.agreement_documents if spec.sentences != "none" else 0)
     with DocumentShard(out_dir, index) as shard, log, languages, sample:
-        for document in read_documents(job.shard):
-            outcome = clean_document(document, job.spec, rules)
+        for document in read_documents(path):
+            outcome = clean_document(document, spec, rules)
             totals = sum_stats([totals, outcome.counts])
             for removal in outcome.cleaned.removals:
                 log.append((document.id, removal.rule, removal.zone, removal.start, removal.text))
@@ -201,10 +196,8 @@ def _clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def read_removals(path: Path) -> dict[str, list[Removal]]:
     """Document id → deleted passages, in the order of deletion; empty where no file was written."""
     found: dict[str, list[Removal]] = {}
-    if path.exists():
-        for batch in read_batches(path, _REMOVALS_SCHEMA):
-            for name, *removal in zip(*(column.to_pylist() for column in batch.columns)):
-                found.setdefault(name, []).append(Removal(*removal))
+    for name, *removal in read_rows(path, _REMOVALS_SCHEMA) if path.exists() else ():
+        found.setdefault(name, []).append(Removal(*removal))
     return found
 
 
@@ -247,8 +240,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     ``listed_word``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
-    jobs = [_Job(shard, spec) for shard in shards]
-    parts = map_shards(_clean_shard, jobs, out_dir=out_dir, runtime=runtime, step="clean", total=len(jobs))
+    parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean", total=len(shards))
     stats = sum_stats([NO_DOCUMENTS, _NONE, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]

@@ -8,26 +8,13 @@ by. A section that the map does not know keeps its name and is a bucket by itsel
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import ValidationError
+from typing import Literal
 
 from korealbert.artifact import Spec
+from korealbert.artifact.spec import read_toml
 from korealbert.corpus.normalise import matching_view
 from korealbert.documents.schema import Drop
-
-S = TypeVar("S", bound=Spec)
-
-
-def read_rules(path: Path, kind: type[S]) -> S:
-    """The content of a TOML file of rules. Raises ValueError naming file and field."""
-    try:
-        return kind.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise ValueError(f"{path}: not a rules file: {error}") from error
-
 
 END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""
@@ -77,18 +64,16 @@ class TitleRules:
         """``title_rule`` with the id of the first rule that matches, or None."""
         fields = {"title": matching_view(title), "end": matching_view(text[-END_CHARACTERS:])}
         for rule, pattern in self._compiled:
-            if pattern.search(fields[rule.field]) and not (rule.without_prose and _is_prose(text, rule)):
-                return Drop("title_rule", rule.id)
+            if pattern.search(fields[rule.field]):
+                sentence = _SENTENCE if rule.polite else _PLAIN_SENTENCE
+                if not rule.without_prose or len(sentence.findall(text)) < _PROSE_SENTENCES:
+                    return Drop("title_rule", rule.id)
         return None
-
-
-def _is_prose(text: str, rule: TitleRule) -> bool:
-    return len((_SENTENCE if rule.polite else _PLAIN_SENTENCE).findall(text)) >= _PROSE_SENTENCES
 
 
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
-    return TitleRules(read_rules(path, _TitleFile), str(path))
+    return TitleRules(read_toml(path, _TitleFile, "a rules file"), str(path))
 
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
@@ -130,4 +115,4 @@ def _key(section: str) -> str:
 
 def load_category_map(path: Path) -> CategoryMap:
     """Read a categories file. Raises ValueError naming file and field."""
-    return CategoryMap(read_rules(path, CategoryFile), str(path))
+    return CategoryMap(read_toml(path, CategoryFile, "a rules file"), str(path))

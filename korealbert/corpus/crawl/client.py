@@ -266,14 +266,11 @@ def is_public(address: str) -> bool:
 
 
 def _unwrapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    if address.sixtofour is not None:
-        return [address.sixtofour]
-    if address.teredo is not None:
-        return list(address.teredo)
-    if address in _NAT64:
-        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    if isinstance(address, ipaddress.IPv6Address):
+        if inner := address.ipv4_mapped or address.sixtofour:
+            return [inner]
+        if address.teredo is not None:
+            return list(address.teredo)
+        if address in _NAT64:
+            return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     return [address]

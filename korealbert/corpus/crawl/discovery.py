@@ -54,24 +54,18 @@ def sitemap_entries(data: bytes) -> Iterator[Entry]:
             raise UnreadableListing("neither XML nor a list of addresses")
         yield from (Entry(line) for line in lines)
         return
-    found = False
-    for element in _elements(data, ("urlset", "sitemapindex"), ("url", "sitemap")):
-        found = True
+    for element in _elements(data, "sitemap", ("urlset", "sitemapindex"), ("url", "sitemap")):
         values: dict[str, str] = {}
         for parent in (element, *(child for child in _children(element) if _name(child) == "news")):
             values |= {_name(child): (child.text or "").strip() for child in _children(parent)}
         if values.get("loc"):
             published = _day(values.get("publication_date", ""))
             yield Entry(values["loc"], published, _day(values.get("lastmod", "")), index=_name(element) == "sitemap")
-    if not found and not _root_is(data, ("urlset", "sitemapindex")):
-        raise UnreadableListing("no sitemap")
 
 
 def feed_entries(data: bytes) -> Iterator[Entry]:
     """The entries of an RSS or Atom feed."""
-    found = False
-    for element in _elements(data, ("rss", "RDF", "feed"), ("item", "entry")):
-        found = True
+    for element in _elements(data, "feed", ("rss", "RDF", "feed"), ("item", "entry")):
         values: dict[str, str] = {}
         for child in _children(element):
             text = (child.text or "").strip() or (child.get("href") or child.get("term") or "")
@@ -81,8 +75,6 @@ def feed_entries(data: bytes) -> Iterator[Entry]:
         if link:
             day = _day(values.get("pubDate") or values.get("date") or values.get("published", ""))
             yield Entry(link, day, _day(values.get("updated", "")), one_line(values.get("category", "")))
-    if not found and not _root_is(data, ("rss", "RDF", "feed")):
-        raise UnreadableListing("no feed")
 
 
 def page_links(data: bytes, content_type: str, url: str) -> list[str]:
@@ -97,13 +89,14 @@ def page_links(data: bytes, content_type: str, url: str) -> list[str]:
     return [str(link) for link in tree.xpath("//a/@href | //area/@href")]
 
 
-def _elements(data: bytes, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
+def _elements(data: bytes, what: str, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
     """The wanted elements of an XML file, one at a time, also of a file that is damaged further on. No entities, no network."""
-    source = BytesIO(_as_utf8(data))
+    source, found = BytesIO(_as_utf8(data)), False
     options: dict[str, Any] = {"recover": True, "resolve_entities": False, "no_network": True, "load_dtd": False}
     try:
         for _, element in etree.iterparse(source, events=("end",), **options):
             if isinstance(element.tag, str) and _name(element) in wanted:
+                found = True
                 yield element
                 element.clear()
                 while element.getprevious() is not None:
@@ -111,6 +104,8 @@ def _elements(data: bytes, roots: tuple[str, ...], wanted: tuple[str, ...]) -> I
     except etree.XMLSyntaxError as error:
         if not _root_is(data, roots):
             raise UnreadableListing(f"not XML ({error})") from None
+    if not found and not _root_is(data, roots):
+        raise UnreadableListing(f"no {what}")
 
 
 def _as_utf8(data: bytes) -> bytes:
@@ -230,11 +225,8 @@ class Discovery:
 
     def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
         """Record something that is not a web address (``mailto:``, a broken host, thousands of characters)."""
-        shown = reference[:MAX_URL_CHARS]
-        return (
-            self._frontier.add(f"no address {shown}", shown, kind, parent=parent.id, state="refused", reason="no_address")
-            is not None
-        )
+        shown, facts = reference[:MAX_URL_CHARS], {"parent": parent.id, "state": "refused", "reason": "no_address"}
+        return self._frontier.add(f"no address {shown}", shown, kind, **facts) is not None
 
     def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
         """Add an article; its id if it is new."""

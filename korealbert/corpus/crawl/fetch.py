@@ -28,26 +28,16 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.artifact.spec import PRIVATE_HOSTS
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
-from korealbert.corpus.crawl.remote import SCHEMES, RemoteError, RemoteInterrupted, fetch_remote
+from korealbert.corpus.crawl.remote import BLOCK_BYTES, MAX_WAIT_SECONDS, SCHEMES, FetchError, Interrupted, fetch_remote
 
 _MAX_REDIRECTS = 10
-_BLOCK_BYTES = 1 << 20
 _BYTES_BETWEEN_REPORTS = 16 << 20
-_MAX_WAIT_SECONDS = 300.0
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that another try may get past."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HEX_CHARACTERS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 
 log = logging.getLogger(__name__)
-
-
-class FetchError(RuntimeError):
-    """A file that could not be fetched, or is not the requested one."""
-
-
-class Interrupted(ConnectionError):
-    """A transfer that broke off, or a server with a temporary error; another try may continue."""
 
 
 class FetchSpec(Spec):
@@ -141,12 +131,7 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Fet
     if spec.remote:
         (out_dir / markers.DONE).mkdir(exist_ok=True)
         limits = {"max_bytes": spec.max_bytes, "retries": spec.retries}
-        try:
-            files = fetch_remote(spec.url, out_dir, runtime, **limits, backoff_seconds=spec.backoff_seconds, name=spec.name)
-        except RemoteError as error:
-            raise FetchError(str(error)) from None
-        except RemoteInterrupted as error:
-            raise Interrupted(str(error)) from None
+        files = fetch_remote(spec.url, out_dir, runtime, **limits, backoff_seconds=spec.backoff_seconds, name=spec.name)
         return FetchStats(bytes=sum(file.stat().st_size for file in files), files=len(files))
     target = out_dir / "files" / spec.file_name
     for directory in (target.parent, out_dir / markers.DONE):
@@ -207,7 +192,7 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             raise Interrupted(
                 f"{spec.url}: {problem}; {fruitless} tries in a row brought no bytes; those received before are kept"
             )
-        wait = min(_MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
+        wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
         log.warning("%s: %s; trying again in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
 
@@ -344,7 +329,7 @@ def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
     if note and part.exists():
         left = note["size"]
         with part.open("rb") as handle:
-            while block := handle.read(min(left, _BLOCK_BYTES)):
+            while block := handle.read(min(left, BLOCK_BYTES)):
                 digest.update(block)
                 left -= len(block)
         if left == 0 and digest.hexdigest() == note["sha256"]:

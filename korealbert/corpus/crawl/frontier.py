@@ -17,10 +17,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from korealbert.artifact.files import utc_now
+
 Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
 State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
-
-_ROWS_READ_AHEAD = 512
 
 TRANSIENT = (
     "unreachable",
@@ -114,8 +114,8 @@ class Frontier:
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only after the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
         self._sum_up_changes()
-        self._fresh: dict[bool, list[Known]] = {True: [], False: []}
         self._last_fresh = {True: 0, False: 0}
+        """The last article, and the last other URL, that was taken for the first time."""
         self._retries: list[tuple[float, int]] = self._db.execute(
             "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
         ).fetchall()
@@ -203,16 +203,13 @@ class Frontier:
         return None
 
     def _next_fresh(self, articles: bool) -> Known | None:
-        fresh = self._fresh[articles]
-        if not fresh:
-            rows = self._db.execute(
-                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT ?",
-                (articles, self._last_fresh[articles], _ROWS_READ_AHEAD),
-            ).fetchall()
-            fresh += [Known(*row) for row in reversed(rows)]
-        if not fresh:
+        row = self._db.execute(
+            f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT 1",
+            (articles, self._last_fresh[articles]),
+        ).fetchone()
+        if row is None:
             return None
-        known = fresh.pop()
+        known = Known(*row)
         self._last_fresh[articles] = known.id
         return known
 
@@ -233,7 +230,7 @@ class Frontier:
 
     def finish(self, known: Known, state: State, reason: str = "", **facts: Any) -> None:
         """Record the outcome of a URL that was taken."""
-        self._set(known.id, "waiting", state, reason=reason, fetched=_now(), **facts)
+        self._set(known.id, "waiting", state, reason=reason, fetched=utc_now(), **facts)
 
     def store(self, known: Known, place: Place, sha256: str, status: int, claims: tuple[str, ...]) -> None:
         """Record a page that is in the WARC files, and what makes other pages its duplicates."""
@@ -288,9 +285,9 @@ class Frontier:
     def note_robots(self, key: str, url: str, state: State, reason: str, status: int | None) -> None:
         """Record how a robots.txt answered; the latest answer counts."""
         with self.transaction():
-            if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=_now()) is None:
+            if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=utc_now()) is None:
                 old = self._db.execute("SELECT id, state FROM urls WHERE key = ?", (key,)).fetchone()
-                self._set(old[0], old[1], state, reason=reason, status=status, fetched=_now())
+                self._set(old[0], old[1], state, reason=reason, status=status, fetched=utc_now())
 
     def refuse_waiting(self, reason: str) -> None:
         """Refuse everything that still waits."""
@@ -400,7 +397,3 @@ def discard(directory: Path) -> None:
 def _turned(total: int, *row: Any) -> int:
     """The sum with one row more, or with one that was in it less: 64 bits."""
     return total ^ int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), signed=True)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

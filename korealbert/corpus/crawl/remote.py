@@ -28,18 +28,18 @@ _EDITION = ("ETag", "etag", "md5Hash", "blob_id", "sha256", "LastModified", "mti
 _NO_CREDENTIALS = re.compile("Credential|Unauthorized|Authentication|Profile|Gated")
 """In the names of packages' own errors that no retry mends (botocore's NoCredentialsError, google-auth's, azure's)."""
 _ABSENT = re.compile("NotFound|NoSuch")
-_MAX_WAIT_SECONDS = 300.0
-_BLOCK_BYTES = 1 << 20
+MAX_WAIT_SECONDS = 300.0
+BLOCK_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
 
-class RemoteError(RuntimeError):
-    """Files that could not be fetched, or changed meanwhile."""
+class FetchError(RuntimeError):
+    """A file that could not be fetched, or is not the requested one."""
 
 
-class RemoteInterrupted(ConnectionError):
-    """A store that does not answer for now; another try may continue."""
+class Interrupted(ConnectionError):
+    """A transfer that broke off, or a server with a temporary error; another try may continue."""
 
 
 def fetch_remote(
@@ -47,14 +47,14 @@ def fetch_remote(
 ) -> list[Path]:
     """Copy the files of ``url`` to ``files/`` in ``out_dir``; a later try keeps finished ones while all are still as they were.
 
-    Names are those below the part of ``url`` that has no ``*``, with ``_`` for ``/``. Raises RemoteError and RemoteInterrupted.
+    Names are those below the part of ``url`` that has no ``*``, with ``_`` for ``/``. Raises FetchError and Interrupted.
     """
     system = _system(url)
     listed = _tried(url, retries, backoff_seconds, lambda: _listed(system, url))
     names = _names(url, list(listed), name)
     size = sum(facts["size"] or 0 for facts in listed.values())
     if size > max_bytes:
-        raise RemoteError(f"{url}: {size:,} bytes, more than max_bytes = {max_bytes:,}")
+        raise FetchError(f"{url}: {size:,} bytes, more than max_bytes = {max_bytes:,}")
     note, directory = out_dir / ".listing.json", out_dir / "files"
     begun = known_digested(note)
     if begun != {"files": listed}:
@@ -70,14 +70,14 @@ def fetch_remote(
             _tried(url, retries, backoff_seconds, partial(_copy, system, path, target, max_bytes - came))
             found = target.stat().st_size
             if facts["size"] not in (None, found):
-                raise RemoteError(f"{url}, {path}: {found:,} bytes came, {facts['size']:,} were listed; run again")
+                raise FetchError(f"{url}, {path}: {found:,} bytes came, {facts['size']:,} were listed; run again")
             markers.leave(done, {}, markers.facts_of([target], out_dir))
         came += target.stat().st_size
         runtime.report(Progress(came, size or None, "bytes"))
     if _tried(url, retries, backoff_seconds, lambda: _listed(system, url)) != listed:
         shutil.rmtree(directory)
         note.unlink()
-        raise RemoteError(f"{url}: files changed while they were fetched; run again when nothing writes them")
+        raise FetchError(f"{url}: files changed while they were fetched; run again when nothing writes them")
     note.unlink()
     return [directory / one for one in names.values()]
 
@@ -90,9 +90,9 @@ def _system(url: str) -> Any:
 
         return fsspec.filesystem(scheme, **({} if scheme == "memory" else {"use_listings_cache": False}))
     except ImportError:
-        raise RemoteError(f"{url}: {scheme}:// needs {package}, which is not installed: pip install {package}") from None
+        raise FetchError(f"{url}: {scheme}:// needs {package}, which is not installed: pip install {package}") from None
     except Exception as error:
-        raise RemoteError(f"{url}: {package} cannot be set up ({type(error).__name__}); see to its credentials") from None
+        raise FetchError(f"{url}: {package} cannot be set up ({type(error).__name__}); see to its credentials") from None
 
 
 def _listed(system: Any, url: str) -> dict[str, dict[str, Any]]:
@@ -118,17 +118,17 @@ def _listed(system: Any, url: str) -> dict[str, dict[str, Any]]:
 def _names(url: str, paths: list[str], name: str) -> dict[str, str]:
     """Path → name of its file here."""
     if name and len(paths) > 1:
-        raise RemoteError(f"{url}: name is for one file, and there are {len(paths)}; remove it")
+        raise FetchError(f"{url}: name is for one file, and there are {len(paths)}; remove it")
     if len(paths) == 1:
         only = name or paths[0].rpartition("/")[2]
         if not _usable(only):
-            raise RemoteError(f"{url}: the file's name is hidden or no text, and would be lost here; set name")
+            raise FetchError(f"{url}: the file's name is hidden or no text, and would be lost here; set name")
         return {paths[0]: only}
     fixed = url.partition("://")[2].partition("*")[0]
     above = fixed.rpartition("/")[0] if "*" in url else fixed.rstrip("/")
     names = {path: path.strip("/").removeprefix(above.strip("/")).strip("/").replace("/", "_") for path in paths}
     if len(set(names.values())) < len(names) or not all(map(_usable, names.values())):
-        raise RemoteError(f"{url}: two files have one name when '/' is '_', or one is hidden; fetch fewer of them by a pattern")
+        raise FetchError(f"{url}: two files have one name when '/' is '_', or one is hidden; fetch fewer of them by a pattern")
     return names
 
 
@@ -141,10 +141,10 @@ def _copy(system: Any, path: str, target: Path, most: int) -> None:
     part = target.with_name(f".{target.name}.part")
     size = 0
     with system.open(path, "rb") as source, part.open("wb") as sink:
-        while block := source.read(_BLOCK_BYTES):
+        while block := source.read(BLOCK_BYTES):
             size += len(block)
             if size > most:
-                raise RemoteError(f"{path}: more than max_bytes in all")
+                raise FetchError(f"{path}: more than max_bytes in all")
             sink.write(block)
     sync_file(part)
     part.replace(target)
@@ -156,19 +156,19 @@ def _tried(url: str, retries: int, backoff_seconds: float, work: Callable[[], An
     for attempt in range(retries + 1):
         try:
             return work()
-        except (RemoteError, AssertionError):
+        except (FetchError, AssertionError):
             raise
         except Exception as error:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise
             problem = type(error).__name__  # Its text may quote a signed address or a header.
             if final := _final(error, problem, url, package):
-                raise RemoteError(f"{url}: {final}") from None
+                raise FetchError(f"{url}: {final}") from None
         if attempt < retries:
-            wait = min(_MAX_WAIT_SECONDS, backoff_seconds * 2**attempt)
+            wait = min(MAX_WAIT_SECONDS, backoff_seconds * 2**attempt)
             log.warning("%s: %s; trying again in %.0f s", url, problem, wait)
             time.sleep(wait)
-    raise RemoteInterrupted(f"{url}: {problem}; {retries + 1} tries brought nothing; files that came before are kept")
+    raise Interrupted(f"{url}: {problem}; {retries + 1} tries brought nothing; files that came before are kept")
 
 
 def _final(error: Exception, problem: str, url: str, package: str) -> str:

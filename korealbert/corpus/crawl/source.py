@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -17,13 +16,11 @@ from string import Formatter
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.artifact.spec import PRIVATE_HOSTS
-
-CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
-"""The seven categories that KoreALBERT's news corpus names."""
+from korealbert.artifact.spec import PRIVATE_HOSTS, read_toml
+from korealbert.documents.schema import Category
 
 _DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
 """Query parameters that say where a reader came from, not which page it is."""
@@ -52,7 +49,6 @@ def _is_host(value: str) -> str:
 
 _Pattern = Annotated[str, AfterValidator(_is_pattern)]
 _Host = Annotated[str, AfterValidator(_is_host)]
-_Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
 
 class _Listing(Spec):
@@ -136,7 +132,7 @@ class Source(Spec):
     """
     sections: dict[str, str] = Field(default_factory=dict)
     """Text that the article pattern captures as ``section`` → the name of the section."""
-    categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
+    categories: dict[Category, tuple[str, ...]] = Field(default_factory=dict)
     """Category → names of sections; a section not listed here keeps its name."""
     listing: tuple[_Listing, ...] = Field(min_length=1)
     """Pages on which the articles are listed."""
@@ -196,14 +192,7 @@ def load_source(path: Path, *, within: Path | None = None) -> Source:
 
     Raises ValueError naming file and field.
     """
-    try:
-        return Source.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path}: not a source file: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{path}, field {where!r}: {first['msg'].removeprefix('Value error, ')}") from error
+    return read_toml(path, Source, "a source file", within=within)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,20 +45,15 @@ class WarcFiles:
             url, "response", payload=io.BytesIO(body), length=len(body), http_headers=http, warc_headers_dict=dict(extra)
         )
         writer.write_record(record)
-        return self._write(buffer.getvalue())
-
-    def _write(self, record: bytes) -> Place:
         if self._handle is not None and self._end >= self._max:
             self.close()
             self._number += 1
         if self._handle is None:
             self._open()
-        assert self._handle is not None
-        place = Place(self._number, self._end, self._member(record))
-        return place
+        return Place(self._number, self._end, self._member(buffer.getvalue()))
 
     def _open(self) -> None:
-        path = self._directory / _warc_name(self._number)
+        path = self._directory / f"pages-{self._number:05d}.warc.gz"
         self._handle = path.open("ab", buffering=0)
         self._end = self._handle.tell()
         if self._end == 0:
@@ -87,11 +82,6 @@ class WarcFiles:
             self.sync()
             self._handle.close()
             self._handle = None
-
-
-def _warc_name(number: int) -> str:
-    """The name of one file of a crawl."""
-    return f"pages-{number:05d}.warc.gz"
 
 
 def warc_files(directory: Path) -> dict[int, Path]:

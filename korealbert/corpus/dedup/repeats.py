@@ -21,9 +21,9 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.artifact.files import atomic_path
 from korealbert.corpus.dedup.candidates import Ranking
-from korealbert.corpus.dedup.signatures import PrefixHashes, begins_run, squeeze
+from korealbert.corpus.dedup.signatures import PrefixHashes, begins_run, save_array, squeeze
+from korealbert.corpus.normalise import with_gap
 from korealbert.philox import hash64
 
 ROWS_PER_RANGE = 1 << 22
@@ -124,8 +124,8 @@ def write_units(directory: Path, index: int, documents: Iterable[tuple[int, str]
             parts.append(units)
     units = _sorted(parts)
     goes = _superfluous(units, spec)
-    _write(_units_path(directory, index), units[:, ~goes])
-    _write(_local_path(directory, index), _marks(units[:, goes], ranking))
+    save_array(_path(directory, "units", index), units[:, ~goes])
+    save_array(_path(directory, "repeated-in", index), _marks(units[:, goes], ranking))
     return len(goes) - int(goes.sum())
 
 
@@ -140,12 +140,12 @@ def merge_range(directory: Path, index: int, bounds: tuple[int, int], shards: in
     """Write which passages go whose hashes are in a range."""
     parts = []
     for shard in range(shards):
-        units = np.load(_units_path(directory, shard), mmap_mode="r")
+        units = np.load(_path(directory, "units", shard), mmap_mode="r")
         start = np.searchsorted(units[0], np.uint64(bounds[0]))
         end = np.searchsorted(units[0], np.uint64(bounds[1]), "right")
         parts.append(np.array(units[:, start:end]))
     units = _sorted(parts)
-    _write(_merged_path(directory, index), _marks(units[:, _superfluous(units, spec)], ranking))
+    save_array(_path(directory, "repeated", index), _marks(units[:, _superfluous(units, spec)], ranking))
 
 
 def _marks(units: _Units, ranking: Ranking) -> _Marks:
@@ -156,9 +156,9 @@ def _marks(units: _Units, ranking: Ranking) -> _Marks:
 
 def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: int) -> dict[int, _Marks]:
     """Ordinal in the shard → the document's passages that go."""
-    parts = [np.load(_local_path(directory, index))]
+    parts = [np.load(_path(directory, "repeated-in", index))]
     for part in range(merged):
-        marks = np.load(_merged_path(directory, part), mmap_mode="r")
+        marks = np.load(_path(directory, "repeated", part), mmap_mode="r")
         start, end = np.searchsorted(marks, np.array(numbers, dtype=np.uint64) << _RANK_BITS)
         parts.append(np.array(marks[start:end]))
     found = np.sort(np.concatenate(parts))
@@ -166,21 +166,9 @@ def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: in
     return {int(part[0] >> _RANK_BITS) - numbers[0]: part for part in np.split(found, starts[1:]) if len(part)}
 
 
-def _write(path: Path, array: npt.NDArray[np.uint64]) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as sink:
-        np.save(sink, array)
-
-
-def _units_path(directory: Path, index: int) -> Path:
-    return directory / f"units-{index:05d}.npy"
-
-
-def _local_path(directory: Path, index: int) -> Path:
-    return directory / f"repeated-in-{index:05d}.npy"
-
-
-def _merged_path(directory: Path, index: int) -> Path:
-    return directory / f"repeated-{index:05d}.npy"
+def _path(directory: Path, kind: str, index: int) -> Path:
+    """``units``: passages of a shard; ``repeated-in``: those that go for better ones there; ``repeated``: those of a range."""
+    return directory / f"{kind}-{index:05d}.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,19 +266,7 @@ def _whole_lines(text: str, lines: Sequence[_Line]) -> Iterator[tuple[int, int, 
         if not goes:
             continue
         run = list(group)
-        start, end = run[0].start, run[-1].end
-        above, below = start, end
-        while above and text[above - 1] == "\n":
-            above -= 1
-        while below < len(text) and text[below] == "\n":
-            below += 1
-        if not above:
-            start, end = 0, below
-        elif below < len(text) and below - end <= start - above:
-            end = below
-        else:
-            start = above
-        yield start, end, run[0].kind
+        yield *with_gap(text, run[0].start, run[-1].end), run[0].kind
 
 
 def _parts(line: _Line) -> Iterator[tuple[int, int, int]]:

@@ -184,8 +184,13 @@ def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Com
                 sink.write(hashes.tobytes())
                 span.append(end := end + len(hashes))
             spans.append(span)
-    with atomic_path(table) as temporary, temporary.open("wb") as sink:
-        np.save(sink, np.array(spans, dtype=np.int64).reshape(-1, 2 + len(Compared._fields)))
+    save_array(table, np.array(spans, dtype=np.int64).reshape(-1, 2 + len(Compared._fields)))
+
+
+def save_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write a whole ``.npy`` file or nothing."""
+    with atomic_path(path) as temporary, temporary.open("wb") as sink:
+        np.save(sink, array)
 
 
 class Candidates:
@@ -301,8 +306,7 @@ class SignatureWriter:
         self._hash()
         arrays = np.array(self._rows, _SIGNATURE), np.concatenate(self._bands).T, np.concatenate(self._anchors)
         for path, array in zip(self._paths, arrays, strict=True):
-            with atomic_path(path) as temporary, temporary.open("wb") as sink:
-                np.save(sink, np.ascontiguousarray(array))
+            save_array(path, np.ascontiguousarray(array))
 
 
 def _number(document_id: str) -> int:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, pairwise
 from math import isnan
 from pathlib import Path
@@ -113,14 +114,6 @@ class _Job:
     """Number of ranges of the hashes of passages; known when those are written."""
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """Inputs of the two reduces."""
-
-    spec: DedupSpec
-    signatures: Signatures
-
-
 def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
@@ -174,24 +167,24 @@ def _sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {"documents": documents, "sources": list(signatures.sources)}
 
 
-def find(job: _Decision, index: int, out_dir: Path) -> Stats:
+def find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
     """Rank all documents, find exact copies and candidates for near ones."""
-    work, signatures = _work(out_dir), job.signatures
-    ranking = rank_documents(signatures, job.spec.priority, work)
+    work = _work(out_dir)
+    ranking = rank_documents(signatures, spec.priority, work)
     decisions = _decisions(out_dir, "exact_duplicate")
     decisions.clear()
     gone = np.zeros(int(signatures.offsets[-1]), dtype=bool)
     for ranks, survivors in exact_duplicates(signatures, ranking, work):
         gone[ranking.numbers(ranks)] = True
-        _decide(decisions, job, ranking, ranks, survivors, np.full(len(ranks), np.nan))
+        _decide(decisions, signatures, ranking, ranks, survivors, np.full(len(ranks), np.nan))
     candidates = 0
     wanted = np.zeros(len(gone), dtype=bool)
-    if job.spec.near:
+    if spec.near:
         candidate_pairs(signatures, ranking, gone, work)
         for pairs in read_pairs(signatures, work):
             candidates += len(pairs)
             wanted[ranking.numbers(np.unique(pairs))] = True
-    if job.spec.near and job.spec.contained:
+    if spec.near and spec.contained:
         contained_pairs(signatures, ranking, gone, work)
         for pairs in read_contained(signatures, ranking, work):
             candidates += len(pairs)
@@ -220,47 +213,48 @@ def _compared(document: Document, text: str) -> Compared:
     return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
-def _compare(job: _Decision, index: int, out_dir: Path) -> Stats:
+def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
     """Decide on near-duplicates, best documents first; then on texts contained in others."""
-    work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
+    work, ranking = _work(out_dir), Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
     decisions.clear()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
     candidates = Candidates(work, signatures.offsets)
     for pairs in read_pairs(signatures, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        found = list(near_duplicates(map(tuple, numbers), gone, candidates, job.spec.threshold))
+        found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold))
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
-        _decide(decisions, job, ranking, worse, better, np.array([similarity for _, similarity in found]))
+        _decide(decisions, signatures, ranking, worse, better, np.array([similarity for _, similarity in found]))
     note_written(decisions.directory)
-    if job.spec.contained:
-        _decide_contained(job, ranking, gone, candidates, work, _decisions(out_dir, "contained"))
+    if not spec.contained:
+        return {}
+    decisions = _decisions(out_dir, "contained")
+    decisions.clear()
+    held = np.zeros(len(gone), dtype=bool)
+    for pairs in read_contained(signatures, ranking, work):
+        numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
+        parts = list(contained(map(tuple, numbers), gone, held, candidates, spec.contained))
+        goes_better = np.array([better for _, better, _ in parts], dtype=np.intp)
+        positions = np.array([position for position, _, _ in parts], dtype=np.intp)
+        shares = np.array([share for _, _, share in parts])
+        _decide(decisions, signatures, ranking, pairs[positions, goes_better], pairs[positions, 1 - goes_better], shares)
+    note_written(decisions.directory)
     return {}
 
 
-def _decide_contained(
-    job: _Decision, ranking: Ranking, gone: npt.NDArray[np.bool_], candidates: Candidates, work: Path, decisions: Partitions
-) -> None:
-    decisions.clear()
-    held = np.zeros(len(gone), dtype=bool)
-    for pairs in read_contained(job.signatures, ranking, work):
-        numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        found = list(contained(map(tuple, numbers), gone, held, candidates, job.spec.contained))
-        goes_better = np.array([better for _, better, _ in found], dtype=np.intp)
-        positions = np.array([position for position, _, _ in found], dtype=np.intp)
-        shares = np.array([share for _, _, share in found])
-        _decide(decisions, job, ranking, pairs[positions, goes_better], pairs[positions, 1 - goes_better], shares)
-    note_written(decisions.directory)
-
-
 def _decide(
-    decisions: Partitions, job: _Decision, ranking: Ranking, ranks: Ranks, survivors: Ranks, similarity: npt.NDArray[np.float64]
+    decisions: Partitions,
+    signatures: Signatures,
+    ranking: Ranking,
+    ranks: Ranks,
+    survivors: Ranks,
+    similarity: npt.NDArray[np.float64],
 ) -> None:
     """Note that the documents of ``ranks`` go, each at its shard."""
     rows = np.empty(len(ranks), _DECISION)
     rows["number"], rows["survivor"], rows["similarity"] = ranking.numbers(ranks), ranking.ids(survivors), similarity
-    decisions.append(rows, np.searchsorted(job.signatures.offsets, rows["number"], side="right") - 1)
+    decisions.append(rows, np.searchsorted(signatures.offsets, rows["number"], side="right") - 1)
 
 
 def _decided(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
@@ -286,16 +280,8 @@ def _write_units(job: _Job, index: int, out_dir: Path) -> Stats:
     return {"units": write_units(work, index, stays, ranking, job.spec.repeats)}
 
 
-@dataclass(frozen=True)
-class _Range:
-    spec: DedupSpec
-    bounds: tuple[int, int]
-    shards: int
-
-
-def _merge_range(job: _Range, index: int, out_dir: Path) -> Stats:
-    assert job.spec.repeats is not None
-    merge_range(_work(out_dir), index, job.bounds, job.shards, Ranking(_work(out_dir)), job.spec.repeats)
+def _merge_range(repeats: Repeats, shards: int, bounds: tuple[int, int], index: int, out_dir: Path) -> Stats:
+    merge_range(_work(out_dir), index, bounds, shards, Ranking(_work(out_dir)), repeats)
     return {}
 
 
@@ -381,15 +367,15 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         _refuse_what_cleaning_emptied(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
-    decision = [_Decision(spec, signatures)]
-    found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
+    found = map_shards(partial(find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
-        map_shards(_compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
+        map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
         written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
-        merging = [_Range(spec, bounds, len(jobs)) for bounds in ranges(sum(one["units"] for one in written))]
-        map_shards(_merge_range, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))
+        merging = ranges(sum(one["units"] for one in written))
+        merge = partial(_merge_range, spec.repeats, len(jobs))
+        map_shards(merge, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
@@ -61,7 +61,6 @@ class _Facts:
     """Whether it declares itself an article."""
     book: bool = False
     """Whether it declares itself the page of a book, whose ``body`` is the blurb."""
-    tags: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
 
 def read_facts(tree: Any, outlet: str = "") -> _Facts:
@@ -75,19 +74,19 @@ def read_facts(tree: Any, outlet: str = "") -> _Facts:
     outlet = _name_of(_referred(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string_of(article.get("headline")) or _string_of(book.get("name")) or _text(tags, _TITLES[:1])
-    facts = _Facts(
+    return _Facts(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
-        section=_section(tags, article) or _breadcrumb_section(linked, nodes, {outlet, site, heading, title}),
+        section=_text(tags, _SECTIONS)
+        or _string_of(article.get("articleSection"))
+        or _breadcrumb_section(linked, nodes, {outlet, site, heading, title}),
         published=_published(tree, tags, article),
         authors=_authors(tags, article, nodes, {outlet, site}),
         url=_address(tree, tags),
         body=_string_of(article.get("articleBody"), lines=True) or _string_of(book.get("description"), lines=True),
         article=bool(article) or _text(tags, ("og:type",)).lower() == "article",
         book=bool(book) and not article,
-        tags=tags,
     )
-    return facts
 
 
 def date_line(text: str) -> str:
@@ -127,26 +126,17 @@ def _without_site(title: str, sites: set[str], heading: str) -> str:
     """A title without the name of the site, and of a section, after it."""
     if heading and title.startswith(heading):
         return heading
-    parts = _SUFFIX.split(title)
     names = {name.replace(" ", "") for name in sites if name}
     front = _FRONT.match(title)
     if front and front["name"].replace(" ", "") in names:
         title = title[front.end() :]
-        parts = _SUFFIX.split(title)
-    if len(parts) > 1 and any(part.replace(" ", "") in names for part in parts[1:]):
-        first = next(index for index, part in enumerate(parts) if index and part.replace(" ", "") in names)
-        kept, position = parts[0], 0
-        ends = list(_SUFFIX.finditer(title))
-        position = ends[first - 1].start()
-        kept = title[:position]
-        if first >= 2 and title[ends[first - 2].end() : position].count(" ") == 0 and len(parts[first - 1]) <= 12:
-            kept = title[: ends[first - 2].start()]  # a section between title and site
-        return kept.strip()
-    return title
-
-
-def _section(tags: dict[str, list[str]], article: dict[str, Any]) -> str:
-    return _text(tags, _SECTIONS) or _string_of(article.get("articleSection"))
+    parts, marks = _SUFFIX.split(title), list(_SUFFIX.finditer(title))
+    first = next((index for index, part in enumerate(parts) if index and part.replace(" ", "") in names), 0)
+    if not first:
+        return title
+    if first >= 2 and " " not in parts[first - 1] and len(parts[first - 1]) <= 12:
+        first -= 1  # a section between title and site
+    return title[: marks[first - 1].start()].strip()
 
 
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:

@@ -187,14 +187,10 @@ def prepare(source: str) -> str:
     marks."""
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
-    if _begins_in_ascii(source):
+    begin = source[:500]
+    if len(begin.encode("utf-8", "surrogatepass")) <= 1.1 * len(begin):
         return _prepare_latin(source)
     return composed(_UNWANTED_OR_BLANK.sub(_blank_or_nothing, source))
-
-
-def _begins_in_ascii(source: str) -> bool:
-    begin = source[:500]
-    return len(begin.encode("utf-8", "surrogatepass")) <= 1.1 * len(begin)
 
 
 def _prepare_latin(source: str) -> str:
@@ -243,7 +239,7 @@ def repair(text: str) -> str:
     if any(separator.search(text) for separator in _DOUBLE_SEPARATORS):
         text = _DOUBLED.sub(r"\1", text)
     for stop in _LATE_STOPS:
-        text = _cut_before(text, stop, _without_blank)
+        text = _cut_before(text, stop, lambda before: before[:-1])
     return _STRANDED.sub("\n", text).lstrip(",; ")
 
 
@@ -265,10 +261,6 @@ def _cut_before(text: str, mark: re.Pattern[str], cut: Callable[[str], str]) -> 
         parts.append(cut(text[position : found.start()]))
         position = found.start()
     return "".join([*parts, text[position:]]) if parts else text
-
-
-def _without_blank(before_stop: str) -> str:
-    return before_stop[:-1]
 
 
 def _without_trailing(before_closing: str) -> str:
@@ -300,7 +292,7 @@ def finish(text: str) -> str:
     """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left."""
     done = repair(collapse_blanks(text))
     for _ in range(4):
-        if not _has_pairs(done):
+        if not any(pair[0] in done and pair in done for pair in _PAIRS):
             break
         done = repair(collapse_blanks(_without_pairs(done)))
     else:
@@ -308,10 +300,6 @@ def finish(text: str) -> str:
     if _EDGE.search(done):
         done = done.replace("\n ", "\n").replace(" \n", "\n")
     return restore(done.strip(" "))
-
-
-def _has_pairs(text: str) -> bool:
-    return any(pair[0] in text and pair in text for pair in _PAIRS)
 
 
 def _without_pairs(text: str) -> str:

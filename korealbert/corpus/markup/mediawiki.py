@@ -67,7 +67,9 @@ def parse_pages(
     while start := _PAGE_START.search(data, position):
         between = data[position : start.start()]
         if position and between.strip():
-            yield _between(records, position, start.start())
+            begin = position + len(between) - len(between.lstrip())
+            remedy = "there is text between two pages: fetch the dump again"
+            yield bad_record(records, begin, start.start(), "malformed_xml", remedy)
         end = data.find(PAGE_END, start.end())
         if end < 0:
             tally.records += 1
@@ -80,11 +82,6 @@ def parse_pages(
         yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally, templates)
     if records.last:
         yield from _end_of_dump(records, position)
-
-
-def _between(records: RawRecords, start: int, end: int) -> Quarantined:
-    start += len(records.data[start:end]) - len(records.data[start:end].lstrip())
-    return bad_record(records, start, end, "malformed_xml", "there is text between two pages: fetch the dump again")
 
 
 def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:

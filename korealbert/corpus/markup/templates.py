@@ -109,14 +109,10 @@ COUNTRIES: Mapping[str, str] = dict(pair.split(" ", 1) for pair in _TABLES["coun
 """Country by the code that is its template's name."""
 
 
-def _patterns() -> dict[str, tuple[str, ...]]:
-    """Name → patterns of the output; the first whose arguments are there counts."""
-    return {
-        name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
-        for table in _TABLES["shown"]
-        for given in [table["pattern"]]
-        for name in table["names"]
-    }
-
-
-_PATTERNS = _patterns()
+_PATTERNS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
+    for table in _TABLES["shown"]
+    for given in [table["pattern"]]
+    for name in table["names"]
+}
+"""Name → patterns of the output; the first whose arguments are there counts."""

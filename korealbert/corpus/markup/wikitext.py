@@ -61,7 +61,8 @@ def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> 
 def _inline(text: str, lost: Counter[str]) -> str:
     """Tags, addresses, quotes and entities: marks that do not nest."""
     before = len(text)
-    text = _strip_tags(text)
+    if "<" in text:  # unknown tags such as <기생충> stay
+        text = _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text)
     if "[" in text:
         text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
     if "://" in text:
@@ -257,8 +258,3 @@ def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) 
         end = len(text) if end < 0 else end
         return opened, end
     return opened, opened
-
-
-def _strip_tags(text: str) -> str:
-    """Replace known tags by the break they make, or nothing; unknown ones such as ``<기생충>`` stay."""
-    return _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text) if "<" in text else text

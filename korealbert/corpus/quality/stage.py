@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
 from pathlib import Path
 from typing import Literal
@@ -27,8 +27,8 @@ from korealbert.documents.shards import (
     DocumentShard,
     DocumentStats,
     TableWriter,
-    read_batches,
     read_documents,
+    read_rows,
     sum_stats,
 )
 from korealbert.philox import hash64
@@ -121,12 +121,6 @@ class QualityError(ValueError):
     """There is nothing to train a model on."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    shard: Path
-    spec: QualitySpec
-
-
 def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
@@ -146,14 +140,14 @@ def _roles(spec: QualitySpec) -> dict[str, tuple[tuple[str, ...], int]]:
     return roles
 
 
-def _sample_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _sample_shard(spec: QualitySpec, shard: Path, index: int, out_dir: Path) -> Stats:
     """Write the texts of a shard that may be trained on."""
-    roles = _roles(job.spec)
+    roles = _roles(spec)
     found: dict[str, list[tuple[int, str]]] = {role: [] for role in roles}
-    for document in read_documents(job.shard):
+    for document in read_documents(shard):
         for role, (sources, count) in roles.items():
             if document.source in sources:
-                found[role].append((_draw(job.spec, role, document.id), document.text[: 2 * job.spec.max_characters]))
+                found[role].append((_draw(spec, role, document.id), document.text[: 2 * spec.max_characters]))
                 if len(found[role]) >= 2 * count:
                     found[role] = nsmallest(count, found[role])
     with TableWriter(_work(out_dir) / f"sample-{index:05d}.arrow", _TEXT_SCHEMA) as table:
@@ -195,13 +189,8 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
     texts: dict[str, list[str]] = {}
     tables = sorted(work.glob("sample-*.arrow"))
     for role, (_, count) in _roles(spec).items():
-        drawn: list[tuple[int, str]] = []
-        for path in tables:
-            for batch in read_batches(path, _TEXT_SCHEMA):
-                rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                drawn += [(draw, text) for name, draw, text in rows if name == role]
-            drawn = nsmallest(count, drawn)
-        texts[role] = [text for _, text in drawn]
+        drawn = ((draw, text) for path in tables for name, draw, text in read_rows(path, _TEXT_SCHEMA) if name == role)
+        texts[role] = [text for _, text in nsmallest(count, drawn)]
     if spec.classifier is not None:
         for file in spec.classifier.labelled:
             for label, text in _read_labelled(file.path):
@@ -234,14 +223,6 @@ def copies_found(dedup: Artifact) -> dict[str, int]:
     return dict(sizes.iter_rows())
 
 
-@dataclass(frozen=True)
-class _Scoring:
-    shard: Path
-    spec: QualitySpec
-    times: dict[str, int]
-    """Document → number of copies in the corpus, for the repeated ones of the shard."""
-
-
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
     """numpy's ``pareto(shape) > 1 - quality`` of GPT-3, drawn by the document's id."""
     if spec.pareto is None:
@@ -263,15 +244,15 @@ def judge(spec: QualitySpec, document: Document, quality: float | None, perplexi
     return None
 
 
-def _score_shard(job: _Scoring, index: int, out_dir: Path) -> Stats:
-    """Write scores and what stays of one shard."""
-    spec, work = job.spec, _work(out_dir)
+def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int, out_dir: Path) -> Stats:
+    """Write scores and what stays of one shard, given with the number of copies of the documents that are repeated."""
+    (path, copies), work = job, _work(out_dir)
     classifier = Classifier.load(work / "classifier.npy") if spec.classifier is not None else None
     model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
-        for document in read_documents(job.shard):
+        for document in read_documents(path):
             letters = codes(document.text, spec.max_characters)
             quality = round(classifier.score(letters), 4) if classifier is not None else None
             perplexity = model.perplexity(letters) if model is not None else None
@@ -280,7 +261,7 @@ def _score_shard(job: _Scoring, index: int, out_dir: Path) -> Stats:
             if drop is not None:
                 shard.drop(document, drop)
             else:
-                times = job.times.get(document.id, 1) if not spec.sources or document.source in spec.sources else 1
+                times = copies.get(document.id, 1) if not spec.sources or document.source in spec.sources else 1
                 for _ in range(times):
                     shard.keep(document)
                 repeated += times - 1
@@ -318,11 +299,11 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
     _work(out_dir).mkdir(exist_ok=True)
     trained: Stats = {}
     if spec.classifier is not None or spec.perplexity is not None:
-        jobs = [_Job(shard, spec) for shard in shards]
-        map_shards(_sample_shard, jobs, out_dir=out_dir, runtime=runtime, step="sample", total=len(jobs))
+        sampling = partial(_sample_shard, spec)
+        map_shards(sampling, shards, out_dir=out_dir, runtime=runtime, step="sample", total=len(shards))
         [trained] = map_shards(train, [spec], out_dir=out_dir, runtime=runtime, step="train", total=1)
-    scoring = [_Scoring(shard, spec, times) for shard, times in zip(shards, _times(spec, inputs["documents"], shards))]
-    parts = map_shards(_score_shard, scoring, out_dir=out_dir, runtime=runtime, step="score", total=len(scoring))
+    jobs = list(zip(shards, _times(spec, inputs["documents"], shards), strict=True))
+    parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score", total=len(jobs))
     return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}}, trained, *parts]))
 
 

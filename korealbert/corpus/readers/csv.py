@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
-from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
+from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, one_line, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
@@ -170,25 +170,21 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
     header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter)]
     ambiguous = next((name for name in spec.field_map.names if header.count(name) > 1), None)
-    for start, end in records.cuts:
-        tally.records += 1
-        text = decode_record(records, start, end)
-        if isinstance(text, Quarantined):
-            yield text
-            continue
+
+    def read(text: str, start: int, end: int) -> Outcome:
         fields = _fields(text, spec.delimiter)
         if len(fields) != len(header):
             remedy = (
                 f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
             )
             position = f"line {records.line_at(start)}"
-            yield bad_record(records, start, end, "wrong_number_of_fields", remedy, position=position)
-            continue
+            return bad_record(records, start, end, "wrong_number_of_fields", remedy, position=position)
         if ambiguous is not None:
             remedy = "the header names this column more than once: rename all but one"
-            yield bad_record(records, start, end, "duplicate_column", remedy, field=ambiguous)
-            continue
-        yield document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
+            return bad_record(records, start, end, "duplicate_column", remedy, field=ambiguous)
+        return document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
+
+    return read_each(records, records.cuts, tally, read)
 
 
 def _fields(row: str, delimiter: str) -> list[str]:

@@ -95,35 +95,30 @@ _STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
 
-def _text_of_few_values(records: RawRecords, start: int, end: int) -> str | Quarantined:
-    text = decode_record(records, start, end)
-    if isinstance(text, str) and _values(text) > _MAX_VALUES and _values(_STRING.sub("", text)) > _MAX_VALUES:
-        remedy = f"it holds more than {_MAX_VALUES:,} values: leave it out, or the lists in it"
-        return bad_record(records, start, end, "too_many_values", remedy)
-    return text
-
-
 def _values(text: str) -> int:
     """How many values JSON holds, if no text holds their marks."""
     return sum(map(text.count, ",[{"))
 
 
 def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
-    text = _text_of_few_values(records, start, end)
+    text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
+    if _values(text) > _MAX_VALUES and _values(_STRING.sub("", text)) > _MAX_VALUES:
+        remedy = f"it holds more than {_MAX_VALUES:,} values: leave it out, or the lists in it"
+        return bad_record(records, start, end, "too_many_values", remedy)
     marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
     try:
         record = _DECODER.decode(text[marks:])
     except RepeatedName as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
-    except json.JSONDecodeError as error:
-        at = start + len(text[: marks + error.pos].encode(records.encoding))
-        position = f"line {records.line_at(at)}, byte {records.byte + at}"
-        return bad_record(records, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
-    except (RecursionError, ValueError) as error:  # nested a thousand deep; an integer of 4,300 digits
-        return bad_record(records, start, end, "malformed_json", f"{error}: correct the record")
+    except (RecursionError, ValueError) as error:  # also: nested a thousand deep; an integer of 4,300 digits
+        message, position = str(error), None
+        if isinstance(error, json.JSONDecodeError):
+            at = start + len(text[: marks + error.pos].encode(records.encoding))
+            message, position = error.msg, f"line {records.line_at(at)}, byte {records.byte + at}"
+        return bad_record(records, start, end, "malformed_json", f"{message}: correct the record", position=position)
     if not isinstance(record, dict):
         remedy = f"expected an object with fields, found {type(record).__name__}"
         return bad_record(records, start, end, "wrong_type", remedy)

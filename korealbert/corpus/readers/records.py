@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
@@ -157,6 +157,16 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
     except UnicodeDecodeError as error:
         reason = "invalid_" + records.encoding.replace("-", "")
         return bad_record(records, start + error.start, end, reason, _encoding_remedy(data, records.encoding, error))
+
+
+def read_each(
+    records: RawRecords, extents: Iterable[tuple[int, int]], tally: Tally, read: Callable[[str, int, int], Outcome]
+) -> Iterator[Outcome]:
+    """What ``read(text, start, end)`` makes of each record of a batch, or why its bytes are not text."""
+    for start, end in extents:
+        tally.records += 1
+        text = decode_record(records, start, end)
+        yield text if isinstance(text, Quarantined) else read(text, start, end)
 
 
 def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:

@@ -48,10 +48,6 @@ _DROPPED_SECTIONS = (
 _Unit = Literal["record", "file", "line"]
 
 
-def _document_of(format_: Format) -> _Unit:
-    return "file" if format_ == "text" else "record"
-
-
 class FieldMap(Spec):
     """The fields or columns of a record by meaning; an empty name means that the source has no such field.
 
@@ -132,7 +128,7 @@ class ExtractSpec(Spec):
     the order of its byte order mark; positions in messages are those of the same text in UTF-8. Pages of
     html and warc are each decoded by what header, page and bytes say; an encoding that is set counts as the header of html.
     """
-    document: _Unit = Field(default_factory=lambda data: _document_of(data["format"]))
+    document: _Unit = Field(default_factory=lambda data: "file" if data["format"] == "text" else "record")
     """
     file: each file is one document; in json, jsonl and news each record is then a paragraph of it (film reviews). record: each
     record is one document; in text, each paragraph. line: each line of text is one document. The default is file for text, and

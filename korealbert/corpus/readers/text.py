@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import line_extents
-from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
+from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, native_id, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.schema import Quarantined
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
@@ -31,18 +30,16 @@ _MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per file. Front matter is stripped; its entries serve as fields."""
-    tally.records += 1
-    text = decode_record(records, 0, len(records.data))
-    if isinstance(text, Quarantined):
-        yield text
-        return
-    front, body = _split_front_matter(text)
     names = spec.field_map
-    record = {
-        name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front
-    }
-    record |= {names.text[0]: _strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
-    yield document_of(spec, record, records, (0, len(records.data)), tally)
+
+    def read(text: str, start: int, end: int) -> Outcome:
+        front, body = _split_front_matter(text)
+        others = (names.title, names.outlet, names.category, names.url, names.published)
+        record = {name: front[name] for name in others if name in front}
+        record |= {names.text[0]: _strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
+        return document_of(spec, record, records, (start, end), tally)
+
+    return read_each(records, [(0, len(records.data))], tally, read)
 
 
 def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -51,16 +48,13 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
     if records.byte <= 3 and records.data.startswith(b"---"):
         front = _FRONT_MATTER.match(records.data.decode("latin-1"))
         start = front.end() if front else 0
-    for block_start, block_end in _blocks(records, start, _LINE_END if spec.document == "line" else _BLANK_LINE):
-        tally.records += 1
-        text = decode_record(records, block_start, block_end)
-        if isinstance(text, Quarantined):
-            yield text
-            continue
-        text = _strip_markdown(text) if spec.markdown else text
-        names = spec.field_map
-        record = {names.text[0]: text, names.id: native_id(records, block_start)}
-        yield document_of(spec, record, records, (block_start, block_end), tally)
+    names = spec.field_map
+
+    def read(text: str, start: int, end: int) -> Outcome:
+        record = {names.text[0]: _strip_markdown(text) if spec.markdown else text, names.id: native_id(records, start)}
+        return document_of(spec, record, records, (start, end), tally)
+
+    return read_each(records, _blocks(records, start, _LINE_END if spec.document == "line" else _BLANK_LINE), tally, read)
 
 
 def _blocks(records: RawRecords, start: int, border: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
@@ -75,21 +69,19 @@ def _blocks(records: RawRecords, start: int, border: re.Pattern[bytes]) -> Itera
 
 def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """News files of the shape ``title<TAB>body``, one article a file."""
-    tally.records += 1
-    end = len(records.data)
-    text = decode_record(records, 0, end)
-    if isinstance(text, Quarantined):
-        yield text
-        return
-    title, tab, body = text.partition("\t")
-    if not tab or "\n" in title.strip():
-        first = next(line_extents(records), (0, end))
-        remedy = "expected title<TAB>body: put a tab between them"
-        yield bad_record(records, *first, "missing_field", remedy, field="title")
-        return
-    names = spec.field_map
-    record = {names.title: title, names.text[0]: body, names.id: records.file}
-    yield document_of(spec, record, records, (0, end), tally)
+
+    def read(text: str, start: int, end: int) -> Outcome:
+        title, tab, body = text.partition("\t")
+        if not tab or "\n" in title.strip():
+            first = next(line_extents(records), (start, end))
+            remedy = "expected title<TAB>body: put a tab between them"
+            return bad_record(records, *first, "missing_field", remedy, field="title")
+        names = spec.field_map
+        return document_of(
+            spec, {names.title: title, names.text[0]: body, names.id: records.file}, records, (start, end), tally
+        )
+
+    return read_each(records, [(0, len(records.data))], tally, read)
 
 
 def _split_front_matter(text: str) -> tuple[dict[str, str], str]:

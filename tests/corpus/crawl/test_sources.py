@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.corpus.crawl.client import is_public
-from korealbert.corpus.crawl.source import CATEGORIES, ArticleUrl, Source, article_url, load_source, page_url
+from korealbert.corpus.crawl.source import ArticleUrl, Source, article_url, load_source, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
+from korealbert.documents.schema import CATEGORIES
 
 FILES = sorted((Path(__file__).parents[3] / "data_specs" / "sources").glob("*.toml"))
 DAILIES = {"조선일보", "중앙일보", "동아일보", "한겨레", "경향신문", "한국일보", "국민일보", "세계일보"}
