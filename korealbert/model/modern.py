@@ -55,8 +55,8 @@ def sequence_numbers(lengths_BS: Tensor, length: int) -> Tensor:
 
 
 _SHORT = 256
-"""Up to so many tokens a row is attended to under a mask on a processor too: its sequences are so short that calls cost more than
-products (64 rows of 64 tokens, four sequences in each, forward and backward: 10 ms instead of 106)."""
+"""Up to so many tokens a row is attended to under a mask on a processor too: its sequences are so short that calls cost more
+than products (64 rows of 64 tokens, four sequences in each, forward and backward: 10 ms instead of 106)."""
 
 
 class _Sequences:
