@@ -3,7 +3,7 @@
     python -m bench.attention [--threads 1] [--repeats 15]
 
 Prints processor seconds of both and their ratio, at 2,048 tokens of four heads of width 64. ``korealbert.model.encoder.attend``
-takes the products in bf16 up to 1,024 positions. Then packed rows of 1,024: each sequence by itself, and local layers by
+takes the products in bf16 up to 1,024 positions. Then packed rows of 64 to 1,024: each sequence by itself, and local layers by
 blocks, beside a mask over the row, as ``korealbert.model.modern`` chooses.
 """
 
@@ -48,13 +48,15 @@ def main() -> None:
     print(
         f"\n{'sequences':>16}  {'precision':9}  {'masked ms':>9}  {'alone ms':>8}  {'ratio':>5}  {'blocks ms':>9}  {'ratio':>5}"
     )
-    for lengths in ([700, 324], [300, 200, 180, 150, 100, 94], [40] * 25):
-        counts = torch.tensor([lengths] * (TOKENS // 1024))
+    for lengths in ([16] * 4, [64] * 4, [128] * 4, [700, 324], [300, 200, 180, 150, 100, 94], [40] * 25):
+        length = next(each for each in (64, 256, 512, 1024) if sum(lengths) <= each)
+        counts = torch.tensor([lengths] * (TOKENS // length))
         for dtype in (torch.float32, torch.bfloat16):
-            inputs = [torch.randn(len(counts), HEADS, 1024, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
-            alone = modern._Sequences(counts, 1024)
-            masked = modern._Sequences(counts, 1024)
-            masked._sizes = None
+            inputs = [torch.randn(len(counts), HEADS, length, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
+            with patch.object(modern, "_SHORT", 0):
+                alone = modern._Sequences(counts, length)
+            with patch.object(modern, "_SHORT", length):
+                masked = modern._Sequences(counts, length)
             ways = {"masked": masked.attend, "alone": alone.attend, "blocks": partial(alone.attend_nearby, half=64)}
             seconds = dict.fromkeys(ways, float("inf"))
             for _ in range(options.repeats):
