@@ -252,8 +252,8 @@ class Tables:
         remark, lines = f"{_DATA} stands for {self.data}; name the directory of your data with --data", list[str]()
         for name, path in missing:
             ours = in_data and path.is_relative_to(self.data)
-            if ours and (above := next((each for each in reversed(path.parents) if not each.exists()), None)):
-                lines.append(f"{self.path}, field 'data': no such directory: {above}; {remark}")
+            if ours and not self.data.exists():
+                lines.append(f"{self.path}, field 'data': no such directory: {self.data}; {remark}")
                 continue
             lines.append(f"{where} {name!r}: no such file or directory: {path}{origin}")
             lines += [remark] * ours

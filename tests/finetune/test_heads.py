@@ -134,7 +134,7 @@ def test_a_bi_encoder_learns_and_names_itself(
     assert json.loads((out / "metrics.json").read_text())["head"] == stats.facts()["head"] == "bi-encoder"
     for name in ("predictions.arrow", "dev_predictions.arrow"):
         with pa.ipc.open_file(out / name) as reader:
-            assert reader.schema.metadata == {b"head": b"bi-encoder"}
+            assert reader.schema.metadata == {b"task": b"korsts", b"head": b"bi-encoder"}
     # The same from features that were made before, whole or in small forward passes.
     features.run(spec.features(), {"model": model}, kept, runtime)
     cached, parts = fresh("cached"), fresh("parts")
@@ -162,7 +162,7 @@ def test_scores_of_the_tasks_own_heads_are_named_as_they_were(
     assert "head" not in stats.facts()
     assert "head" not in json.loads((out / "metrics.json").read_text())
     with pa.ipc.open_file(out / "predictions.arrow") as reader:
-        assert reader.schema.metadata is None
+        assert reader.schema.metadata == {b"task": b"korsts"}
 
 
 def test_the_own_head_leaves_identities_as_they_were_and_mean_vectors_share_features(

@@ -107,12 +107,11 @@ def test_a_missing_directory_of_data_is_one_line_that_names_the_option(editable:
     """A shipped recipe without --data had a line for each of its files."""
     text = editable.read_text("utf-8")
     editable.write_text('data = "../../data"\n' + text.replace('"../sample/', '"${data}/corpus/'), "utf-8")
-    (editable.parents[2] / "data").mkdir()
     with pytest.raises(RecipeError) as refusal:
         recipes.load(editable)
     data = editable.parents[2] / "data"
     assert str(refusal.value) == (
-        f"{editable}, field 'data': no such directory: {data / 'corpus'}; ${{data}} stands for {data}; "
+        f"{editable}, field 'data': no such directory: {data}; ${{data}} stands for {data}; "
         "name the directory of your data with --data"
     )
 
