@@ -147,8 +147,12 @@ def _header(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
 def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list[Artifact]]) -> str:
     config, parameters = facts.config, pretrain.stats_as(PretrainStats).parameters
     spec = pretrain.manifest["spec"]
-    order = {"sop_weight": "sentence order (SOP)", "wop_weight": "word order (WOP)"}
-    tasks = ["masked tokens (MLM)", *(task for field, task in order.items() if spec.get(field))]
+    others = {
+        "sop_weight": "sentence order (SOP)",
+        "wop_weight": "word order (WOP)",
+        "bow_weight": "bags of masked tokens (BoW)",
+    }
+    tasks = ["masked tokens (MLM)", *(task for field, task in others.items() if spec.get(field))]
     if spec.get("objective") == "rtd":
         tasks = ["replaced tokens (RTD)"]
     origin = "after the KoreALBERT and ALBERT papers"

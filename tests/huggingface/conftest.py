@@ -90,11 +90,11 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     examples = ancestor(store, "examples", packed, {"documents": unique, "vocab": vocab})
     views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, {"examples": examples, "vocab": vocab})
 
-    def make(**architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
+    def make(bow_weight: float = 0.0, **architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
         tiny = {"hidden_size": 32, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
         if "architecture" not in tiny:
             tiny.setdefault("embedding_size", 16)
-        spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)))
+        spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)), bow_weight=bow_weight)
         inputs = {"vocab": vocab, "examples": examples, "views": views}
         pretrain = build(Stage("pretrain", 1, PretrainSpec, write_model), spec, inputs, Runtime(store=store)).artifact
         config = spec.config_for(vocab_size=vocab.stats["pieces"], sequence_length=16)

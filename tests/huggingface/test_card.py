@@ -46,6 +46,11 @@ def test_the_card_tells(make_model: MakeModel, told: str) -> None:
     assert told in card(make_model)
 
 
+def test_the_card_tells_of_what_the_model_was_trained_to_predict(make_model: MakeModel) -> None:
+    assert "pretrained on masked tokens (MLM) and sentence order (SOP) and word order (WOP) " in card(make_model)
+    assert "word order (WOP) and bags of masked tokens (BoW) " in card(make_model, bow_weight=1.0)
+
+
 def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:
     inputs, model = make_model()
     facts = ModelFacts("<script>alert(1)</script>\n\n[a](javascript:b) & c", "other", model.config, 16)
