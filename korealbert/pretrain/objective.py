@@ -30,7 +30,6 @@ from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.job import BatchSource
 from korealbert.pretrain.metrics import Metrics, TaskTotals
-from korealbert.pretrain.spec import TASKS
 
 
 def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
@@ -90,10 +89,11 @@ class _OrderObjective(nn.Module):
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
         """As ``Objective``; none of a task that the model has no head for."""
-        labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels, "bow": batch.mlm_labels}
+        labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
         heads = self.model.heads
-        tasks = labels if "bow" in heads else TASKS["mlm"]
-        counts = [np.count_nonzero(labels[task] != IGNORED) if task in heads else 0 for task in tasks]
+        counts = [np.count_nonzero(of_task != IGNORED) if task in heads else 0 for task, of_task in labels.items()]
+        if "bow" in heads:
+            counts.append(counts[0])
         return np.array(counts, dtype=np.int64)
 
 
@@ -215,7 +215,7 @@ _HELDOUT = -1
 
 
 _FRESH_HEADS = ("wop.", "bow.")
-"""Heads that begin afresh where the initial weights lack them: checkpoints of others have none."""
+"""Heads that begin afresh where the initial weights lack them: that of word order has the size of this run's sequences."""
 
 
 def load_initial(model: nn.Module, directory: Path) -> None:

@@ -249,14 +249,14 @@ class Tables:
             origin = f"; it is at https://huggingface.co/{hub}"
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
-        remark, lines = f"{_DATA} stands for {self.data}; name the directory of your data with --data", list[str]()
-        for name, path in missing:
-            ours = in_data and path.is_relative_to(self.data)
-            if ours and not self.data.exists():
-                lines.append(f"{self.path}, field 'data': no such directory: {self.data}; {remark}")
-                continue
-            lines.append(f"{where} {name!r}: no such file or directory: {path}{origin}")
-            lines += [remark] * ours
+        ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
+        told_once = [] if self.data.exists() else ours
+        lines = [
+            f"{where} {name!r}: no such file or directory: {path}{origin}" for name, path in missing if path not in told_once
+        ]
+        if ours:
+            lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if told_once else ""
+            lines.append(f"{lacking}{_DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:
             raise RecipeError("\n".join(lines))
 

@@ -31,8 +31,6 @@ def normalise_korquad(text: str) -> str:
 
 _UNSHOWN = frozenset({"rp", "rt", "script", "style", "template"})
 """Elements whose text Beautiful Soup's ``get_text`` leaves out since 4.11."""
-
-
 _CUT_TAG = re.compile(r"<[a-zA-Z/!?]")
 
 

@@ -119,7 +119,7 @@ def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
 
 STAGE = Stage(
     "bi_encoder",
-    version=1,
+    version=2,
     spec=BiEncoderSpec,
     run=run,
     memory_class=_memory_class,
