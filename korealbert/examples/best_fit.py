@@ -20,8 +20,8 @@ from korealbert.examples.schema import Array, View
 from korealbert.examples.segments import Ints, before, ranges, slots
 from korealbert.vocab.tokenizer import SPECIAL
 
-_SLOTS_TOGETHER = 16
-"""Widths of prediction slots are multiples of this, so that few shapes occur."""
+_WIDTHS = 16
+"""Widths of prediction slots are multiples of a row's length divided by this, so that few shapes occur and few slots are unused."""
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,11 @@ class _Slots:
     """Position in the packed row."""
     counts: Ints
     """[B]"""
+    width_unit: int
 
     def slots(self, values: Ints, unused: int) -> Ints:
         """[B, P]: the values row by row."""
-        width = -(-max(1, int(self.counts.max(initial=0))) // _SLOTS_TOGETHER) * _SLOTS_TOGETHER
+        width = -(-max(1, int(self.counts.max(initial=0))) // self.width_unit) * self.width_unit
         return _filled(self.counts, width, values, unused)
 
 
@@ -200,7 +201,8 @@ class _Targets:
             raise IndexError("a position beyond its sequence")
         places = begins + within
         in_row = np.bincount(self.row_of, counts, self.rows).astype(np.int64)
-        return _Slots(places, begins, places - np.repeat(np.arange(self.rows) * self.length, in_row), in_row)
+        within_row = places - np.repeat(np.arange(self.rows) * self.length, in_row)
+        return _Slots(places, begins, within_row, in_row, max(1, self.length // _WIDTHS))
 
 
 def _filled(counts: Ints, width: int, values: Any, unused: int) -> Ints:
