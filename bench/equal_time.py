@@ -2,9 +2,9 @@
 
     python -m bench.equal_time RECIPE [--data DIR] [--store DIR] [--seconds 600] [--threads 2] [--seeds 1 2 3]
 
-RECIPE is an evaluation whose encoders are models of ours with the same rows, `data_specs/recipes/encoders-equal-time.toml`.
-Each is trained by itself for so many seconds of its steps, loading included. So are the peers on the same rows, in the shape of
-the first (`bench/trainer_peers.py`), and MiniLM with and without translation layers, half of the time in each phase, where its
+RECIPE is an evaluation whose encoders are models of ours with the same text, `data_specs/recipes/encoders-equal-time.toml`.
+Each is trained by itself for so many seconds of its steps, loading included. So are the peers on the rows of the first and in
+its shape (`bench/trainer_peers.py`), and MiniLM with and without translation layers, half of the time in each phase, where its
 package is installed. All are fine-tuned by RECIPE's benchmarks. What is finished is taken from the store.
 """
 
@@ -24,6 +24,7 @@ from bench import trainer_peers
 from korealbert.artifact import Artifact, Built, Spec, Stage, build
 from korealbert.artifact.store import default_store
 from korealbert.artifact.subprocess_build import Job, build_apart
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import views
 from korealbert.finetune.encoder_files import EncoderStats
 from korealbert.formatting import spread
@@ -59,6 +60,12 @@ def faster_precision(threads: int) -> Literal["fp32", "bf16"]:
     return "bf16" if bf16 > fp32 else "fp32"
 
 
+def text_of(nodes: Mapping[str, Node], encoder: str) -> frozenset[tuple[str, ...]]:
+    """The paths and members that an encoder's pretraining reads."""
+    specs = [node.spec for label, node in nodes.items() if label.startswith(f"encoder/{encoder}/")]
+    return frozenset((*map(str, spec.paths), spec.members) for spec in specs if isinstance(spec, ExtractSpec))
+
+
 @dataclass
 class Encoders:
     """Encoders of a recipe and those beside them, trained one after the other."""
@@ -83,18 +90,19 @@ class Encoders:
         return load_evaluation(self.recipe, data=self.data, overrides=self.settings)
 
     def train_ours(self) -> None:
-        """Train the recipe's own. Raises ValueError where they have not the same rows."""
-        names = list(self.evaluation().encoder)
-        for name in names:
+        """Train the recipe's own. Raises ValueError where they have not the same text."""
+        encoders = self.evaluation().encoder
+        for name, encoder in encoders.items():
             self.settings[f"encoder.{name}.set.pretrain.stop_after_seconds"] = self.seconds
             self.settings[f"encoder.{name}.set.pretrain.precision"] = self.precision
+            if encoder.recipe and encoder.recipe.pretrain.optimizer.name == "muon":
+                self.settings[f"encoder.{name}.set.pretrain.optimizer.arithmetic"] = self.precision
         nodes = evaluation_graph(self.evaluation())
-        for name in names:
-            self._build(until(nodes, f"encoder/{name}/examples"))
-        rows = {self.built[f"encoder/{name}/examples"].name for name in names}
-        if len(rows) > 1:
-            raise ValueError(f"{self.recipe}: its encoders have {len(rows)} sets of rows; give all one text and one [examples]")
-        for name in names:
+        if len({text_of(nodes, name) for name in encoders}) > 1:
+            raise ValueError(
+                f"{self.recipe}: its encoders read different files; give all of them the same [extract] paths and members"
+            )
+        for name in encoders:
             print(name, flush=True)
             self._build(until(nodes, f"encoder/{name}"))
             self.trainings[name] = [self.built[f"encoder/{name}/pretrain"]]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import RobertaConfig
 
+from bench.equal_time import text_of
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
 from korealbert.finetune.spec import FinetuneSpec
@@ -18,6 +19,7 @@ from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters, expected_parameters
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.dag import evaluation_graph, until
 from korealbert.recipe.reading import load_evaluation
 
 SPECS = Path(__file__).parents[2] / "data_specs"
@@ -70,6 +72,19 @@ def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: 
     assert list(nodes["summary/klue_re"].inputs) == [f"{system}/pretrained/{seed}" for system in systems for seed in (1, 2, 3)]
     cells = [nodes[f"finetune/{system}/klue_re/pretrained/1"] for system in systems]
     assert all(cell.spec == cells[0].spec for cell in cells), "the same settings"
+
+
+def test_encoders_compared_after_the_same_time_read_the_same_files_and_all_but_the_packed_one_the_same_rows(data: Path) -> None:
+    evaluation = load_evaluation(SPECS / "recipes" / "encoders-equal-time.toml", data=data)
+    nodes = evaluation_graph(evaluation)
+    texts = [text_of(nodes, name) for name in evaluation.encoder]
+    assert len(texts) == 4 and all(len(text) == 7 and text == texts[0] for text in texts)
+    unpacked = [name for name, encoder in evaluation.encoder.items() if encoder.recipe.pretrain.packing == "none"]  # type: ignore[union-attr]
+    before_the_rows = [
+        {label.removeprefix(f"encoder/{name}/"): node.spec for label, node in until(nodes, f"encoder/{name}/examples").items()}
+        for name in unpacked
+    ]
+    assert unpacked == ["korealbert", "electra", "ltg-bert"] and all(specs == before_the_rows[0] for specs in before_the_rows)
 
 
 MACHINES = [
