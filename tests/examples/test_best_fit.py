@@ -70,6 +70,9 @@ def test_packed_rows_hold_the_sequences_and_targets_of_the_single_ones(packed: A
         assert batch.sop_labels[place, : len(members)].tolist() == alone.sop_labels.tolist()
         assert (batch.sop_labels[place, len(members) :] == IGNORED).all()
         for task in ("mlm", "wop"):
+            labels_BP = getattr(batch, f"{task}_labels")
+            most = int((labels_BP != IGNORED).sum(1).max())
+            assert 0 <= labels_BP.shape[1] - most < SEQUENCE_LENGTH // 16, "few slots that nothing uses"
             wanted: dict[int, int] = {}
             for one in range(len(members)):
                 labels = getattr(alone, f"{task}_labels")[one]
