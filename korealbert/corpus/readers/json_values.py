@@ -11,12 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Collection
 
+import numpy as np
+
 _TOP = re.compile(rb'["{\[]')
 _ELEMENT = re.compile(rb'["{\[\]]|,(?>(?:[ \t\r\n]*+,)*)')
 """Marks between the elements of an array; commas in a row are one, because files may have millions."""
 _INSIDE = re.compile(rb'["{}\[\]]')
 _SHORT_STRINGS = re.compile(rb'(?>(?:[^"{}\[\]]*+"[^"\\]{0,64}+")+)')
 """Whole strings in a row, as in a list of names; long ones are found faster by their end."""
+
+_MANY_STEPS = 1 << 10
+"""Brackets and strings of one record from which on a whole stretch of it is looked at at once."""
+_STRETCH_BYTES = 1 << 16
+_STRING = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
+_WHOLE_STRINGS = re.compile(rb'(?>(?:[^"]*+"[^"\\]*+(?>(?:\\.[^"\\]*+)*)")*)[^"]*+', re.DOTALL)
+_SIGNS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_UNSIGNED = bytes(set(range(256)) - set(b"[{]}"))
 
 _BLANK = b" \t\r\n,"
 _BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*(?=\{\s*"([^"]*))')
@@ -112,6 +122,7 @@ class ValueScanner:
         self._position = 0
         self._start = 0
         self._depth = 0
+        self._steps = 0
         self._in_array = False
         self._in_string = False
         self._cuts: list[tuple[int, int]] = []
@@ -135,6 +146,9 @@ class ValueScanner:
     def _step(self) -> bool:
         if self._in_string:
             return self._leave_string()
+        self._steps += 1
+        if self._steps > _MANY_STEPS and self._depth > self._in_array and self._pass_stretch():
+            return True
         pattern = _TOP if self._depth == 0 else _ELEMENT if self._at_element else _INSIDE
         if pattern is _INSIDE and (strings := _SHORT_STRINGS.match(self._buffer, self._position)):
             self._position = strings.end()
@@ -153,6 +167,18 @@ class ValueScanner:
             self._open(at, mark)
         else:
             self._close(at)
+        return True
+
+    def _pass_stretch(self) -> bool:
+        """Go on behind a stretch of whole strings in which the open record does not end; False if it may, or there is none."""
+        found = _WHOLE_STRINGS.match(self._buffer, self._position, self._position + _STRETCH_BYTES)
+        assert found is not None
+        signs = np.frombuffer(_STRING.sub(b"", found.group()).translate(_SIGNS, _UNSIGNED), dtype=np.int8)
+        depths = self._depth + signs.cumsum(dtype=np.int64)
+        if not signs.size or depths.min() <= self._in_array:
+            self._steps = 0
+            return False
+        self._position, self._depth = found.end(), int(depths[-1])
         return True
 
     @property
@@ -192,6 +218,7 @@ class ValueScanner:
         elif self._buffer[self._start : end].strip(_BLANK):
             self._cuts.append((self._start, end))
         self._start = next_start
+        self._steps = 0
 
     def take(self) -> tuple[bytes, tuple[tuple[int, int], ...]]:
         """The bytes up to the end of the last complete record, and the records' extents in them; both may be empty."""
@@ -211,7 +238,7 @@ class ValueScanner:
         at = window + wholes[-1]
         self._cuts.append((self._start, at))
         self._start = self._position = at
-        self._depth, self._in_string = int(self._in_array), False
+        self._depth, self._steps, self._in_string = int(self._in_array), 0, False
         while self._step():
             pass
         return True

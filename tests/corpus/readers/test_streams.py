@@ -356,6 +356,40 @@ def test_scanning_never_raises_and_never_grows_beyond_the_input(data: bytes, blo
     assert size + len(scanner.take()[0]) == len(data)
 
 
+def scanned(data: bytes, block: int) -> list[tuple[bytes, tuple[tuple[int, int], ...]]]:
+    scanner, found = ValueScanner(), []
+    for start in range(0, len(data), block):
+        scanner.feed(data[start : start + block])
+        found.append(scanner.take())
+    scanner.finish()
+    return [*found, scanner.take()]
+
+
+@settings(max_examples=300)
+@given(st.text('{}[]",:\\ a', max_size=200).map(str.encode), st.integers(1, 60), st.integers(0, 3), st.integers(1, 40))
+def test_stretches_passed_at_once_change_no_record(data: bytes, block: int, steps: int, stretch: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("korealbert.corpus.readers.json_values._MANY_STEPS", steps)
+        patch.setattr("korealbert.corpus.readers.json_values._STRETCH_BYTES", stretch)
+        at_once = scanned(data, block)
+    assert at_once == scanned(data, block)
+
+
+@pytest.mark.parametrize(
+    "bomb", [b"[" * 300_000, b'{"a":' * 100_000, b"[{" + b"[]," * 100_000, b'["' + b'\\\\",[],"' * 100_000]
+)
+def test_a_million_brackets_take_some_thousand_steps(bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, step = [0], ValueScanner._step
+
+    def counted(self: ValueScanner) -> bool:
+        steps[0] += 1
+        return step(self)
+
+    monkeypatch.setattr(ValueScanner, "_step", counted)
+    scanned(b"[" + bomb, 1 << 20)
+    assert steps[0] < 5_000
+
+
 def test_a_json_array_on_one_line_needs_no_memory_of_its_own() -> None:
     record = json.dumps({"text": "강" * 500}).encode()
     scanner = ValueScanner()
