@@ -21,7 +21,7 @@ from korealbert.examples.segments import Ints, before, ranges, slots
 from korealbert.vocab.tokenizer import SPECIAL
 
 _WIDTHS = 16
-"""Widths of prediction slots are multiples of a row's length divided by this, so that few shapes occur and few slots are unused."""
+"""Widths of prediction slots are multiples of a row's length divided by this: few shapes occur, and few slots are unused."""
 
 
 @dataclass(frozen=True)
