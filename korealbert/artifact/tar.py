@@ -14,6 +14,8 @@ from dataclasses import dataclass
 _BLOCK = tarfile.BLOCKSIZE
 _MAX_HEADER_BYTES = 1 << 20
 """Longest extended header (PAX or GNU long name) that is read. Paths have at most 4,096 bytes; the rest are attributes."""
+_MAX_PAX_RECORDS = 256
+"""Records of one PAX header. Each attribute of a file is one; writers have a few dozen at most."""
 _MAX_EXTENDED_HEADERS = 16
 """Extended headers in a row, before the one of a member; writers use at most three."""
 
@@ -157,7 +159,7 @@ def _header(block: bytes, at: int) -> tarfile.TarInfo:
 
 def _pax_records(content: bytes, at: int) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    position = 0
+    position = records = 0
     while position < len(content) and content[position] != 0:
         record = _PAX_RECORD.match(content, position)
         end = position + int(record[1]) if record else 0
@@ -165,4 +167,7 @@ def _pax_records(content: bytes, at: int) -> dict[bytes, bytes]:
             raise TarFault("corrupt", at, "a PAX header whose records have other lengths than they say")
         found[record[2]] = content[record.end() : end - 1]
         position = end
+        records += 1
+        if records > _MAX_PAX_RECORDS:
+            raise TarFault("header_too_long", at, f"a PAX header of more than {_MAX_PAX_RECORDS} records")
     return found

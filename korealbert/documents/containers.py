@@ -35,7 +35,9 @@ from korealbert.documents.streams import (
 _TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
 _ZIP_SUFFIX = ".zip"
 MAX_EMPTY_MEMBERS = 1 << 16
-"""Members without a byte in one archive; each costs an entry of the quarantine."""
+"""Members without a byte in one archive, beyond ``_EMPTY_PER_FILE`` for each other file; each costs an entry of the quarantine,
+or if it is a directory or a link, a header."""
+_EMPTY_PER_FILE = 4
 _ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
 """Flags of a member of a zip archive."""
 _ZIP_HEADER = struct.Struct("<4s5H3I2H")
@@ -113,13 +115,16 @@ class _Members:
 
     def _wants(self, name: str, size: int) -> bool:
         """Whether a member is to be opened. Raises ReadFault at too many empty ones."""
-        self._empty += size == 0
-        if self._empty > MAX_EMPTY_MEMBERS:
-            remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty; pack the archive again without them"
-            raise ReadFault("too_many_empty_members", f"member {name}", remedy)
+        self._count(name, size)
         wanted = fnmatchcase(name, self._pattern)
         self._matched += wanted
         return wanted
+
+    def _count(self, name: str, size: int) -> None:
+        self._empty = self._empty + 1 if size == 0 else max(0, self._empty - _EMPTY_PER_FILE)
+        if self._empty > MAX_EMPTY_MEMBERS:
+            remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty, or no files; pack the archive again without them"
+            raise ReadFault("too_many_empty_members", f"member {name}", remedy)
 
     def _open(self, inner: RawFile) -> Iterator[RawFile]:
         self._last = unfold(inner, lambda: inner.bytes_read, self._unfolding)
@@ -139,7 +144,10 @@ class _Tar(_Members):
     def _members(self) -> Iterator[RawFile | Quarantined]:
         reader = TarReader(self._archive.read)
         for member in reader:
-            if not member.is_file or not self._wants(member.name, member.size):
+            if not member.is_file:
+                self._count(member.name, 0)
+                continue
+            if not self._wants(member.name, member.size):
                 continue
             inner = RawFile(f"{self._archive.name}::{member.name}", reader, self._archive.limits)
             if member.is_sparse:

@@ -229,11 +229,38 @@ def test_too_many_empty_members_and_streams(tmp_path: Path) -> None:
     header = tarfile.TarInfo("a").tobuf()
     (tmp_path / "a.tar").write_bytes(header * (MAX_EMPTY_MEMBERS + 10))
     assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == ["too_many_empty_members"]
+    directory = tarfile.TarInfo("d")
+    directory.type = tarfile.DIRTYPE
+    (tmp_path / "d.tar").write_bytes(directory.tobuf() * (MAX_EMPTY_MEMBERS + 10))
+    assert [fault.reason for fault in read(tmp_path / "d.tar")[1]] == ["too_many_empty_members"]
     for kind in ("gz", "bz2", "xz"):
         path = tmp_path / f"a.{kind}"
         path.write_bytes(compressed(kind, b"text") + compressed(kind, b"") * (MAX_EMPTY_STREAMS + 10))
         sizes, (fault,) = read(path)
         assert (sizes, fault.reason) == ({path.name: 4}, "decompression_bomb")
+
+
+def test_a_directory_beside_each_file_is_no_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.documents.containers.MAX_EMPTY_MEMBERS", 20)
+    directory, file = tarfile.TarInfo("d"), tarfile.TarInfo("d/a")
+    directory.type, file.size = tarfile.DIRTYPE, 1
+    member = directory.tobuf() * 3 + file.tobuf() + b"a".ljust(512, b"\0")
+    (tmp_path / "a.tar").write_bytes(member * 30 + bytes(1024))
+    sizes, faults = read(tmp_path / "a.tar")
+    assert not faults and sum(sizes.values()) == 1
+
+
+@pytest.mark.parametrize("names", [1, 1000])
+def test_a_header_of_many_attributes_is_not_read_to_its_end(tmp_path: Path, names: int) -> None:
+    for records, reasons in ((200, []), (300, ["header_too_long"])):
+        content = b"".join(b"9 a%03d=x\n" % (n % names) for n in range(records))
+        header = tarfile.TarInfo("h")
+        header.type, header.size = tarfile.XHDTYPE, len(content)
+        file = tarfile.TarInfo("a")
+        file.size = 1
+        data = header.tobuf() + content + bytes(-len(content) % 512) + file.tobuf() + b"a".ljust(512, b"\0") + bytes(1024)
+        (tmp_path / "a.tar").write_bytes(data)
+        assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == reasons
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "books", "text", "warc", "mediawiki", "news_text"])
