@@ -303,6 +303,9 @@ def _run(
             result = stage.run(spec, inputs, partial, runtime)
         stats = result.facts() if isinstance(result, Statistics) else result
         _refuse_changed(store, stage, spec, identity, inputs, partial)
+        for path in sorted(partial.rglob("[!.]*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()  # A manifest knows files alone.
         names = [name for name in output_files(partial) if name != MANIFEST]
         for name in names:
             (partial / name).chmod(0o644)  # safetensors writes files that only their owner can read.

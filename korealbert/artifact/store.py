@@ -285,8 +285,10 @@ def _faults_of_files(
                 yield f"{relative} has another sha256 than its manifest says"
         except (OSError, FileChanged) as error:
             yield str(error)
-    # Whoever reads an artifact takes all files of a pattern.
-    extra = {*output_files(directory, scratch=not scratch)} - {*manifest["files"], MANIFEST}
+    # Whoever reads an artifact takes all files of a pattern, to which a directory's name may belong too.
+    expected_names = {*manifest["files"], MANIFEST}
+    directories = {str(parent) for name in manifest["files"] for parent in Path(name).parents}
+    extra = {*output_files(directory, scratch=not scratch, directories=True)} - expected_names - directories
     yield from (f"{relative} is not in the manifest" for relative in sorted(extra))
 
 
@@ -309,9 +311,11 @@ def digest_of_output(files: Mapping[str, Mapping[str, Any]]) -> str:
     return digest_of_listing({name: entry["sha256"] for name, entry in files.items() if not entry.get("measured")})
 
 
-def output_files(directory: Path, *, scratch: bool = False) -> list[str]:
-    """Names of all files within a stage's directory, sorted; of hidden ones, which are its scratch, where asked for."""
-    names = (path.relative_to(directory) for path in directory.rglob("*") if not path.is_dir())
+def output_files(directory: Path, *, scratch: bool = False, directories: bool = False) -> list[str]:
+    """Names of all files within a stage's directory, sorted; where asked for, of hidden ones, which are its scratch, and of
+    directories. A link to a directory counts as a file."""
+    found = (path for path in directory.rglob("*") if directories or path.is_symlink() or not path.is_dir())
+    names = (path.relative_to(directory) for path in found)
     return sorted(str(name) for name in names if scratch or not any(part.startswith(".") for part in name.parts))
 
 

@@ -118,6 +118,17 @@ def test_a_failing_stage_leaves_no_artifact_and_its_partial_is_resumed(text: Pat
     assert calls == [[], ["first.txt"]]
 
 
+def test_directories_without_files_are_not_part_of_an_artifact(text: Path, runtime: Runtime) -> None:
+    def leaves_one(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        (out_dir / "views" / "heldout").mkdir(parents=True)
+        return count(spec, inputs, out_dir, runtime)
+
+    stage = Stage("leaves", 1, CountSpec, leaves_one)
+    artifact = build(stage, spec_of(text), {}, runtime).artifact
+    assert sorted(path.name for path in artifact.path.iterdir()) == ["manifest.json", "out.txt"]
+    assert build(stage, spec_of(text), {}, runtime).cached
+
+
 def test_lost_documents_are_an_error(text: Path, runtime: Runtime) -> None:
     def loses(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         return {"documents_in": 3, "documents_out": 1, "dropped": {"x": 1}, "quarantined": 0}

@@ -407,6 +407,22 @@ def test_a_file_that_no_manifest_knows_is_damage(raw: Path, tmp_path: Path) -> N
     assert not (documents.path / "documents-00099.arrow").exists()
 
 
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("name", ["documents-00099.arrow", "more"])
+def test_so_is_a_directory_or_a_link_to_one(raw: Path, tmp_path: Path, name: str, linked: bool) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    store, documents = Store(runtime.store), build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert store.rot(documents) == []
+    if linked:
+        (documents.path / name).symlink_to(tmp_path, target_is_directory=True)
+    else:
+        (documents.path / name).mkdir()
+    assert store.fault(documents.name, {}) == f"{name} is not in the manifest"
+    assert store.rot(documents) == [f"{name} is not in the manifest"]
+    assert not build(extract.STAGE, source(raw), {}, runtime).cached
+    assert not (documents.path / name).exists() and tmp_path.exists()
+
+
 def test_a_manifest_that_cannot_be_read_is_named(raw: Path, tmp_path: Path) -> None:
     runtime = Runtime(store=tmp_path / "store", workers=1)
     documents = build(extract.STAGE, source(raw), {}, runtime).artifact
