@@ -68,7 +68,7 @@ def extract(
             if not isinstance(record, dict):
                 counts["unreadable"] += 1
                 if counts["unreadable"] <= _FAULTS_SHOWN:
-                    typer.echo(record, err=True)
+                    warn(record, style="")
                 continue
             counts["dropped" if record["dropped"] else "kept"] += 1
             if record["dropped"]:
@@ -81,7 +81,7 @@ def extract(
     if counts["unreadable"] > _FAULTS_SHOWN:
         typer.echo(f"and {counts['unreadable'] - _FAULTS_SHOWN:,} more records that cannot be read", err=True)
     if fault := extractor.misfit(tally):
-        typer.echo(fault, err=True)
+        warn(fault, style="")
     if summary:
         for name, table in (("documents", counts), ("dropped", reasons), ("characters left out", tally.lost_characters)):
             typer.echo(f"{name}: {', '.join(f'{key} {n:,}' for key, n in by_number(table)) or 'none'}", err=True)

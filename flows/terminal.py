@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -20,14 +21,23 @@ from typer.exceptions import TyperException
 import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.store import STORE_VARIABLE, default_store
-from korealbert.formatting import nearest
+from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
 from korealbert.report.render.blocks import Section
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
 
-console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+
+class _PlainConsole(Console):
+    """Prints what is not ours to write (names, texts, addresses) without the control characters in it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=without_controls(segment.text))
+
+
+console = _PlainConsole(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
 _SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
 """The recipes that the package ships."""
@@ -145,7 +155,7 @@ def print_sections(sections: Iterable[Section]) -> None:
 
 def warn(told: object, *, style: str = "yellow") -> None:
     """Print to standard error."""
-    Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
+    _PlainConsole(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
 
 
 def find(store: Path, name: str) -> Artifact:

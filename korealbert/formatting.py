@@ -25,6 +25,14 @@ def flat(nested: Any, *, exact: bool = False, prefix: str = "") -> dict[str, Any
     return {name: value for part in parts for name, value in part.items()}
 
 
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def without_controls(text: str) -> str:
+    """``text`` with control characters replaced, all but tabs and line feeds: none of it can steer a terminal."""
+    return text.translate(_CONTROLS)
+
+
 MISSING = "–"
 _MINUS = "\u2212"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus import extract
 from korealbert.flows.cli import app
 
 RECIPE = """
@@ -165,3 +169,20 @@ def test_all_that_is_wrong_with_a_recipe_is_told_at_once(desk: Path, monkeypatch
     told = CliRunner().invoke(app, ["plan", "wrong.toml"]).stderr
     for expected in ("'cvs'", "'path'", "[clean.y]", "[crawl.z]", "'siz'", "[extrct]", "'steps' is missing"):
         assert expected in told, told
+
+
+def test_names_of_members_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    steering = "\x1b]0;title\x07\x1b[2J\x9b31m"
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(f"{steering}.jsonl", '{"text": \n')
+        archive.writestr("b.jsonl", json.dumps({"text": f"도서관에서 {steering} 책을 읽었다."}))
+    spec = {"source": "x", "format": "jsonl", "paths": (tmp_path / "a.zip",), "max_bad_share": 1.0}
+    artifact = build(
+        extract.STAGE, extract.ExtractSpec.model_validate(spec), {}, Runtime(store=tmp_path / "store", workers=1)
+    ).artifact
+    for shown in (["--quarantine"], []):
+        told = CliRunner().invoke(app, ["inspect", artifact.name, *shown, "--store", str(tmp_path / "store")])
+        assert told.exit_code == 0 and "]0;title" in told.output, told.output
+        assert not [c for c in told.output if unicodedata.category(c) == "Cc" and c != "\n"]
+    told = CliRunner().invoke(app, ["extract", "news", str(tmp_path / "a.zip")])
+    assert told.exit_code == 1 and "]0;title" in told.stderr and "\x1b" not in told.stderr
