@@ -227,6 +227,14 @@ class _Tagging(_Defined, Tagging):
         tags, unit = entity_tags(definition.labels), definition.unit
         return {"tags": tags, "unit": unit, "counted": unit, "needs_every_unit": unit == "words"}
 
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences. Raises ValueError also where none has a unit."""
+        found = super().read(file)
+        if found and not any(example.target for example in found):
+            problem, columns = f"no sentence has any {self.unit}", self.definition.columns
+            raise file.error(1, str(columns.tags), problem, "give sentences with tags, or correct text and tags of [columns]")
+        return found
+
     def records(self, file: BenchmarkFile) -> Iterator[Record]:
         """One for each sentence."""
         return self._sentences(file) if self.definition.format == "conll" else super().records(file)
@@ -290,11 +298,10 @@ class _Tagging(_Defined, Tagging):
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``entity_micro_f1`` as seqeval, ``entity_macro_f1`` over types as its strict IOB2, ``accuracy`` of all units."""
         gold = [example.target for example in examples]
-        pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
         values = {
             "entity_micro_f1": entity_micro_f1(gold, predicted),
             "entity_macro_f1": entity_macro_f1(gold, predicted),
-            "accuracy": accuracy(*zip(*pairs, strict=True)),
+            "accuracy": accuracy([tag for tags in gold for tag in tags], [tag for tags in predicted for tag in tags]),
         }
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         ordered = {name: values[name] for name in self.definition.metrics}

@@ -89,11 +89,15 @@ def tsv_rows(
         yield line, fields
 
 
-def check_width(line: Line, fields: Sequence[str], header: Sequence[str]) -> None:
+def check_width(
+    line: Line, fields: Sequence[str], header: Sequence[str], remedy: str = "restore the line from the official file"
+) -> None:
     """Raise ValueError naming file, line and field where a row has another number of fields than its header."""
     if len(fields) != len(header):
+        if len(fields) < 2 and not "".join(fields).strip():
+            raise line.error(header[0], "the line is blank", f"remove it, or {remedy}")
         problem = f"{len(fields)} fields instead of {len(header)}"
-        raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+        raise line.error(header[min(len(fields), len(header)) - 1], problem, remedy)
 
 
 def csv_rows(file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ MEMBER_MARK = "::"
 
 
 _OURS = ".arrow"
-"""Ending of ``predictions.arrow``, which a fine-tuning writes."""
+"""Ending of ``predictions.arrow``, which a fine-tuning writes; that of its compression may follow."""
 
 _RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
@@ -121,7 +121,7 @@ def _scored(task: str, benchmark: Task, examples: Sequence[Example], predictions
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    if file.path.suffix == _OURS:
+    if _OURS in PurePath(file.member or file.path).suffixes[-2:]:
         predicted = _matched_to_ours(file, tasks.name_of(task), benchmark, examples)
         return _facts(benchmark, examples, predicted, mode, "id", []), predicted
     records = list(json_lines(file))
@@ -151,7 +151,7 @@ def _facts(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
         (*scores.warnings, *_part(benchmark, examples), *further),
         len(examples),
-        benchmark.official_size(examples),
+        benchmark.official_size(examples) or None,
         matched_by,
         scores.undefined,
         {name: corrected[name] for name in scores.undefined},
@@ -165,7 +165,7 @@ def _matched_to_ours(file: BenchmarkFile, task: str, benchmark: Task, examples: 
     repeated, or a prediction is none of the benchmark's.
     """
     try:
-        with ipc.open_file(str(file.path)) as reader:
+        with ipc.open_file(pa.BufferReader(file.content())) as reader:
             table = reader.read_all()
         table.validate(full=True)
         ids, kept = table["id"].to_pylist(), table["pred"].to_pylist()
