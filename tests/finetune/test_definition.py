@@ -173,7 +173,7 @@ def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> Non
             kind("choice", "json", 'text="d.t"\noptions=["o"]\nlabel="l"', 'labels=["1","2"]\nkey="data"'),
             '{"data": [{"d": {"t": "비"}, "o": ["젖다", "마르다"], "l": 1}]}',
             "t.json",
-            ["비", "젖다 마르다"],
+            ["비", "젖다", "마르다"],
         ),
     ],
 )
