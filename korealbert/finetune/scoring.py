@@ -6,10 +6,11 @@ order; where none does, the order is that of the official file. Records of quest
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -31,8 +32,8 @@ MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
 
-_OURS = ".arrow"
-"""Ending of ``predictions.arrow``, which a fine-tuning writes; that of its compression may follow."""
+_OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
+"""Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
 
 _RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
@@ -121,7 +122,7 @@ def _scored(task: str, benchmark: Task, examples: Sequence[Example], predictions
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    if _OURS in PurePath(file.member or file.path).suffixes[-2:]:
+    if _OURS.fullmatch(file.member or file.path.name):
         predicted = _matched_to_ours(file, tasks.name_of(task), benchmark, examples)
         return _facts(benchmark, examples, predicted, mode, "id", []), predicted
     records = list(json_lines(file))

@@ -52,6 +52,9 @@ def test_predictions_of_a_fine_tuning_may_be_compressed_or_in_an_archive(tmp_pat
     for name in (str(folded), f"{tmp_path}/cell.zip::cell/predictions.arrow"):
         scored = score_file("nsmc", str(gold), name, "official")
         assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
+    lines = tmp_path / "from.arrow.jsonl"
+    lines.write_text('{"label": 1}\n{"label": 0}\n{"label": 0}\n', "utf-8")
+    assert score_file("nsmc", str(gold), str(lines), "official").matched_by == "position"
     folded.write_bytes(gzip.compress(content)[:-20])
     with pytest.raises(ValueError, match=r"predictions\.arrow\.gz: cannot be read .*is the download complete"):
         score_file("nsmc", str(gold), str(folded), "official")

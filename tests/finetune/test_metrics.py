@@ -84,6 +84,8 @@ def test_a_single_example_has_no_correlation() -> None:
     assert result.values == {"pearson": 0.0, "f1": 100.0, "spearman": 0.0}
     assert result.warnings == ("there is only one example: correlations are set to 0",)
     assert task.score(examples(4.0), [3.5], "corrected").undefined == {}
+    answered = tasks.load("korsts").answered(examples(4.0), [3.5], "corrected")
+    assert answered is not None and answered.over(np.ones((1, 1))).tolist() == [0.0]
 
 
 def test_one_label_for_everything_is_worth_a_warning() -> None:
