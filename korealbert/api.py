@@ -90,11 +90,11 @@ def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
         yield from _documents_of(shard)
 
 
-def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "corrected") -> Scored:
+def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "official") -> Scored:
     """Metrics of a prediction file for a task, as ``korealbert score`` prints them.
 
-    ``task`` is a name or the TOML file of a benchmark; ``mode`` whether defects of the official script are kept. Raises
-    ValueError naming file, line, field and remedy, and FileNotFoundError.
+    ``task`` is a name or the TOML file of a benchmark; ``mode`` whether defects of the official script are kept, ``official``,
+    or not, ``corrected``. Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
     """
     return score_file(task, str(gold), str(predictions), mode)
 

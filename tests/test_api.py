@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import korealbert
 from korealbert.artifact import ArtifactError
+from korealbert.flows.cli import app
 from tests.conftest import ROOT
 
 TINY = ROOT / "tests" / "recipes" / "tiny.toml"
@@ -39,6 +42,16 @@ def test_predictions_are_scored(tmp_path: Path) -> None:
     (tmp_path / "predictions.jsonl").write_text('{"label": 1}\n' * 2, "utf-8")
     scored = korealbert.score("nsmc", tmp_path / "gold.tsv", tmp_path / "predictions.jsonl")
     assert scored.values["accuracy"] == 50 and scored.examples == 2
+
+
+def test_scores_are_those_that_the_command_prints(tmp_path: Path) -> None:
+    """Official ones: KLUE's script counts the position before and after each sentence as right."""
+    (tmp_path / "gold.tsv").write_text("## ner-1\t<김구:PS> 선\n김\tB-PS\n구\tI-PS\n \tO\n선\tO\n\n", "utf-8")
+    (tmp_path / "given.jsonl").write_text('{"tags": ["B-PS", "O", "O", "O"]}\n', "utf-8")
+    files = tmp_path / "gold.tsv", tmp_path / "given.jsonl"
+    printed = CliRunner().invoke(app, ["score", "klue_ner", *map(str, files)])
+    assert json.loads(printed.stdout) == korealbert.score("klue_ner", *files).facts(), printed.output
+    assert korealbert.score("klue_ner", *files) != korealbert.score("klue_ner", *files, mode="corrected")
 
 
 def test_the_package_alone_loads_none_of_its_parts() -> None:

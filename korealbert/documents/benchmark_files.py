@@ -6,15 +6,19 @@ a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
+from korealbert.documents.tables import csv_reader
 
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file that is read; the largest official one (MNLI train) has 76 MB."""
@@ -125,3 +129,29 @@ class BenchmarkFile:
 
     def _unreadable(self, why: str) -> ValueError:
         return ValueError(f"{self}: cannot be read ({why}); is the download complete?")
+
+
+def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Line, list[str]]]:
+    """Rows of a CSV file (RFC 4180), each with the line on which it begins; empty lines are none.
+
+    Raises ValueError naming file and line where quotation marks do not close.
+    """
+    rows, number = csv_reader(io.StringIO(file.text(encoding), newline=""), strict=True), 1
+    try:
+        for fields in rows:
+            if fields:
+                yield Line(str(file), number, ""), fields
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise file.error(number, "row", str(error), "correct its quotation marks") from error
+
+
+def conll_sentences(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[list[tuple[Line, list[str]]]]:
+    """The lines of each sentence with their columns, parted by tabs, or by blanks in a line without a tab.
+
+    Blank lines part sentences; lines that begin with ``##`` are left out.
+    """
+    lines = (line for line in file.lines(encoding) if not line.text.startswith("##"))
+    for filled, group in groupby(lines, key=lambda line: bool(line.text.strip())):
+        if filled:
+            yield [(line, line.text.split("\t") if "\t" in line.text else line.text.split()) for line in group]

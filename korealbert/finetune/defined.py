@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line, conll_sentences, csv_rows
 from korealbert.finetune.definition import Column, Definition, Kind
-from korealbert.finetune.files import Identifiers, Record, check_width, csv_rows, json_lines, json_list
+from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1, korquad_f1, normalise_korquad, normalise_squad, squad_f1
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, binary_f1, macro_f1, mcc, pearson, spearman
@@ -227,27 +226,31 @@ class _Tagging(_Defined, Tagging):
         tags, unit = entity_tags(definition.labels), definition.unit
         return {"tags": tags, "unit": unit, "counted": unit, "needs_every_unit": unit == "words"}
 
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences. Raises ValueError also where none has a unit."""
+        found = super().read(file)
+        if found and not any(example.target for example in found):
+            problem, columns = f"no sentence has any {self.unit}", self.definition.columns
+            raise file.error(1, str(columns.tags), problem, "give sentences with tags, or correct text and tags of [columns]")
+        return found
+
     def records(self, file: BenchmarkFile) -> Iterator[Record]:
         """One for each sentence."""
         return self._sentences(file) if self.definition.format == "conll" else super().records(file)
 
     def _sentences(self, file: BenchmarkFile) -> Iterator[Record]:
-        """Blank lines between sentences; lines that begin with ``##`` are left out."""
+        """Units and tags, each in a column of its own."""
         columns = self.definition.columns
         first, last = (0 if columns.text is None else columns.text), (-1 if columns.tags is None else columns.tags)
-        lines = (line for line in file.lines() if not line.text.startswith("##"))
-        for filled, group in groupby(lines, key=lambda line: bool(line.text.strip())):
-            units, tags, start = list[str](), list[str](), None
-            for line in group if filled else ():
-                start = start or line
-                fields = line.text.split("\t") if "\t" in line.text else line.text.split()
+        for sentence in conll_sentences(file):
+            units, tags = list[str](), list[str]()
+            for line, fields in sentence:
                 if len(fields) < 2 or max(int(first), int(last)) >= len(fields):
                     problem = f"found {line.text[:40]!r}"
                     raise line.error("tag", problem, "a line is a unit and its tag, with a tab or blanks between columns")
                 units.append(fields[int(first)])
                 tags.append(fields[int(last)])
-            if start is not None:
-                yield Record(start, {"units": units, "tags": tags})
+            yield Record(sentence[0][0], {"units": units, "tags": tags})
 
     def example(self, record: Record, name: str) -> Tagged:
         """A sentence with the tag of each unit."""
@@ -290,11 +293,10 @@ class _Tagging(_Defined, Tagging):
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``entity_micro_f1`` as seqeval, ``entity_macro_f1`` over types as its strict IOB2, ``accuracy`` of all units."""
         gold = [example.target for example in examples]
-        pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
         values = {
             "entity_micro_f1": entity_micro_f1(gold, predicted),
             "entity_macro_f1": entity_macro_f1(gold, predicted),
-            "accuracy": accuracy(*zip(*pairs, strict=True)),
+            "accuracy": accuracy([tag for tags in gold for tag in tags], [tag for tags in predicted for tag in tags]),
         }
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         ordered = {name: values[name] for name in self.definition.metrics}

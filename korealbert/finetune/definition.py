@@ -331,6 +331,15 @@ class BenchmarkTable(Definition):
         return Definition(**{name: getattr(self, name) for name in Definition.model_fields})
 
     @property
+    def _unit_of_lists(self) -> str:
+        """What the tokens of a sentence or the strings of a list are; empty where there is neither."""
+        if self.format not in ("conll", "json", "jsonl"):
+            return ""
+        if self.kind == "choice":
+            return "texts" if len(self.columns.options) == 1 else ""
+        return self.unit if self.kind == "tagging" else ""
+
+    @property
     def decontamination(self) -> str:
         """The table of a recipe that keeps the texts of the test file out of a corpus."""
         test, given = self.files.test, self.columns.given
@@ -345,6 +354,7 @@ class BenchmarkTable(Definition):
             "format": "korquad" if self.format == "squad" else self.format,
             "columns": columns,
             "key": self.key,
+            "unit": self._unit_of_lists,
         }
         # Strings, numbers and lists of them are written in TOML as in JSON.
         written = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items() if value]

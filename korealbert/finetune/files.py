@@ -5,8 +5,6 @@ The TSV files carry literal quotation marks, so no CSV reader is used for them.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from korealbert.artifact.files import unambiguous
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.documents.tables import csv_reader
 
 
 class Identifiers:
@@ -89,26 +86,15 @@ def tsv_rows(
         yield line, fields
 
 
-def check_width(line: Line, fields: Sequence[str], header: Sequence[str]) -> None:
+def check_width(
+    line: Line, fields: Sequence[str], header: Sequence[str], remedy: str = "restore the line from the official file"
+) -> None:
     """Raise ValueError naming file, line and field where a row has another number of fields than its header."""
     if len(fields) != len(header):
+        if len(fields) < 2 and not "".join(fields).strip():
+            raise line.error(header[0], "the line is blank", f"remove it, or {remedy}")
         problem = f"{len(fields)} fields instead of {len(header)}"
-        raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
-
-
-def csv_rows(file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
-    """Rows of a CSV file (RFC 4180), each with the line on which it begins; empty lines are none.
-
-    Raises ValueError naming file and line where quotation marks do not close.
-    """
-    rows, number = csv_reader(io.StringIO(file.text(), newline=""), strict=True), 1
-    try:
-        for fields in rows:
-            if fields:
-                yield Line(str(file), number, ""), fields
-            number = rows.line_num + 1
-    except csv.Error as error:
-        raise file.error(number, "row", str(error), "correct its quotation marks") from error
+        raise line.error(header[min(len(fields), len(header)) - 1], problem, remedy)
 
 
 def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ order; where none does, the order is that of the official file. Records of quest
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,8 +32,8 @@ MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
 
-_OURS = ".arrow"
-"""Ending of ``predictions.arrow``, which a fine-tuning writes."""
+_OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
+"""Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
 
 _RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
@@ -121,7 +122,7 @@ def _scored(task: str, benchmark: Task, examples: Sequence[Example], predictions
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    if file.path.suffix == _OURS:
+    if _OURS.fullmatch(file.member or file.path.name):
         predicted = _matched_to_ours(file, tasks.name_of(task), benchmark, examples)
         return _facts(benchmark, examples, predicted, mode, "id", []), predicted
     records = list(json_lines(file))
@@ -151,7 +152,7 @@ def _facts(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
         (*scores.warnings, *_part(benchmark, examples), *further),
         len(examples),
-        benchmark.official_size(examples),
+        benchmark.official_size(examples) or None,
         matched_by,
         scores.undefined,
         {name: corrected[name] for name in scores.undefined},
@@ -165,7 +166,7 @@ def _matched_to_ours(file: BenchmarkFile, task: str, benchmark: Task, examples: 
     repeated, or a prediction is none of the benchmark's.
     """
     try:
-        with ipc.open_file(str(file.path)) as reader:
+        with ipc.open_file(pa.BufferReader(file.content())) as reader:
             table = reader.read_all()
         table.validate(full=True)
         ids, kept = table["id"].to_pylist(), table["pred"].to_pylist()

@@ -155,6 +155,7 @@ def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> Non
     predictions = bench.write('{"id": "b", "label": "bad"}\n{"id": "a", "label": 1}\n', "given.jsonl")
     scored = score_file(str(toml), str(gold), str(predictions), "official")
     assert scored.values["macro_f1"] == 100 and scored.matched_by == "id" and not scored.warnings
+    assert scored.examples_official is None
     told = record_format(str(toml))
     assert (
         told.startswith("Mine: JSON Lines, an object for each of the official test examples.") and "0 (bad), 1 (good)" in told
@@ -172,7 +173,7 @@ def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> Non
             kind("choice", "json", 'text="d.t"\noptions=["o"]\nlabel="l"', 'labels=["1","2"]\nkey="data"'),
             '{"data": [{"d": {"t": "비"}, "o": ["젖다", "마르다"], "l": 1}]}',
             "t.json",
-            ["비", "젖다 마르다"],
+            ["비", "젖다", "마르다"],
         ),
     ],
 )
@@ -182,6 +183,38 @@ def test_its_test_texts_are_kept_out_of_a_corpus(bench: Bench, toml: str, conten
     assert table.definition and bench.task(toml).read(BenchmarkFile(bench.directory / name))
     (entry,) = tomllib.loads(table.decontamination)["dedup"]["decontaminate"]
     assert list(read_texts(EvaluationFile(**entry))) == texts
+
+
+def test_sentences_without_any_unit_are_an_error_of_the_file(bench: Bench) -> None:
+    toml = kind("tagging", "jsonl", 'text = "s"\ntags = "t"', 'labels = ["PER"]\nunit = "characters"')
+    with pytest.raises(ValueError, match=r"test\.txt, line 1, field 't': no sentence has any characters; give sentences with"):
+        bench.read(toml, '{"s": "", "t": ""}\n')
+    empty, full = bench.read(toml, '{"s": "", "t": ""}\n{"s": "나", "t": "O"}\n')
+    assert (empty.target, full.target) == ((), ("O",))
+
+
+def test_squad_numbers_its_questions_and_leaves_out_answers_of_impossible_ones(bench: Bench) -> None:
+    toml = kind("spans", "squad", "", "answerable = false")
+    answers = [{"text": "가", "answer_start": 0}]
+    asked = [
+        {"id": 1, "answers": answers},
+        {"id": 2, "is_impossible": True},
+        {"id": "3", "is_impossible": True, "answers": None},
+    ]
+
+    def gold(*questions: dict[str, object]) -> str:
+        named = [{"question": "?", **each} for each in questions]
+        return json.dumps({"data": [{"paragraphs": [{"context": "가 나", "qas": named}]}]})
+
+    found = bench.read(toml, gold(*asked))
+    assert [(one.id, [answer.text for answer in one.target]) for one in found] == [("1", ["가"]), ("2", []), ("3", [])]
+    for wrong in ({}, {"is_impossible": False}, {"is_impossible": "true"}):
+        with pytest.raises(ValueError, match=r"field 'paragraphs\[0\]\.qas\[0\]\.answers': missing"):
+            bench.read(toml, gold({"id": 1, **wrong}))
+    with pytest.raises(ValueError, match="'1' is in line 1 too"):
+        bench.read(toml, gold({"id": 1, "answers": answers}, {"id": "1", "answers": answers}))
+    with pytest.raises(ValueError, match="every question of Mine has an answer"):
+        bench.read(kind("spans", "squad", ""), gold({"id": 1, "is_impossible": True}))
 
 
 def test_what_a_file_writes_is_a_spelling_first_and_a_name_where_it_is_none(bench: Bench) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,24 @@ def test_predictions_of_a_fine_tuning_are_scored_and_compared_by_their_ids(tmp_p
     (tmp_path / "theirs").write_text("\n".join('{"label": 1}' for _ in range(3)), "utf-8")
     found, against = compare_files("nsmc", str(gold), right, str(tmp_path / "theirs"), "official")
     assert found.values["accuracy"] - against["scores"]["accuracy"] == pytest.approx(against["difference"])
+
+
+def test_predictions_of_a_fine_tuning_may_be_compressed_or_in_an_archive(tmp_path: Path) -> None:
+    gold, folded = tmp_path / "gold", tmp_path / "predictions.arrow.gz"
+    gold.write_text(NSMC, "utf-8")
+    content = Path(kept(tmp_path / "predictions.arrow", {"9": 0, "8": 0, "7": 1})).read_bytes()
+    folded.write_bytes(gzip.compress(content))
+    with zipfile.ZipFile(tmp_path / "cell.zip", "w") as archive:
+        archive.writestr("cell/predictions.arrow", content)
+    for name in (str(folded), f"{tmp_path}/cell.zip::cell/predictions.arrow"):
+        scored = score_file("nsmc", str(gold), name, "official")
+        assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
+    lines = tmp_path / "from.arrow.jsonl"
+    lines.write_text('{"label": 1}\n{"label": 0}\n{"label": 0}\n', "utf-8")
+    assert score_file("nsmc", str(gold), str(lines), "official").matched_by == "position"
+    folded.write_bytes(gzip.compress(content)[:-20])
+    with pytest.raises(ValueError, match=r"predictions\.arrow\.gz: cannot be read .*is the download complete"):
+        score_file("nsmc", str(gold), str(folded), "official")
 
 
 def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refused(tmp_path: Path) -> None:

@@ -77,6 +77,17 @@ def test_constant_predictions_score_zero_with_a_warning() -> None:
     assert task.score(examples(1.0, 2.0, 5.0), [0.0, 0.5, 0.6], "official").warnings == ()
 
 
+def test_a_single_example_has_no_correlation() -> None:
+    task = tasks.load("klue_sts")
+    result = task.score(examples(4.0), [3.5], "official")
+    assert result.undefined == dict.fromkeys(("pearson", "spearman"), "there is only one example")
+    assert result.values == {"pearson": 0.0, "f1": 100.0, "spearman": 0.0}
+    assert result.warnings == ("there is only one example: correlations are set to 0",)
+    assert task.score(examples(4.0), [3.5], "corrected").undefined == {}
+    answered = tasks.load("korsts").answered(examples(4.0), [3.5], "corrected")
+    assert answered is not None and answered.over(np.ones((1, 1))).tolist() == [0.0]
+
+
 def test_one_label_for_everything_is_worth_a_warning() -> None:
     task = tasks.load("nsmc")
     assert task.score(examples(0, 1, 1), [1, 1, 1], "official").warnings == ("every prediction is 'positive'",)

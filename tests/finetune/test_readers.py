@@ -66,7 +66,7 @@ def test_a_comment_has_three_labels(tmp_path: Path) -> None:
 def test_intents_have_no_header_and_their_last_line_no_end(tmp_path: Path) -> None:
     examples = read("3i4k", tmp_path / "fci_test.txt", "0\t만화\r\n6\t취소해")
     assert examples == [Example("1", "만화", 0), Example("2", "취소해", 6)]
-    with pytest.raises(ValueError, match=r"line 2, field 'text': 1 fields instead of 2; give fci_train_val"):
+    with pytest.raises(ValueError, match=r"line 2, field 'label': 1 fields instead of 2; give fci_train_val"):
         read("3i4k", tmp_path / "fci_test.txt", "0\t만화\r\n취소해")
 
 
@@ -122,7 +122,9 @@ def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> 
         ("nsmc", "", "line 1, field 'header'"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t탭이\t둘\t0\n", "line 3, field 'label': 4 fields instead of 3; restore"),
         ("nsmc", NSMC_HEADER + "1\t좋다\n", "line 2, field 'document': 2 fields instead of 3"),
-        ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': 1 fields instead of 3"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': the line is blank; remove it, or restore"),
+        ("glue_cola", "gj04\t1\t\tA cat sat.\n\n", "line 2, field 'source': the line is blank; remove it, or give train.tsv"),
+        ("3i4k", "0\t말\n \n", "line 2, field 'label': the line is blank; remove it, or give fci_train_val"),
         ("nsmc", NSMC_HEADER + "좋다\t1\t1\n", "line 2, field 'id': found '좋다' where a whole number stands; the columns"),
         ("glue_rte", "index\tsentence1\tsentence2\tlabel\n가\t0\t나\tentailment\n", "line 2, field 'index': found '가'"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a label is one of 0 .negative."),

@@ -245,7 +245,7 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         ("glue_qqp", f"{QQP}1\tHow?\tWhy?\t2\t3\t0\n", "line 2, field 'qid1': found 'How.' where a whole number stands"),
         ("klue_nli", f'{DACON}0,"가, 나,다,neutral\n', "line 2, field 'record': no CSV .*restore the quotation marks"),
         ("klue_nli", f"{DACON}0,가,나,neutral\n다,1,라,neutral\n", "line 3, field 'index': found '다' for row 1"),
-        ("klue_nli", f"{DACON}0,가,나\n", "line 2, field 'label': 3 fields instead of 4"),
+        ("klue_nli", f"{DACON}0,가,나\n", "line 2, field 'hypothesis': 3 fields instead of 4"),
         ("glue_rte", "index\tsentence1\tsentence2\n", "field 'header'"),
         (
             "ynat",

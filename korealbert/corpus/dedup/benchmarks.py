@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
-from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.documents.tables import csv_reader
+from korealbert.documents.benchmark_files import BenchmarkFile, conll_sentences, csv_rows
 
 _Column = str | int
 
@@ -22,7 +18,7 @@ _Column = str | int
 class EvaluationFile(Spec):
     """One file of an evaluation set whose texts the corpus must not hold."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"key"})
+    later: ClassVar[frozenset[str]] = frozenset({"key", "unit"})
 
     name: str = Field(min_length=1)
     """Its name in statistics and drop reasons."""
@@ -36,9 +32,12 @@ class EvaluationFile(Spec):
     line."""
     columns: tuple[_Column, ...] = ()
     """Fields that hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
-    json, jsonl: a name with dots leads through objects; of a list the strings are one text."""
+    json, jsonl: a name with dots leads through objects."""
     key: str = ""
     """json: the field of the outermost object that holds the list."""
+    unit: Literal["words", "characters", "texts"] | None = None
+    """What a token of conll is, or a string of a list of json or jsonl: a word or a character of a text, or (of lists) a text
+    of its own. None: a word; columns of conll then have tabs between them, otherwise tabs or blanks."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
     encoding: str = "utf-8"
@@ -65,6 +64,10 @@ class EvaluationFile(Spec):
             )
         if self.format == "conll" and not all(isinstance(column, int) for column in self.columns):
             raise ValueError(f"benchmark {self.name}: columns of conll are positions, counted from 0")
+        if self.unit and self.format not in ("conll", "json", "jsonl"):
+            raise ValueError(f"benchmark {self.name}: format {self.format} has no use for unit; remove it")
+        if self.unit == "texts" and self.format == "conll":
+            raise ValueError(f"benchmark {self.name}: a token of conll is no text of its own; write words or characters")
         return self
 
     @property
@@ -98,11 +101,8 @@ def _tsv(evaluation: EvaluationFile) -> Iterator[str]:
 
 
 def _csv(evaluation: EvaluationFile) -> Iterator[str]:
-    rows = csv_reader(io.StringIO(evaluation.file.text(evaluation.encoding), newline=""))
-    try:
-        yield from _columns(evaluation, ((rows.line_num, row) for row in rows if row))
-    except csv.Error as error:
-        raise evaluation.file.error(rows.line_num, "row", str(error), "correct its quotation marks") from error
+    rows = csv_rows(evaluation.file, evaluation.encoding)
+    return _columns(evaluation, ((line.number, row) for line, row in rows))
 
 
 def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
@@ -129,10 +129,21 @@ def _position(evaluation: EvaluationFile, column: _Column, first: list[str]) -> 
 
 
 def _conll(evaluation: EvaluationFile) -> Iterator[str]:
-    for filled, lines in groupby(_lines(evaluation), key=lambda line: bool(line.strip())):
-        rows = [line.split("\t") for line in lines if filled and not line.startswith("##")]
-        for column in evaluation.columns if rows else ():
-            yield " ".join(row[int(column)] for row in rows if int(column) < len(row))
+    columns = [int(column) for column in evaluation.columns]
+    for sentence in conll_sentences(evaluation.file, evaluation.encoding):
+        for line, row in sentence:
+            if evaluation.unit is None and len(row) > 1 and "\t" not in line.text:
+                remedy = 'write unit = "words" or "characters" in its table, or tabs in the file'
+                raise line.error(f"column {columns[0]}", "its columns have blanks between them, no tabs", remedy)
+            if max(columns) >= len(row):
+                problem = f"the line has {len(row)} columns, column {max(columns)} is not among them"
+                raise line.error(f"column {max(columns)}", problem, "restore the official line, or correct columns")
+        for column in columns:
+            yield _joined(evaluation, [row[column] for _, row in sentence])
+
+
+def _joined(evaluation: EvaluationFile, tokens: Iterable[object]) -> str:
+    return ("" if evaluation.unit == "characters" else " ").join(map(str, tokens))
 
 
 def _json(evaluation: EvaluationFile) -> Iterator[str]:
@@ -156,12 +167,17 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
                 keys = sorted(record) if isinstance(record, dict) else type(record).__name__
                 raise ValueError(f"{evaluation.file}, {place}: no field {column!r} in {keys}; correct columns")
             value = inner[name]
-            yield " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            if isinstance(value, list) and evaluation.unit == "texts":
+                yield from map(str, value)
+            else:
+                yield _joined(evaluation, value) if isinstance(value, list) else str(value)
 
 
 def _parsed(evaluation: EvaluationFile, text: str, line: int = 1) -> Any:
     try:
         return json.loads(text)
+    except RecursionError as error:
+        raise evaluation.file.error(line, "record", "JSON nested too deeply", "fetch the official file again") from error
     except json.JSONDecodeError as error:
         place = f"{evaluation.file}, line {line + error.lineno - 1}, column {error.colno}"
         raise ValueError(f"{place}: not JSON: {error.msg}; fetch the official file again") from error

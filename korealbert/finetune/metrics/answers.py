@@ -8,6 +8,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from html.entities import html5
 from html.parser import HTMLParser
 
 from korealbert.finetune.metrics import Mode
@@ -31,25 +32,51 @@ def normalise_korquad(text: str) -> str:
 
 _UNSHOWN = frozenset({"rp", "rt", "script", "style", "template"})
 """Elements whose text Beautiful Soup's ``get_text`` leaves out since 4.11."""
-_CUT_TAG = re.compile(r"<[a-zA-Z/!?]")
+
+_VOID = frozenset(
+    {
+        *(
+            "area",
+            "base",
+            "basefont",
+            "bgsound",
+            "br",
+            "col",
+            "command",
+            "embed",
+            "frame",
+            "hr",
+            "image",
+            "img",
+            "input",
+            "isindex",
+        ),
+        *("keygen", "link", "menuitem", "meta", "nextid", "param", "source", "spacer", "track", "wbr"),
+    }
+)
+"""Elements that Beautiful Soup closes where they begin."""
 
 
 class _Text(HTMLParser):
-    """Collects the text of HTML that a browser shows."""
+    """Collects the text of HTML as Beautiful Soup does with this parser."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
         self.parts: list[str] = []
         self._open: list[str] = []
+        self._closed: list[str] = []
+        """Void elements whose end tag may follow."""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self._open.append(tag)
+        (self._closed if tag in _VOID else self._open).append(tag)
 
     def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         """``<br/>`` opens nothing."""
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:  # All within it ends too.
+        if tag in self._closed:
+            self._closed.remove(tag)
+        elif tag in self._open:  # All within it ends too.
             del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
 
     def handle_data(self, data: str) -> None:
@@ -57,25 +84,36 @@ class _Text(HTMLParser):
             self.parts.append(data)
 
     def handle_entityref(self, name: str) -> None:
-        self.handle_data(html.unescape(f"&{name};"))
+        self.handle_data(html5.get(f"{name};", f"&{name}"))
 
     def handle_charref(self, name: str) -> None:
         self.handle_data(html.unescape(f"&#{name};"))
 
+    def unknown_decl(self, data: str) -> None:
+        """The text of ``<![CDATA[text]]>`` is shown, wherever it is."""
+        if data.upper().startswith("CDATA["):
+            self.parts.append(data[len("CDATA[") :])
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """One of an unknown name, at which Beautiful Soup gives up, is a comment, as to a browser."""
+        try:
+            return super().parse_marked_section(i, report)
+        except AssertionError:
+            return self.parse_bogus_comment(i)
+
 
 def _text_of_html(text: str) -> str:
-    """Text outside of tags, comments, scripts and styles; a tag or comment that the text is cut in is none."""
+    """Text outside of tags, comments, scripts and styles; a tag or comment that the text is cut in is text."""
     if "<" not in text and "&" not in text:
         return text
     parser = _Text()
-    parser.feed(text.replace("<![", "<!x["))  # A comment to a browser, an error to the parser.
-    if not _CUT_TAG.match(parser.rawdata):
-        parser.handle_data(html.unescape(parser.rawdata))
+    parser.feed(text)
+    parser.close()
     return "".join(parser.parts)
 
 
 def normalise_korquad2(text: str) -> str:
-    """The text of HTML as a browser shows it, as in KorQuAD 1 and without any space."""
+    """The text of HTML as in KorQuAD 1, without any space."""
     return "".join(normalise_korquad(_text_of_html(text)).split())
 
 

@@ -165,7 +165,8 @@ _Vector = npt.NDArray[np.float64]
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Linear correlation times 100, in [-100, 100].
 
-    Raises ValueError when the two differ in length, have under 2 values, or hold one that is not finite.
+    0 where either side is constant, as a single value is. Raises ValueError when the two differ in length, are empty, or hold a
+    value that is not finite.
     """
     return 100 * _correlation(*_vectors(gold, predicted))
 
@@ -187,7 +188,7 @@ def mean_ranks(values_N: _Vector) -> _Vector:
 
 
 def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[_Vector, _Vector]:
-    if len(gold) != len(predicted) or len(gold) < 2:
+    if len(gold) != len(predicted) or not len(gold):
         raise ValueError(f"correlation of {len(predicted):,} predictions with {len(gold):,} gold scores is undefined")
     vectors = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     for name, values_N in zip(("gold score", "prediction"), vectors, strict=True):

@@ -212,12 +212,13 @@ class QuestionAnswering(Task):
         return _question(example).article
 
     def question(self, record: Record, context: str, article: str) -> Question:
-        """One question with its accepted answers."""
-        answers = tuple(self._answer(answer) for answer in record.records("answers"))
+        """One question with its accepted answers, which one that says ``is_impossible`` need not list."""
+        listed = "answers" in record or record.fields.get("is_impossible") is not True
+        answers = tuple(self._answer(answer) for answer in record.records("answers")) if listed else ()
         if self.answerable and not answers:
             raise record.error("answers", "there is none", f"every question of {self.title} has an answer")
         kind = record.integer("question_type") if "question_type" in record else 1
-        question_id, text = record.text(self.id_field), record.text("question")
+        question_id, text = record.written(self.id_field), record.text("question")
         return Question(question_id, text, answers, pair=context, article=article, kind=kind)
 
     def _answer(self, record: Record) -> Answer:

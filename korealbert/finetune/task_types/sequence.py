@@ -356,7 +356,8 @@ class SequenceRegression(_SequenceTask):
         """``measures``; correlations are 0 with a warning when the predictions (or the gold scores) are constant."""
         gold = [example.target for example in examples]
         constant = [name for name, values in (("prediction", predicted), ("gold score", gold)) if len(set(values)) <= 1]
-        warnings = tuple(f"every {name} is the same: correlations are set to 0" for name in constant)
-        why = {name: f"every {constant[0]} is the same" for name in self.measures if name in _CORRELATIONS} if constant else {}
+        reasons = [f"every {name} is the same" for name in constant] if len(gold) > 1 else ["there is only one example"]
+        warnings = tuple(f"{reason}: correlations are set to 0" for reason in reasons)
+        why = {name: reasons[0] for name in self.measures if name in _CORRELATIONS} if reasons else {}
         values = {name: measure(gold, predicted) for name, measure in self.measures.items()}
         return Scores(values, warnings, why if mode == "official" else {})

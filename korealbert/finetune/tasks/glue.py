@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, tsv_rows
+from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, check_width, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
@@ -79,9 +79,7 @@ class Cola(SequenceClassification):
         examples = []
         for line in file.lines():
             fields = line.text.split("\t")
-            if len(fields) != len(_COLA_COLUMNS):
-                problem = f"{len(fields)} fields instead of {len(_COLA_COLUMNS)}"
-                raise line.error(_COLA_COLUMNS[min(len(fields), 4) - 1], problem, "give train.tsv or dev.tsv as GLUE has it")
+            check_width(line, fields, _COLA_COLUMNS, "give train.tsv or dev.tsv as GLUE has it")
             if fields[2].strip() not in _COLA_MARKS:
                 problem = f"found {fields[2][:40]!r} where the author's mark stands"
                 raise line.error("mark", problem, "the columns have moved; restore the line from the official file")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.documents.tables import csv_reader
-from korealbert.finetune.files import Identifiers, json_list
+from korealbert.finetune.files import Identifiers, check_width, json_list
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1, pearson, spearman
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
@@ -155,8 +155,7 @@ class KlueNli(SequenceClassification):
         try:
             for number, row in enumerate(itertools.islice(rows, _CSV_TRAIN_ROWS)):
                 line = lines[rows.line_num - 1]
-                if len(row) != len(_CSV_HEADER):
-                    raise line.error("label", f"{len(row)} fields instead of {len(_CSV_HEADER)}", "restore the line")
+                check_width(line, row, _CSV_HEADER)
                 if row[0] != str(number):
                     raise line.error("index", f"found {row[0][:40]!r} for row {number}", "restore the line")
                 yield Example(row[0], row[1], self.label(row[3], line=line), pair=row[2])

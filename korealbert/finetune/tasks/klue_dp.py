@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
-from korealbert.finetune.files import Record
+from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
@@ -250,9 +250,7 @@ def _parsed(example: Example) -> Parsed:
 
 def _row(line: Line) -> tuple[Line, list[str]]:
     fields = line.text.split("\t")
-    if len(fields) != len(COLUMNS):
-        problem = f"{len(fields)} fields instead of {len(COLUMNS)}"
-        raise line.error(COLUMNS[min(len(fields), len(COLUMNS)) - 1], problem, "restore the line from the official file")
+    check_width(line, fields, COLUMNS)
     return line, fields
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
+from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, check_width, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
@@ -281,9 +281,7 @@ class Intents(SequenceClassification):
         examples = []
         for line in file.lines():
             fields = line.text.split("\t")
-            if len(fields) != len(_INTENT_COLUMNS):
-                problem = f"{len(fields)} fields instead of {len(_INTENT_COLUMNS)}"
-                raise line.error("text", problem, "give fci_train_val.txt or fci_test.txt; a line is label<TAB>text")
+            check_width(line, fields, _INTENT_COLUMNS, "give fci_train_val.txt or fci_test.txt; a line is label<TAB>text")
             examples.append(Example(str(line.number), fields[1], self.label(fields[0], line=line)))
         return examples
 

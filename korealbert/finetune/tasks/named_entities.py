@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Record
+from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy
 from korealbert.finetune.metrics.units import (
@@ -79,8 +79,7 @@ class NaverNer(Tagging):
     def _released(self, file: BenchmarkFile) -> Iterator[Example]:
         for line in file.lines():
             fields = line.text.split("\t")
-            if len(fields) != 2:
-                raise line.error("tags", f"{len(fields)} fields instead of 2", "a line is sentence<TAB>tags")
+            check_width(line, fields, ("sentence", "tags"), "a line is sentence<TAB>tags")
             words, tags = fields[0].split(" "), fields[1].split(" ")
             if len(words) != len(tags):
                 raise line.error("tags", f"{len(tags)} tags for {len(words)} eojeols", "give one tag for each eojeol")

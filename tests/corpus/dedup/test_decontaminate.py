@@ -279,6 +279,10 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ("id\ttext\n1\t \n", {"format": "tsv", "columns": ["text"]}, "no text of benchmark set in it"),
         ("[]", {"format": "json", "columns": ["b"]}, "no text of benchmark set in it"),
         ('{"data": []}', {"format": "korquad"}, "no text of benchmark set in it"),
+        ("가\tO\n나 O\n", {"format": "conll", "columns": [0]}, r'set.txt, line 2, field .column 0.: .*; write unit = "words"'),
+        ("가\tO\n나\n", {"format": "conll", "columns": [0, 1]}, "set.txt, line 2, field 'column 1': the line has 1 columns"),
+        ('t\n"가\n나\n', {"format": "csv", "columns": ["t"]}, "line 2, field 'row': .*; correct its quotation marks"),
+        ("[" * 100_000, {"format": "json", "columns": ["t"]}, "field 'record': JSON nested too deeply"),
     ],
 )
 def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -292,6 +296,14 @@ def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object]
 def test_a_table_needs_columns() -> None:
     with pytest.raises(ValidationError, match="benchmark x: format tsv needs columns"):
         EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
+    for form, unit in (("tsv", "words"), ("conll", "texts")):
+        with pytest.raises(ValidationError, match=r"benchmark x: .*(remove it|write words or characters)"):
+            EvaluationFile.model_validate({"name": "x", "path": "x", "format": form, "columns": [0], "unit": unit})
+
+
+def test_recipes_without_a_unit_mean_what_they_meant() -> None:
+    table = EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "conll", "columns": [0]})
+    assert "unit" not in table.as_before()
 
 
 def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
