@@ -27,6 +27,7 @@ from rich.text import Text
 
 from korealbert.artifact import Artifact, Progress, Store, locks
 from korealbert.artifact.files import refuse_overwriting
+from korealbert.artifact.spec import input_paths
 from korealbert.flows import file_commands, store_commands
 from korealbert.flows.terminal import (
     DataDir,
@@ -118,6 +119,7 @@ def new(
     from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
+        refuse_overwriting(directory)
         for line in project.told(project.write(directory, sources or project.SAMPLE)):
             console.print(line, soft_wrap=True, markup=False)
     if not sources:
@@ -293,7 +295,8 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
     prepared.check(runtime)
     planned = prepared.planned
-    Lineage(lineage)  # Refuses now what takes no events.
+    read = [path.path for node in prepared.nodes.values() for path in input_paths(node.spec)]
+    Lineage(lineage, read=[recipe, *read])  # Refuses now what takes no events.
     if lineage is None and all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):

@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact, Built, Store
+from korealbert.artifact.files import refuse_overwriting
 from korealbert.artifact.spec import input_paths
 from korealbert.artifact.subprocess_build import Job
 
@@ -69,16 +70,18 @@ def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
 class Lineage:
     """Where the events of one run go: a file, an address, or nowhere (None).
 
-    Raises ValueError for an address that is none, and for a file that cannot be written.
+    Raises ValueError for an address that is none, for a file that cannot be written, and for one that is an artifact's or that
+    is ``read``.
     """
 
-    def __init__(self, target: str | None, recipe: str = "") -> None:
+    def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
         self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
         self._writing, self._silent = threading.Lock(), False
         if target is None or target.startswith(("http://", "https://")):
             return
         if "://" in target:
             raise ValueError(f"--lineage {target}: is no file, and no address that begins with http:// or https://")
+        refuse_overwriting(Path(target), read)
         try:
             with Path(target).open("a", encoding="utf-8"):
                 pass

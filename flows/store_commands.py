@@ -11,9 +11,8 @@ import typer
 from rich.table import Table
 
 from korealbert.artifact import Artifact, ArtifactError, Store
-from korealbert.artifact.files import atomic_path, refuse_overwriting
+from korealbert.artifact.files import MANIFEST, atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
-from korealbert.artifact.store import MANIFEST
 from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
 
 app = typer.Typer()
@@ -127,6 +126,7 @@ def export(
             return
         if output.exists():
             raise ValueError(f"{output} exists; name another file")
+        refuse_overwriting(output)
         with atomic_path(output) as temporary, temporary.open("wb") as stream:
             names = archive.export(found, stream)
         console.print(f"{len(names)} artifacts, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
@@ -145,6 +145,7 @@ def export_corpus(
     from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     with clear_errors():
+        refuse_overwriting(output)
         documents = write_dataset(_all_of(store, artifact), output, form)
     console.print(f"{documents:,} documents: {output}", soft_wrap=True)
 

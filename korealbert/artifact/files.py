@@ -19,6 +19,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+MANIFEST = "manifest.json"
+"""The file of an artifact's directory that says what the artifact is."""
+
+OPENING = ".opening.json"
+"""Names the recipe and the input bytes that a partial directory was begun with."""
+
 _DIGEST_HEAD = b'{\n "digest": "'
 _DIGEST_END = len(_DIGEST_HEAD) + 64
 
@@ -37,8 +43,11 @@ class FileChanged(ValueError):
 def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is renamed to ``path``, on error it is removed.
 
-    ``durable``: the file and its name are fsynced, to survive the loss of power.
+    ``durable``: the file and its name are fsynced, to survive the loss of power. Raises FileNotFoundError naming a directory
+    that is not there.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost; cells
     # that run at once are threads of one process, and may learn the same of the machine at the same time.
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}.tmp")
@@ -97,12 +106,24 @@ def atomic_write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
-    """Raise ValueError where a file to write is an input, by whatever name or link, or lies in an input that is a directory."""
+def refuse_overwriting(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise ValueError where a file or directory to write is an input, by whatever name or link, lies in an input that is a
+    directory, or is or lies in the directory of an artifact, finished or not."""
     for each in inputs:
         same = out.exists() and each.exists() and out.samefile(each)
         if same or (each.is_dir() and out.resolve().is_relative_to(each.resolve())):
             raise ValueError(f"{out}: it is {'' if same else 'within '}{each}, which is read; name another file to write")
+    for place in (out.parent.resolve() / out.name, out.resolve()):  # A link, and what it leads to.
+        for directory in (place, *place.parents):
+            if _is_of_an_artifact(directory):
+                raise ValueError(f"{out}: {directory} is the directory of an artifact; name another place to write")
+
+
+def _is_of_an_artifact(directory: Path) -> bool:
+    if (directory / OPENING).is_file():
+        return True
+    manifest = directory / MANIFEST
+    return manifest.is_file() and b'"output_digest"' in manifest.read_bytes()  # Other programs have files of this name.
 
 
 def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:

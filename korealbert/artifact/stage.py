@@ -29,6 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from korealbert.artifact import changes, markers
 from korealbert.artifact.files import (
+    MANIFEST,
+    OPENING,
     FileChanged,
     replace_directory,
     sha256_and_stamp,
@@ -42,8 +44,6 @@ from korealbert.artifact.files import (
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, Spec, Statistics, canonical, input_paths
 from korealbert.artifact.store import (
-    MANIFEST,
-    OPENING,
     Artifact,
     ArtifactError,
     Store,

@@ -18,7 +18,15 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from korealbert.artifact import locks
-from korealbert.artifact.files import DigestMemory, FileChanged, digest_of_listing, read_digested, sha256_of_file
+from korealbert.artifact.files import (
+    MANIFEST,
+    DigestMemory,
+    FileChanged,
+    digest_of_listing,
+    read_digested,
+    refuse_overwriting,
+    sha256_of_file,
+)
 from korealbert.artifact.markers import rows_of
 from korealbert.artifact.spec import ARTIFACT_NAME, Identity, Statistics
 
@@ -84,13 +92,10 @@ def _first_problems(error: ValidationError) -> str:
 
 T = TypeVar("T", bound=Statistics)
 
-MANIFEST = "manifest.json"
 STORE_VARIABLE = "KOREALBERT_STORE"
 """Environment variable: the store where neither a command nor a run's parameters name one. Workers set it for their runs."""
 ENVIRONMENT_FILE = Path(".env")
 """In the project's root: the credentials, read by every ``prefect`` command there, and the store of services that are up."""
-OPENING = ".opening.json"
-"""Names the recipe and the input bytes that a partial directory was begun with."""
 
 
 def default_store() -> Path:
@@ -183,9 +188,12 @@ class Store:
         self.digests = DigestMemory(self.root / ".digests")
 
     def make(self) -> Self:
-        """Make the directory, if it is not there. Raises ArtifactError where none can be made."""
+        """Make the directory, if it is not there. Raises ArtifactError where none can be made, as within an artifact."""
         try:
+            refuse_overwriting(self.root)
             self.root.mkdir(parents=True, exist_ok=True)
+        except ValueError as error:
+            raise ArtifactError(str(error)) from None
         except OSError as error:
             raise ArtifactError(f"{self.root}: no store can be made here ({error.strerror}); name another directory") from None
         return self

@@ -2,36 +2,40 @@
 
 A certificate holds digests of the gold file, the predictions and, where they are a cell's of a store, of its recipe and model;
 versions of code, packages, processor and BLAS; and the metrics. It has no time and no absolute path: paths are relative to its
-directory. A signature is a file next to it, made by ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``).
+directory. A signature is a file next to it; see ``signatures``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
-from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, refuse_overwriting, sha256_of_file, unambiguous
+from korealbert.artifact.files import (
+    MANIFEST,
+    atomic_path,
+    digest_of_listing,
+    files_of,
+    refuse_overwriting,
+    sha256_of_file,
+    unambiguous,
+)
 from korealbert.artifact.spec import explained
 from korealbert.artifact.stage import host_facts
-from korealbert.artifact.store import MANIFEST, contradictions, faults_within
+from korealbert.artifact.store import contradictions, faults_within
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
+from korealbert.finetune.kept import differences, digest_of
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
-
-_NAMESPACE = "korealbert-score"
-"""The purpose of a signature: one made for another purpose does not sign a certificate."""
-
-_SSH, _MINISIGN = ".sig", ".minisig"
+from korealbert.finetune.signatures import Finding, check_signature, pair, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
 """Largest certificate that is read."""
@@ -106,60 +110,54 @@ class Certificate(Spec):
         return f"{text}\n".encode()
 
 
-class Finding(NamedTuple):
-    """One line of a check."""
-
-    verdict: Literal["agrees", "differs", "note"]
-    """``note``: what decides nothing, as another version of a package, or what cannot be checked here."""
-    text: str
-
-
 def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, key: Path | None = None) -> Scored:
     """Score a prediction file, and write the certificate of that, signed where a key is given. Returns the scores.
 
     ``key``: a private key of ssh (or a public one whose private part an agent has), or a secret key of minisign. Raises as
-    ``score_file`` does, and ValueError where it cannot be signed or a file changes meanwhile, where ``out`` is a
-    file that is read, and where a cell's recipe has another task or gold file. A signature of an earlier one is removed.
+    ``score_file`` does, ValueError where it cannot be signed or a file changes meanwhile, where ``out`` or its signature is a
+    file that is read, the other part of the key or in an artifact, and where a cell's recipe has another task or gold file,
+    and FileNotFoundError naming a directory that is not there. Nothing is written then; else the signature of an earlier
+    certificate is removed.
     """
-    program = None if key is None else _program(key)
+    program = None if key is None else program_of(key)
     (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
     places = [Path(each) for each in (gold_path, path, *([task] if is_file(task) else ()))]
-    of_cell = [each for each in (Path(path).absolute().parent,) if (each / MANIFEST).is_file()]
-    for written in (out, *_signatures(out)):
-        refuse_overwriting(written, [*places, *of_cell, *([] if key is None else [key])])
+    for written in (out, *signatures(out)):
+        refuse_overwriting(written, [*places, *([] if key is None else pair(key))])
     names = [_named(place, out) for place in places]
     before = [_measured(place) if place.exists() else None for place in places]
-    scored = score_file(task, gold, predictions, mode)
-    data = [_data(place, of, name) for place, of, name in zip(places, (member, inner, ""), names, strict=False)]
-    for place, seen, now in zip(places, before, data, strict=True):
-        if seen != (now.bytes, now.sha256):
-            raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
-    cell, named = _cell(Path(path)), tasks.name_of(task)
-    for other in _other_than_scored(cell.recipe if cell else {}, named, data[0], Path(path).name):
-        raise ValueError(f"{path}: {other}; name the task and the gold file of the cell")
-    certificate = Certificate(
-        korealbert_certificate=1,
-        task=named,
-        benchmark=data[2] if is_file(task) else None,
-        mode=mode,
-        gold=data[0],
-        predictions=data[1],
-        metrics=scored.facts(),
-        cell=cell,
-        code=_code(),
-        host=host_facts(),
-    )
-    for signature in _signatures(out):
-        signature.unlink(missing_ok=True)
-    atomic_write(out, certificate.written())
-    if key is not None and program is not None:
-        _sign(out, key, program)
+    with ExitStack() as files:
+        draft = files.enter_context(atomic_path(out))
+        scored = score_file(task, gold, predictions, mode)
+        data = [_data(place, of, name) for place, of, name in zip(places, (member, inner, ""), names, strict=False)]
+        for place, seen, now in zip(places, before, data, strict=True):
+            if seen != (now.bytes, now.sha256):
+                raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
+        cell, named = _cell(Path(path)), tasks.name_of(task)
+        for other in differences(cell.recipe if cell else {}, named, BenchmarkFile(places[0], member), places[1].name):
+            raise ValueError(f"{path}: {other.text}; name the task and the gold file of the cell")
+        certificate = Certificate(
+            korealbert_certificate=1,
+            task=named,
+            benchmark=data[2] if is_file(task) else None,
+            mode=mode,
+            gold=data[0],
+            predictions=data[1],
+            metrics=scored.facts(),
+            cell=cell,
+            code=_code(),
+            host=host_facts(),
+        )
+        content = certificate.written()
+        draft.write_bytes(content)
+        kept = None
+        if key is not None and program is not None:
+            kept, signature = signed(out, content, key, program)
+            files.enter_context(atomic_path(kept)).write_bytes(signature)
+    for earlier in signatures(out):
+        if earlier != kept:
+            earlier.unlink(missing_ok=True)
     return scored
-
-
-def _signatures(path: Path) -> tuple[Path, Path]:
-    """The names of a certificate's signatures, of ssh and of minisign."""
-    return Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
 
 
 def _named(path: Path, out: Path) -> str:
@@ -177,21 +175,6 @@ def _data(path: Path, member: str, name: str) -> _Data:
     return _Data(path=name, member=member, bytes=size, sha256=digest)
 
 
-def _other_than_scored(recipe: Mapping[str, Any], task: str, gold: _Data, predictions: str) -> Iterator[str]:
-    """What the recipe of a cell says of its task and of its test (or dev) file, where a score is of another."""
-    spec = recipe.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
-    named = spec.get("task")
-    named = named.get("name") if isinstance(named, Mapping) else named
-    if named not in (None, task):
-        yield f"task: the score is of {task}, the recipe of the cell has {named}"
-    split = "dev" if predictions.startswith("dev_") else "test"
-    file = spec.get(split)
-    digest = file.get("sha256") if isinstance(file, Mapping) else None
-    if digest not in (None, gold.sha256):
-        yield f"gold: sha256 of {gold.path} is {gold.sha256}, the recipe of the cell has {digest} as its {split} file"
-
-
 def _relative(path: Path, out: Path) -> Path:
     """A path as it leads to its file from the certificate's directory, which may have been named by a link."""
     directory = out.absolute().parent
@@ -203,10 +186,7 @@ def _relative(path: Path, out: Path) -> Path:
 
 def _measured(path: Path) -> tuple[int, str]:
     """Bytes and sha256 of a file, or of the files of a directory."""
-    size = sum(each.stat().st_size for each in files_of(path))
-    if path.is_dir():
-        return size, digest_of_listing({str(each.relative_to(path)): sha256_of_file(each) for each in files_of(path)})
-    return size, sha256_of_file(path)
+    return sum(each.stat().st_size for each in files_of(path)), digest_of(path)
 
 
 def _cell(predictions: Path) -> _Cell | None:
@@ -279,10 +259,13 @@ def verify(
     not beside the predictions, a note says that it is not checked.
 
     ``gold``, ``predictions`` and ``benchmark`` are where these lie, if not where the certificate says; ``key`` is the public
-    key that must have signed it. Raises ValueError for what is no certificate.
+    key that must have signed it. Raises ValueError for what is no certificate, for a ``benchmark`` where the certificate names
+    none, and for a file that holds no public key.
     """
     certificate = read_certificate(path)
-    yield _signature(path, key)
+    if benchmark is not None and certificate.benchmark is None:
+        raise ValueError(f"{path}: is of {certificate.task}, which it names no TOML file of; leave --benchmark {benchmark} out")
+    yield check_signature(path, key)
     named = {"benchmark": certificate.benchmark, "gold": certificate.gold, "predictions": certificate.predictions}
     given, places = {"benchmark": benchmark, "gold": gold, "predictions": predictions}, dict[str, Path]()
     whole = True
@@ -295,7 +278,11 @@ def verify(
                 finding = Finding("differs", f"{name}: {places[name]} cannot be read ({error.strerror}); name it with --{name}")
             whole = whole and finding.verdict == "agrees"
             yield finding
-    yield from _same_cell(certificate, places["predictions"])
+    if certificate.benchmark is not None and certificate.benchmark.member:
+        yield Finding(
+            "differs", f"benchmark: the certificate has the member {certificate.benchmark.member!r}; a TOML file has none"
+        )
+    yield from _same_cell(certificate, places)
     yield from _same_software(certificate)
     if whole:
         yield from _same_metrics(certificate, places)
@@ -318,8 +305,8 @@ def _same_data(name: str, data: _Data, path: Path) -> Finding:
     return Finding("agrees", f"{name}: {path}, sha256 {digest}")
 
 
-def _same_cell(certificate: Certificate, predictions: Path) -> Iterator[Finding]:
-    cell = certificate.cell
+def _same_cell(certificate: Certificate, places: Mapping[str, Path]) -> Iterator[Finding]:
+    cell, predictions = certificate.cell, places["predictions"]
     try:
         here = _cell(predictions) if predictions.is_file() else None
     except (ArtifactError, OSError) as error:
@@ -331,8 +318,10 @@ def _same_cell(certificate: Certificate, predictions: Path) -> Iterator[Finding]
                 "note", f"cell: the certificate names none, but {predictions} is a file of {here.name} ({here.label})"
             )
         return
-    scored = certificate.task, certificate.gold, Path(certificate.predictions.path).name
-    yield from (Finding("differs", other) for other in _other_than_scored(cell.recipe, *scored))
+    gold = BenchmarkFile(places["gold"], certificate.gold.member)
+    scored = certificate.task, gold, Path(certificate.predictions.path).name
+    told = differences(cell.recipe, *scored, stored=certificate.gold.sha256)
+    yield from (Finding("differs", difference.text) for difference in told)
     named = _name_of(cell.recipe)
     if here is None:
         if named != cell.name:
@@ -397,9 +386,15 @@ def _same_software(certificate: Certificate) -> Iterator[Finding]:
     else:
         yield Finding("note", f"code: scored with korealbert {code.version} ({code.sha256[:12]}), here {here.version}"
                       f" ({here.sha256[:12]})")  # fmt: skip
-    now, then = host_facts(), certificate.host
-    other = [f"{name} {then[name]!r}, here {now.get(name)!r}" for name in sorted(then) if then[name] != now.get(name)]
+    then, now = certificate.host, host_facts()
+    other = [
+        f"{name} {_of(then, name)}, here {_of(now, name)}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)
+    ]
     yield Finding("note", f"machine: {'; '.join(other)}") if other else Finding("agrees", "machine: the same kind and packages")
+
+
+def _of(host: Mapping[str, Any], name: str) -> str:
+    return repr(host[name]) if name in host else "not named"
 
 
 def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Iterator[Finding]:
@@ -424,75 +419,3 @@ def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Itera
             yield Finding("agrees", f"{name}: {then}")
         else:
             yield Finding("differs", f"{name}: the certificate has {then}, scored again {found}")
-
-
-def _program(key: Path) -> str:
-    """The program that signs with a key. Raises ValueError where the key or the program is not there."""
-    if not key.is_file():
-        raise ValueError(f"{key}: no such key; make one with `ssh-keygen -t ed25519 -f {key}`")
-    with key.open("rb") as handle:
-        wanted = "minisign" if handle.read(32).startswith(b"untrusted comment:") else "ssh-keygen"
-    return _found(wanted)
-
-
-def _found(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        raise ValueError(f"{program}: not on this machine; install it, or leave the signature out")
-    return found
-
-
-def _sign(path: Path, key: Path, program: str) -> None:
-    """Sign a certificate. A program that wants a passphrase asks for it at the terminal."""
-    if Path(program).name == "minisign":
-        arguments, content = [program, "-S", "-s", str(key), "-m", str(path), "-x", f"{path}{_MINISIGN}"], None
-    else:
-        arguments, content = [program, "-Y", "sign", "-q", "-f", str(key), "-n", _NAMESPACE], path.read_bytes()
-    done = subprocess.run(arguments, input=content, capture_output=True, check=False)
-    if done.returncode:
-        raise ValueError(f"{key}: {path} is not signed ({_last_line(done)})")
-    if content is not None:
-        atomic_write(Path(f"{path}{_SSH}"), done.stdout)
-
-
-def _signature(path: Path, key: Path | None) -> Finding:
-    """Whether a certificate is signed, and by whom."""
-    ssh, minisign = _signatures(path)
-    if key is not None and not key.is_file():
-        raise ValueError(f"{key}: no such public key; name the file that ends in .pub")
-    if not ssh.is_file() and not minisign.is_file():
-        if key is not None:
-            return Finding("differs", f"signature: there is none; {ssh} or {minisign} belongs to it")
-        return Finding("note", "signature: there is none, so that anybody may have written it")
-    if not ssh.is_file():
-        if key is None:
-            return Finding("note", f"signature: {minisign} is not checked; name the public key with --key")
-        done = _run([_found("minisign"), "-V", "-q", "-p", str(key), "-m", str(path), "-x", str(minisign)], path)
-        return _verdict(done, f"by the key in {key}")
-    program = _found("ssh-keygen")
-    if key is None:
-        done = _run([program, "-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(ssh)], path)
-        by = done.stdout.decode(errors="replace").strip().partition(" with ")[2]
-        return _verdict(done, f"by {by}; whose key that is, --key says")
-    with tempfile.TemporaryDirectory() as scratch:
-        allowed = Path(scratch) / "allowed_signers"
-        lines = [line for line in key.read_text("utf-8", "replace").splitlines() if line.strip()]
-        allowed.write_text("".join(f'signer namespaces="{_NAMESPACE}" {line}\n' for line in lines), "utf-8")
-        done = _run([program, "-Y", "verify", "-f", str(allowed), "-I", "signer", "-n", _NAMESPACE, "-s", str(ssh)], path)
-    return _verdict(done, f"by the key in {key}")
-
-
-def _run(arguments: list[str], path: Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(arguments, input=path.read_bytes(), capture_output=True, check=False)
-
-
-def _verdict(done: subprocess.CompletedProcess[bytes], good: str) -> Finding:
-    if done.returncode == 0:
-        return Finding("agrees", f"signature: good, {good}")
-    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({_last_line(done)})")
-
-
-def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that a failed program printed, or its exit status."""
-    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"exit status {done.returncode}"

@@ -18,10 +18,12 @@ from pydantic import Field
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import write_json
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.features import SPLITS, read_examples
+from korealbert.finetune.kept import PREDICTIONS, read_kept
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.stage import EVIDENCE
-from korealbert.finetune.task import Example
+from korealbert.finetune.task import Example, Task
 
 
 class EnsembleSpec(FeaturesSpec):
@@ -50,7 +52,7 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     best = sorted(dev, key=lambda role: (-dev[role], role))[: spec.members]
     if len(best) < (spec.members or 2):
         raise ValueError(f"{len(best)} runs of {spec.task} cannot make an ensemble of {spec.members or 2}; give it more seeds")
-    evidence = [_evidence(cells[role], examples) for role in best]
+    evidence = [_evidence(cells[role], task, examples) for role in best]
     predicted = [task.agreed(example, weighed) for example, *weighed in zip(examples, *evidence, strict=True)]
     runtime.report(Progress(len(best), len(best), "members"))
     scores = {mode: task.score(examples, predicted, mode) for mode in ("official", "corrected")}
@@ -69,13 +71,14 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return EnsembleStats(metric=task.metric, members=len(best), test=dict(scores["official"].values))
 
 
-def _evidence(cell: Artifact, examples: Sequence[Example]) -> list[Any]:
-    """Raises ValueError naming an artifact that kept none, or that of other examples."""
+def _evidence(cell: Artifact, task: Task, examples: Sequence[Example]) -> list[Any]:
+    """Raises ValueError naming an artifact that kept none, or that of another task or other examples."""
     path = cell.path / EVIDENCE
     if not path.is_file():
         raise ValueError(f"{path}: there is none; build the cell with evidence = true")
     with ipc.open_file(str(path)) as reader:
         table = reader.read_all()
+    read_kept(BenchmarkFile(cell.path / PREDICTIONS), task, examples)  # The evidence names neither the task nor gold values.
     if table["id"].to_pylist() != [example.id for example in examples]:
         raise ValueError(f"{path}: of other examples than the test file's; rebuild the cell")
     found: list[Any] = table["evidence"].to_pylist()

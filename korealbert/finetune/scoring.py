@@ -1,7 +1,8 @@
 """Scores of a prediction file: predictions of any system against a benchmark's official file.
 
-A prediction file is JSON Lines, one record per example. Where records carry the ``id`` of their example they may be in any
-order; where none does, the order is that of the official file. Records of questions always carry it.
+A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id`` or under the
+name that the official file has for it, they may be in any order; where none does, the order is that of the official file.
+Records of questions always carry it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow as pa
-from pyarrow import ipc
-
-from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
+from korealbert.finetune.kept import differences_beside, read_kept
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import Comparison, answered, compare, mcnemar_of
@@ -52,8 +51,8 @@ class Scored:
     """Examples of the gold file; each was scored."""
     examples_official: int | None
     """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
-    matched_by: Literal["id", "position"]
-    """How predictions found their examples."""
+    matched_by: str
+    """How predictions found their examples: the field of their ids, or ``position``."""
     undefined: Mapping[str, str]
     """Why a metric has no official value."""
     corrected: Mapping[str, float]
@@ -76,7 +75,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    return _scored(task, benchmark, examples, predictions, mode)[0]
+    return _scored(task, benchmark, gold, examples, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
@@ -89,7 +88,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    (scores, ours), (others, theirs) = (_scored(task, benchmark, examples, file, mode) for file in (first, second))
+    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -101,7 +100,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     else:
         systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
         (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
-        result |= {**found._asdict(), "interval": list(found.interval)}
+        result |= {**found._asdict(), "interval": list(found.interval.of_difference(benchmark.metric))}
     if benchmark.metric == "accuracy":
         result["mcnemar"] = mcnemar_of(examples, ours, theirs)
     return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
@@ -117,25 +116,30 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scored(task: str, benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
+def _scored(
+    task: str, benchmark: Task, gold: str, examples: Sequence[Example], predictions: str, mode: Mode
+) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
     if _OURS.fullmatch(file.member or file.path.name):
-        predicted = _matched_to_ours(file, tasks.name_of(task), benchmark, examples)
-        return _facts(benchmark, examples, predicted, mode, "id", []), predicted
+        predicted = _matched_to_ours(file, benchmark, examples)
+        return _facts(benchmark, examples, predicted, mode, "id", _gold_of_cell(file, tasks.name_of(task), gold)), predicted
     records = list(json_lines(file))
-    by_id = benchmark.matches_by_id or any("id" in record.fields for record in records)
-    predicted = (_matched_by_id if by_id else _matched_by_position)(file, records, benchmark, examples, mode)
+    written = next((name for name in ("id", benchmark.id_field) if any(_has(record, name) for record in records)), None)
+    field = written or ("id" if benchmark.matches_by_id else None)
     warnings = []
-    if not by_id:
+    if field is not None:
+        predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
+    else:
+        predicted = _matched_by_position(file, records, benchmark, examples)
         warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    return _facts(benchmark, examples, predicted, mode, "id" if by_id else "position", warnings), predicted
+    return _facts(benchmark, examples, predicted, mode, field or "position", warnings), predicted
 
 
 def _facts(
@@ -143,7 +147,7 @@ def _facts(
     examples: Sequence[Example],
     predicted: Sequence[Any],
     mode: Mode,
-    matched_by: Literal["id", "position"],
+    matched_by: str,
     further: Sequence[str],
 ) -> Scored:
     scores = benchmark.score(examples, predicted, mode)
@@ -159,61 +163,20 @@ def _facts(
     )
 
 
-def _matched_to_ours(file: BenchmarkFile, task: str, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
-    """The predictions that a cell of ours has kept, one per example.
-
-    Raises ValueError where they are of another task or of other examples, by their ids or their gold values, where an id is
-    repeated, or a prediction is none of the benchmark's.
-    """
-    try:
-        with ipc.open_file(pa.BufferReader(file.content())) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        ids, kept = table["id"].to_pylist(), table["pred"].to_pylist()
-    except (pa.ArrowException, KeyError, OSError) as error:
-        remedy = "name predictions.arrow of a fine-tuning, or a file of JSON Lines"
-        raise ValueError(f"{file}: no predictions of ours ({error}); {remedy}") from None
-    made_for = (table.schema.metadata or {}).get(b"task", task.encode()).decode(errors="replace")
-    if made_for != task:
-        raise ValueError(f"{file}: predictions of {made_for}, not of {task}; name the task that they are of")
-    if table["pred"].type != benchmark.prediction_type:
-        raise ValueError(f"{file}: predictions of another kind than those of {benchmark.title}; name the task that they are of")
-    rows: dict[str, tuple[_Row, Any]] = {}
-    for number, (name, value) in enumerate(zip(ids, kept, strict=True), start=1):
-        row = _Row(str(file), number, "")
-        if name in rows:
-            raise row.error("id", f"{name!r} is in row {rows[name][0].number} too", "keep one of the two")
-        if value is None:
-            raise row.error("pred", "found null", "give a prediction of each example")
-        rows[name] = row, value
-    strange = next(iter({example.id: None for example in examples}.keys() ^ rows.keys()), None)
-    if strange is not None:
-        problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
-        raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
-    _check_gold(file, table, benchmark, examples)
-    matched = ((*rows[example.id], example) for example in examples)
-    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for row, value, example in matched]
+def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+    """The predictions that a cell of ours has kept, one per example. Raises ValueError as ``read_kept`` does, and where one is
+    none of the benchmark's."""
+    kept = zip(read_kept(file, benchmark, examples), examples, strict=True)
+    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for (row, value), example in kept]
 
 
-def _check_gold(file: BenchmarkFile, table: pa.Table, benchmark: Task, examples: Sequence[Example]) -> None:
-    """Raise ValueError where the gold values that a cell has kept are not the gold file's: two sets may have the same ids."""
-    if "gold" not in table.column_names:
-        return
-    kept = dict(zip(table["id"].to_pylist(), table["gold"].to_pylist(), strict=True))
-    gold = pa.array([benchmark.kept(example.target) for example in examples], benchmark.prediction_type).to_pylist()
-    for example, value in zip(examples, gold, strict=True):
-        if kept[example.id] != value:
-            found = f"for {example.id!r} they were made beside the gold value {kept[example.id]!r}, the gold file has {value!r}"
-            problem = f"the predictions are of other examples than the gold file's: {found}"
-            raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
-
-
-class _Row(Line):
-    """A row of a table."""
-
-    def error(self, field: str, problem: str, remedy: str) -> ValueError:
-        """The error to raise for this row, naming file, row, field and remedy."""
-        return ValueError(f"{self.file}, row {self.number}, field {field!r}: {problem}; {remedy}")
+def _gold_of_cell(file: BenchmarkFile, task: str, gold: str) -> list[str]:
+    """A warning where it cannot be known whether the gold file is that of the cell. Raises ValueError where it is another."""
+    found = list(differences_beside(file.path, task, _file(gold)))
+    for other in found:
+        if other.certain:
+            raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
+    return [f"{file}: {other.text}; it was packed, and what it held is not known" for other in found]
 
 
 def record_format(task: str) -> str:
@@ -229,7 +192,8 @@ def record_format(task: str) -> str:
         labels = f" Tags: {', '.join(benchmark.tags)}."
     count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
     text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
-    text += f"\n`id`: the example's ({needed}).\n{meaning}{labels}"
+    name = "`id`" if benchmark.id_field == "id" else f"`id` or `{benchmark.id_field}`"
+    text += f"\n{name}: the example's ({needed}).\n{meaning}{labels}"
     if is_file(task):
         text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
     return text
@@ -242,7 +206,7 @@ def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:
 
 
 def _matched_by_position(
-    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example], mode: Mode
+    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example]
 ) -> list[Any]:
     """One predicted value per example. Raises ValueError where a record is wrong, or there are more or fewer than examples."""
     if len(records) != len(examples):
@@ -252,40 +216,40 @@ def _matched_by_position(
 
 
 def _matched_by_id(
-    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example], mode: Mode
+    file: BenchmarkFile, records: Sequence[Record], field: str, benchmark: Task, examples: Sequence[Example], mode: Mode
 ) -> list[Any]:
     """One predicted value per example, in their order; None where the official script counts a missing one as 0.
 
     Raises ValueError where a record is wrong or has no id, an unknown one or one that another has, and where an example has no
     record.
     """
-    by_id = _by_id(records)
+    by_id = _by_id(records, field)
     ids = _ids(examples, by_id)
     known = set(ids)
     if len(known) < len(ids):
         twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise records[0].error("id", f"two examples of the official file have the id {twice!r}", "leave all ids out")
+        raise records[0].error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
     unknown = next((name for name in by_id if name not in known), None)
     if unknown is not None:
         remedy = f"take the ids from the official file; the first are {', '.join(map(repr, ids[:3]))}"
-        raise by_id[unknown].error("id", f"no example has the id {unknown!r}", remedy)
+        raise by_id[unknown].error(field, f"no example has the id {unknown!r}", remedy)
     if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
         absent = next(name for name in ids if name not in by_id)
         counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"
         problem = f"the file ends after {len(records):,} predictions for {len(examples):,} {counted}, without {absent!r}"
         remedy = "give an answer to each, an empty one where there is none" if benchmark.matches_by_id else "give one for each"
-        raise file.error(max(len(records), 1), "id", problem, remedy)
+        raise file.error(max(len(records), 1), field, problem, remedy)
     pairs = zip(ids, examples, strict=True)
     return [benchmark.prediction(by_id[name], example) if name in by_id else None for name, example in pairs]
 
 
-def _by_id(records: Sequence[Record]) -> dict[str, Record]:
+def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
     """The records by their ids. Raises ValueError where one has none, or one that another has."""
     by_id: dict[str, Record] = {}
     for record in records:
-        name = _id(record)
+        name = _id(record, field)
         if name in by_id:
-            raise record.error("id", f"{name!r} is in line {by_id[name].line.number} too", "keep one of the two")
+            raise record.error(field, f"{name!r} is in line {by_id[name].line.number} too", "keep one of the two")
         by_id[name] = record
     return by_id
 
@@ -297,9 +261,17 @@ def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str
     return official if fits else [example.id for example in examples]
 
 
-def _id(record: Record) -> str:
+def _has(record: Record, field: str) -> bool:
+    first = field.partition(".")[0]  # A name with dots leads through objects.
+    return field in record.fields or first in record.fields
+
+
+def _id(record: Record, field: str) -> str:
     """A string; a number is taken for its digits, for some official files number their examples."""
-    return record.written("id")
+    first, _, rest = field.partition(".")
+    if rest and field not in record.fields:
+        return _id(record.record(first), rest)
+    return record.written(field)
 
 
 def _file(written: str) -> BenchmarkFile:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics import Interval, Mode
 from korealbert.finetune.resampling import Answered, Counts, Draws, Masks, Values
 from korealbert.finetune.task import Example, Task
 
@@ -35,13 +35,6 @@ class _Spread(NamedTuple):
     mean: float
     sd: float
     median: float
-
-
-class Interval(NamedTuple):
-    """Ends of a confidence interval."""
-
-    low: float
-    high: float
 
 
 class Comparison(NamedTuple):

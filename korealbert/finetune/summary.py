@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow import ipc
 from pydantic import ConfigDict, Field
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import write_json
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
+from korealbert.finetune.kept import PREDICTIONS, read_kept
+from korealbert.finetune.metrics import Interval
 from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
-from korealbert.finetune.statistics import Comparison, Interval, answered, compare, intervals, mcnemar_of, spread
+from korealbert.finetune.statistics import Comparison, answered, compare, intervals, mcnemar_of, spread
 from korealbert.finetune.task import Example, Task
 
 
@@ -84,7 +86,7 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
     result: dict[str, Any] = {"task": spec.task_name, "metric": task.metric, "examples": len(examples), **drawn}
     result["systems"] = {
-        name: _together(cells, len(examples), ends)
+        name: _together(cells, len(examples), ends.of_score(task.metric))
         for (name, cells), ends in zip(systems.items(), intervals(answers, draws, confidence=spec.confidence), strict=True)
     }
     runtime.report(Progress(1, 2, "intervals and tests"))
@@ -108,15 +110,11 @@ def _by_system(inputs: Inputs) -> dict[str, dict[int, Artifact]]:
 
 
 def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Artifact]) -> dict[int, Cell]:
-    """Finished runs by seed. Raises ValueError naming an artifact whose predictions are not of these examples."""
+    """Finished runs by seed. Raises ValueError naming a file of predictions that are not of this task and these examples."""
     cells = {}
     for seed, artifact in artifacts.items():
         metrics = artifact.read_json("metrics.json")
-        with ipc.open_file(str(artifact.path / "predictions.arrow")) as reader:
-            table = reader.read_all()
-        if table["id"].to_pylist() != [example.id for example in examples]:
-            raise ValueError(f"{artifact.name}/predictions.arrow: of other examples than the test file's; rebuild the cell")
-        predicted = [task.restored(value) for value in table["pred"].to_pylist()]
+        predicted = [task.restored(value) for _, value in read_kept(BenchmarkFile(artifact.path / PREDICTIONS), task, examples)]
         answers = answered(task, examples, predicted, "official")
         cells[seed] = Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers)
     return cells
@@ -131,7 +129,7 @@ def _together(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str,
 def _between(
     task: Task, examples: Sequence[Example], found: Comparison, pair: tuple[Sequence[Cell], Sequence[Cell]]
 ) -> dict[str, Any]:
-    result: dict[str, Any] = {**found._asdict(), "interval": list(found.interval)}
+    result: dict[str, Any] = {**found._asdict(), "interval": list(found.interval.of_difference(task.metric))}
     if task.metric == "accuracy":
         best = [max(cells, key=lambda cell: (cell.dev, -cell.seed)) for cells in pair]
         p_value = mcnemar_of(examples, *(cell.predicted for cell in best))
@@ -147,7 +145,7 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
 
 STAGE = Stage(
     "summary",
-    version=5,
+    version=6,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},

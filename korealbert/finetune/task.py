@@ -173,7 +173,9 @@ class Task(ABC):
     layout_type: ClassVar[pa.DataType | None] = None
     """Arrow type of what ``stored_layout`` gives; None: what Arrow infers."""
     matches_by_id: ClassVar[bool] = False
-    """Records of a prediction file must carry the ``id`` of their example. Of other tasks they may."""
+    """Records of a prediction file must carry the id of their example. Of other tasks they may."""
+    id_field: str = "id"
+    """The field of the official file that holds an example's id. Records of a prediction file may write it so, or ``id``."""
     scores_missing: ClassVar[bool] = False
     """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 

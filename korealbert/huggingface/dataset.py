@@ -7,7 +7,7 @@ files.
 from __future__ import annotations
 
 import json
-import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -33,20 +33,26 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
             raise ValueError(
                 f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
             )
-    partial = directory.with_name(f"{directory.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    (partial / "data").mkdir(parents=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
+        partial = Path(scratch) / directory.name
+        written = _write(artifacts, partial, form)
+        if directory.exists():
+            directory.rmdir()
+        partial.rename(directory)
+    return written
+
+
+def _write(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
+    (directory / "data").mkdir(parents=True)
     written = 0
     for artifact in artifacts:
         shards = artifact.files("documents-*.arrow")
         stem = artifact.manifest["label"].replace("/", "-")
         for number, shard in enumerate(shards):
-            target = partial / "data" / f"{stem}-{number:05d}-of-{len(shards):05d}.{form}"
+            target = directory / "data" / f"{stem}-{number:05d}-of-{len(shards):05d}.{form}"
             written += sum((_parquet if form == "parquet" else _lines)(shard, target))
-    (partial / "README.md").write_text(dataset_card(directory.name, artifacts), "utf-8")
-    if directory.exists():
-        directory.rmdir()
-    partial.rename(directory)
+    (directory / "README.md").write_text(dataset_card(directory.name, artifacts), "utf-8")
     return written
 
 

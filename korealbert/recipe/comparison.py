@@ -300,7 +300,7 @@ def _paired(one: scores.Benchmark, other: scores.Benchmark, system: str) -> tupl
             for own in reversed(cells)
         ]
         (found,) = compare_answers(answers, Draws(len(examples), _DRAWS, spec.split_seed), confidence=_CONFIDENCE)
-        return found.interval[0], found.interval[1], found.p_value
+        return *found.interval.of_difference(task.metric), found.p_value
     return None
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -333,7 +337,7 @@ def test_a_certificate_or_its_signature_overwrites_none_of_its_files(desk: Path,
 
 def test_a_certificate_is_not_written_into_the_artifact_of_its_predictions(desk: Path, cell: Artifact) -> None:
     manifest = (cell.path / "manifest.json").read_bytes()
-    with pytest.raises(ValueError, match="which is read; name another file"):
+    with pytest.raises(ValueError, match="is the directory of an artifact"):
         certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", cell.path / "manifest.json")
     assert (cell.path / "manifest.json").read_bytes() == manifest
 
@@ -396,3 +400,122 @@ def test_a_key_that_cannot_sign_is_told(desk: Path, tmp_path: Path) -> None:
         status, lines = score(desk, "--sign", tmp_path / "empty")
         assert status == 2 and any("is not signed" in line for line in lines)
     assert call("score", "nsmc", desk / "gold/test.txt", desk / "given.jsonl", "--sign", tmp_path / "empty")[0] == 2
+
+
+def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path, cell: Artifact, keys: Path) -> None:
+    weights = cell.inputs()["model"].path / "model.safetensors"
+    (desk / "link").symlink_to(weights)
+    (desk / "store/finetune-0.partial").mkdir()
+    (desk / "store/finetune-0.partial/.opening.json").write_text("{}")
+    for place in (weights, weights.parent / "deep/er/c.json", desk / "link", desk / "store/finetune-0.partial/c.json"):
+        status, lines = score(desk, "--certificate", place)
+        assert status == 2 and any("is the directory of an artifact" in line for line in lines), lines
+    assert weights.read_bytes() == b"weights"
+    public = (keys / "mine.pub").read_bytes()
+    for name in ("mine", "mine.pub"):
+        status, lines = score(desk, "--sign", keys / "mine", "--certificate", keys / name)
+        assert status == 2 and any("which is read" in line for line in lines), lines
+    assert (keys / "mine.pub").read_bytes() == public
+    (desk / "site").mkdir()
+    (desk / "site/manifest.json").write_text('{"name": "a web page"}')
+    assert score(desk, "--certificate", desk / "site/score.json")[0] == 0
+
+
+def test_a_certificate_that_cannot_be_signed_leaves_everything_as_it_was(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    earlier = {name: (desk / name).read_bytes() for name in ("score.json", "score.json.sig")}
+    (desk / "bad").write_text("hello")
+    (desk / "given.jsonl").write_text(PREDICTIONS.replace("0}", "1}"))
+    for name in ("score.json", "new.json"):
+        status, lines = score(desk, "--sign", desk / "bad", "--certificate", desk / name)
+        assert status == 2 and any("no certificate was written" in line for line in lines)
+    assert {name: (desk / name).read_bytes() for name in earlier} == earlier
+    assert not [path.name for path in desk.iterdir() if path.name.startswith((".", "new"))]
+
+
+def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    public = (keys / "mine.pub").read_bytes()
+    (keys / "saved.pub").write_bytes(b"\xef\xbb\xbf# mine\r\n" + public.replace(b"\n", b"\r\n"))
+    assert call("verify-score", desk / "score.json", "--key", keys / "saved.pub")[0] == 0
+    for content, told in (
+        (b"", "holds no public key"),
+        (public.decode().encode("utf-16"), "is no public key of ssh"),
+        ((keys / "mine").read_bytes(), "is no public key of ssh"),
+    ):
+        (keys / "odd").write_bytes(content)
+        status, lines = call("verify-score", desk / "score.json", "--key", keys / "odd")
+        assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
+
+
+def test_a_directory_that_is_not_there_is_named(desk: Path) -> None:
+    status, lines = score(desk, "--certificate", desk / "no/such/c.json")
+    assert status == 2 and lines[-1].endswith(f"{desk / 'no/such'}: No such file or directory")
+
+
+def test_a_machine_that_a_certificate_does_not_name_does_not_agree(desk: Path) -> None:
+    score(desk)
+    for host in ({}, {"python": json.loads((desk / "score.json").read_bytes())["host"]["python"]}):
+        rewrite(desk / "score.json", change("host", host))
+        status, lines = call("verify-score", desk / "score.json")
+        assert status == 0 and any(line.startswith("note    machine:") and "cpu not named, here " in line for line in lines), (
+            lines
+        )
+
+
+def test_a_toml_file_of_a_benchmark_that_has_none_is_told_and_its_member_is_checked(desk: Path) -> None:
+    score(desk)
+    status, lines = call("verify-score", desk / "score.json", "--benchmark", desk / "none.toml")
+    assert status == 2 and "leave --benchmark" in " ".join(lines)
+    toml = desk / "mine.toml"
+    toml.write_text(
+        'name="mine"\ntitle="Mine"\norigin="o"\nkind="classification"\nformat="tsv"\nlabels=["a","b"]\nspellings=["0","1"]\n'
+        '[columns]\nid="id"\ntext="document"\nlabel="label"\n'
+    )
+    score(desk, task=toml)
+    rewrite(desk / "score.json", change("benchmark.member", "x"))
+    status, lines = call("verify-score", desk / "score.json")
+    assert status == 1 and any(line.startswith("differs benchmark: the certificate has the member 'x'") for line in lines)
+
+
+def packed_cell(desk: Path, name: str, content: bytes, **spec: Any) -> Artifact:
+    """A cell whose recipe names a test file, with predictions as a fine-tuning writes them."""
+    table = pa.table({"id": ["1", "2", "3", "4"], "gold": [1, 0, 1, 0], "pred": [1, 0, 0, 0]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema.with_metadata({"task": "nsmc"})) as writer:
+        writer.write_table(table.replace_schema_metadata({"task": "nsmc"}))
+    test = {"name": name, "sha256": hashlib.sha256(content).hexdigest()}
+    return artifact(desk / "store", "finetune", {"predictions.arrow": sink.getvalue().to_pybytes()}, {}, test=test, **spec)
+
+
+def test_the_gold_file_of_a_cell_may_be_packed(desk: Path) -> None:
+    made, packed = packed_cell(desk, "test.txt", GOLD.encode(), task="nsmc"), desk / "gold/test.txt.gz"
+    packed.write_bytes(gzip.compress(GOLD.encode()))
+    status, lines = call("score", "nsmc", packed, made.path / "predictions.arrow", "--certificate", desk / "score.json")
+    assert status == 0, lines
+    assert call("verify-score", desk / "score.json")[0] == 0
+    packed.write_bytes(gzip.compress(GOLD.replace("좋다", "좋아").encode()))
+    status, lines = call("score", "nsmc", packed, made.path / "predictions.arrow", "--certificate", desk / "score.json")
+    assert status == 2 and any("name the task and the gold file of the cell" in line for line in lines)
+
+
+def test_predictions_in_a_store_are_scored_with_the_gold_file_of_their_cell_alone(desk: Path) -> None:
+    """Ids and labels of another file may be the same."""
+    made = packed_cell(desk, "test.txt", GOLD.encode(), task="nsmc")
+    other = desk / "gold/dev.txt"
+    other.write_text(GOLD.replace("좋다", "다른 글"), "utf-8")
+    assert call("score", "nsmc", desk / "gold/test.txt", made.path / "predictions.arrow")[0] == 0
+    status, lines = call("score", "nsmc", other, made.path / "predictions.arrow")
+    assert status == 2 and any("as its test file; name the task and the gold file of the cell" in line for line in lines)
+    # What a packed file held is not known from its digest.
+    packed = packed_cell(desk, "test.txt.gz", gzip.compress(GOLD.encode()), task="nsmc")
+    status, lines = call("score", "nsmc", desk / "gold/test.txt", packed.path / "predictions.arrow")
+    assert status == 0 and any("what it held is not known" in line for line in lines)
+    zipped = desk / "a.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("test.txt", GOLD)
+        archive.writestr("dev.txt", GOLD.replace("좋다", "다른 글"))
+    member = packed_cell(desk, "a.zip", zipped.read_bytes(), task="nsmc", test_member="test.txt")
+    for name, wanted in (("test.txt", 0), ("dev.txt", 2)):
+        given = f"{zipped}::{name}", member.path / "predictions.arrow"
+        assert call("score", "nsmc", *given, "--certificate", desk / "z.json")[0] == wanted

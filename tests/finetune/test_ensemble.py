@@ -86,6 +86,10 @@ def cell(directory: Path, name: str, dev: float, rows: list[list[float]]) -> Art
         with TableWriter(out / EVIDENCE, schema) as table:
             for number, row in enumerate(rows):
                 table.append((str(number), row))
+        schema = pa.schema([("id", pa.string()), ("gold", pa.int64()), ("pred", pa.int64())], metadata={"task": "nsmc"})
+        with TableWriter(out / "predictions.arrow", schema) as table:
+            for number, _ in enumerate(rows):
+                table.append((str(number), number % 2, 0))
 
     return made(directory, f"finetune/{name}", {}, write=write)
 
@@ -115,3 +119,6 @@ def test_the_best_on_dev_answer_and_their_scores_are_the_tasks(tmp_path: Path) -
     (tmp_path / "metrics.json").write_text(json.dumps({"dev": {"accuracy": 99.0}, "selected_by": "accuracy"}))
     with pytest.raises(ValueError, match="evidence = true"):
         ensemble.run(spec, {"x/1": nothing, **cells}, out, Runtime())
+    with pytest.raises(ValueError, match="for '0' they were made beside the gold value 0, the gold file has 1"):
+        file.write_text(LINES.replace("0\t문장 0\t0", "0\t문장 0\t1"), "utf-8")
+        ensemble.run(spec, cells, out, Runtime())

@@ -235,6 +235,33 @@ def test_the_official_files_own_numbers_are_ids_too(task: str, tmp_path: Path) -
     assert score(files, [named[n] for n in ORDER]).values[tasks.load(task).metric] == pytest.approx(100)
 
 
+@pytest.mark.parametrize("task", [name for name in tasks.names() if tasks.load(name).id_field != "id"])
+def test_ids_may_have_the_official_files_own_name(task: str, tmp_path: Path) -> None:
+    files, field = Files(task, tmp_path), tasks.load(task).id_field
+    ids = [example.official_id or example.id for example in files.examples]
+    named = [{field: name, **record} for name, record in zip(ids, files.records, strict=True)]
+    found = score(files, [named[n] for n in ORDER])
+    assert found.matched_by == field and found.values[tasks.load(task).metric] == pytest.approx(100)
+    assert not any("carry no ids" in warning for warning in found.warnings)
+    with pytest.raises(ValueError, match=f"line 2, field '{field}': missing"):
+        score(files, [named[0], files.records[1], *named[2:]])
+
+
+@pytest.mark.parametrize("column", ["review_id", "meta.id"])
+def test_ids_may_have_the_name_that_a_toml_file_gives_their_column(column: str, tmp_path: Path) -> None:
+    def row(number: int, **more: Any) -> dict[str, Any]:
+        name = {"meta": {"id": f"r{number}"}} if "." in column else {column: f"r{number}"}
+        return {**name, **more, "label": "ab"[number % 2]}
+
+    toml, gold, given = (tmp_path / name for name in ("mine.toml", "gold.jsonl", "given.jsonl"))
+    head = 'name="mine"\ntitle="Mine"\norigin="o"\nkind="classification"\nformat="jsonl"\nlabels=["a","b"]\n'
+    toml.write_text(f'{head}[columns]\nid="{column}"\ntext="text"\nlabel="label"\n')
+    gold.write_text("".join(json.dumps(row(number, text="글")) + "\n" for number in range(4)))
+    given.write_text("".join(json.dumps(row(number)) + "\n" for number in (2, 1, 0, 3)[::-1]))
+    found = score_file(str(toml), str(gold), str(given), "official")
+    assert (found.values["accuracy"], found.matched_by) == (100, column)
+
+
 def test_a_part_of_the_official_examples_is_called_one(tmp_path: Path) -> None:
     files = Files("nsmc", tmp_path)
     result = CliRunner().invoke(app, ["score", "nsmc", *files.write(files.records), "--against", files.write(files.records)[1]])

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
 
+from korealbert.finetune.metrics import Interval
 from korealbert.finetune.resampling import Additive, Draws
 from korealbert.finetune.statistics import (
     Comparison,
-    Interval,
     _deviation,
     _Mean,
     compare,
@@ -248,3 +248,11 @@ def test_a_single_seed_beside_several_is_taken_to_vary_as_they_do() -> None:
     (beside,) = compare([runs[:1], runs[1:]], draws, confidence=0.95)
     (alone,) = compare([runs[:1], runs[1:2]], draws, confidence=0.95)
     assert beside.interval.high - beside.interval.low > 2 * (alone.interval.high - alone.interval.low)
+
+
+def test_an_interval_has_no_values_that_the_metric_cannot_have() -> None:
+    wide = Interval(-317.63, 284.3)
+    assert wide.of_score("macro_f1") == (0, 100) and wide.of_score("pearson") == wide.of_score("mcc") == (-100, 100)
+    assert wide.of_difference("accuracy") == (-100, 100) and wide.of_difference("spearman") == (-200, 200)
+    assert Interval(-17.63, 84.3).of_score("macro_f1") == (0, 84.3)
+    assert Interval(12.0, 34.0).of_score("accuracy") == Interval(12.0, 34.0).of_difference("accuracy") == (12, 34)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,5 +102,13 @@ def test_cells_are_summed_up_and_compared(
     summary.run(made, cells, again, runtime)
     assert (again / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
     other = made.model_copy(update={"max_test_examples": 20})
-    with pytest.raises(ValueError, match=r"finetune-pretrained1/predictions\.arrow: of other examples"):
+    with pytest.raises(ValueError, match=r"predictions\.arrow: the predictions are of other examples than the gold file's"):
         summary.run(other, cells, fresh("other"), runtime)
+    task = tasks.load(which)
+    examples = read_examples(task, made, splits=("test",))["test"]
+    turned = [replace(example, target=1 - example.target) for example in examples]
+    with pytest.raises(ValueError, match=r"predictions\.arrow: .* they were made beside the gold value"):
+        summary.answers_of(task, turned, {1: cells["short/1"]})
+    other_task = tasks.load("hate_speech" if which == "nsmc" else "klue_sts")
+    with pytest.raises(ValueError, match=f"predictions of {which}, not of "):
+        summary.answers_of(other_task, examples, {1: cells["short/1"]})

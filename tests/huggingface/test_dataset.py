@@ -87,3 +87,11 @@ def test_what_cannot_be_written_is_told(corpus: list[Artifact], tmp_path: Path) 
     with pytest.raises(ValueError, match=r"\(report\): it holds no documents; name clean, dedup or balance"):
         write_dataset([empty], tmp_path / "out", "jsonl")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_of_somebody_else_beside_it_stays(corpus: list[Artifact], tmp_path: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial/mine").write_text("mine")
+    write_dataset(corpus, tmp_path / "out", "jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]
+    assert (tmp_path / "out.partial/mine").read_text() == "mine"

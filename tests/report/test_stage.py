@@ -256,6 +256,24 @@ def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
     assert "published" not in re.findall(r'<section id="([^"]+)">', html)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "headline", "told"),
+    [
+        ((1,), "1 seed, which says nothing of others", "One seed is too few: "),
+        ((1, 2), "2 seeds, too few to know their spread", "Two seeds are too few to know their spread"),
+        ((1, 2, 3), "(3 seeds", ""),
+    ],
+)
+def test_one_system_of_few_seeds_is_told_to_have_too_few(
+    tmp_path: Path, seeds: tuple[int, ...], headline: str, told: str
+) -> None:
+    model = made(tmp_path, "export", {})
+    cells = {f"finetune/nsmc/pretrained/{seed}": cell(tmp_path, model, "nsmc", "pretrained", seed) for seed in seeds}
+    _, _, text = write(cells, tmp_path / "out")
+    assert headline in text and told in text
+    assert ("too few" in text) == bool(told)
+
+
 def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path: Path) -> None:
     model = made(tmp_path, "export", {})
     warning = "test: every prediction is 'positive'"

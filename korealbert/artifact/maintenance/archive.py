@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from korealbert.artifact import locks
 from korealbert.artifact.files import (
+    MANIFEST,
     atomic_write,
     replace_directory,
     room,
@@ -30,7 +31,6 @@ from korealbert.artifact.files import (
 )
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import (
-    MANIFEST,
     Artifact,
     ArtifactError,
     Store,

@@ -12,8 +12,9 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from korealbert.artifact import locks
+from korealbert.artifact.files import OPENING
 from korealbert.artifact.spec import ARTIFACT_NAME
-from korealbert.artifact.store import OPENING, Artifact, Store
+from korealbert.artifact.store import Artifact, Store
 
 _REMOVED = ".removed"
 """Directories are moved here before they are deleted, so that a killed removal leaves no half artifact under its name."""

@@ -178,7 +178,6 @@ class QuestionAnswering(Task):
     max_answer_pieces: ClassVar[int] = 30
     """Longest predicted answer, as in the baselines of SQuAD and KLUE-MRC."""
     has_official_dev = False
-    id_field: ClassVar[str] = "id"
     answerable: ClassVar[bool] = True
     """Every question has an answer."""
     version: ClassVar[str | tuple[str, ...]] = ""

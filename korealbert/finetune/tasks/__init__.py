@@ -28,7 +28,10 @@ def load(task: str | Definition | Mapping[str, Any]) -> Task:
             remedy = f"known are {', '.join(names())}, and any TOML file that defines one"
             raise ValueError(f"there is no task {task!r}{nearest(task, names())}; {remedy}")
         return _tasks()[task]
-    return defined.task_of(task if isinstance(task, Definition) else Definition.model_validate(task))
+    definition = task if isinstance(task, Definition) else Definition.model_validate(task)
+    made = defined.task_of(definition)
+    made.id_field = definition.columns.id if isinstance(definition.columns.id, str) else "id"  # No record has positions.
+    return made
 
 
 def table_of(path: Path, *, within: Path | None = None) -> BenchmarkTable:
@@ -61,6 +64,14 @@ def name_of(written: str) -> str:
         return table_of(Path(written)).name
     found = find(written)
     return next(name for name in names() if load(name) is found)
+
+
+def name_of_task(task: Task) -> str:
+    """The name in stores and tables of a benchmark, whatever its head."""
+    definition = getattr(task, "definition", None)
+    if isinstance(definition, Definition):
+        return definition.name
+    return next(name for name in names() if type(load(name)) is type(task))
 
 
 @cache

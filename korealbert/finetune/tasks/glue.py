@@ -162,6 +162,7 @@ class StsB(SequenceRegression):
     """
 
     title = "STS-B"
+    id_field = "index"
     official_test_examples = 1_500
     origin = _ORIGIN
     has_official_dev = False
@@ -192,6 +193,7 @@ class Mnli(SequenceClassification):
     """
 
     title = "MNLI-m"
+    id_field = "pairID"
     heads = PAIR_HEADS
     official_test_examples = 9_815
     origin = _ORIGIN
@@ -228,6 +230,7 @@ class Qnli(_GlueClassification):
     """
 
     title = "QNLI"
+    id_field = "index"
     heads = PAIR_HEADS
     official_test_examples = 5_463
     labels = _ENTAILMENT
@@ -242,6 +245,7 @@ class Rte(_GlueClassification):
     """
 
     title = "RTE"
+    id_field = "index"
     heads = PAIR_HEADS
     official_test_examples = 277
     labels = _ENTAILMENT
@@ -257,6 +261,7 @@ class Wnli(_GlueClassification):
     """
 
     title = "WNLI"
+    id_field = "index"
     heads = PAIR_HEADS
     official_test_examples = 71
     labels = ("not_entailment", "entailment")

@@ -148,6 +148,7 @@ class KlueNer(Tagging):
     """
 
     title = "KLUE-NER"
+    id_field = "guid"
     official_test_examples = 5_000
     origin = ORIGIN
     has_official_dev = False

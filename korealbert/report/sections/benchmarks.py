@@ -146,6 +146,18 @@ MAX_OPEN = 12
 """Pairs up to which the table is not folded; nine systems make 36."""
 
 
+_TWO = "Two seeds are too few to know their spread: intervals are wide."
+
+
+def about_few_seeds(benchmarks: Sequence[Benchmark]) -> list[Text]:
+    """That systems have too few seeds, where no differences are shown, which ``about_seeds`` speaks of."""
+    alone = [benchmark for benchmark in benchmarks if not benchmark.summary.get("comparisons")]
+    numbers = {len(benchmark.values(system)) for benchmark in alone for system in benchmark.systems}
+    one = "One seed is too few: an interval over other test examples alone says nothing of other seeds."
+    told = " ".join(text for number, text in ((1, one), (2, _TWO)) if number in numbers)
+    return [Text(told, quiet=True)] if told else []
+
+
 def about_seeds(pairs: Collection[tuple[int, int]]) -> str:
     """What intervals and p of differences are over, given the numbers of seeds of each two systems that are compared."""
     found = []
@@ -163,7 +175,7 @@ def about_seeds(pairs: Collection[tuple[int, int]]) -> str:
     if any(1 < min(pair) < max(pair) for pair in pairs):
         found.append("Of unequal numbers of seeds, the fewer are taken to vary at least as those of both systems together.")
     if any(2 in pair for pair in pairs):
-        found.append("Two seeds are too few to know their spread: intervals are wide.")
+        found.append(_TWO)
     return " ".join(found)
 
 

@@ -18,7 +18,7 @@ from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.render.markup import COLOUR_OF_INIT
 from korealbert.report.scores import ONNX_SPLITS, Benchmark, metric_title, seeds
-from korealbert.report.sections.benchmarks import entity_types, paired_differences
+from korealbert.report.sections.benchmarks import about_few_seeds, entity_types, paired_differences
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
@@ -69,9 +69,14 @@ def _result(benchmark: Benchmark) -> str | None:
     if benchmark.undefined(lead):
         return f"{benchmark.title}: {benchmark.metric_title} {benchmark.shown(lead)} on {on}{of}."
     values = benchmark.values(lead)
-    facts = "; ".join(filter(None, (seeds(len(values)), _interval_of(benchmark, lead), _one_answer(benchmark, lead))))
+    number = seeds(len(values)) + _TOO_FEW.get(len(values), "")
+    facts = "; ".join(filter(None, (number, _interval_of(benchmark, lead), _one_answer(benchmark, lead))))
     score = f"{fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on {on}{of} ({facts})"
     return f"{benchmark.title}: {score}{_against_random(benchmark)}."
+
+
+_TOO_FEW = {1: ", which says nothing of others", 2: ", too few to know their spread"}
+"""What is said of so many seeds in the headline."""
 
 
 def _interval_of(benchmark: Benchmark, system: str) -> str:
@@ -135,6 +140,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
             *_onnx_table(benchmarks),
+            *about_few_seeds(benchmarks),
             *paired_differences(benchmarks),
             *_caveats(benchmarks, tables),
             *entity_types(artifacts),

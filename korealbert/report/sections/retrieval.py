@@ -9,12 +9,13 @@ from typing import Any
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
+from korealbert.finetune.metrics import Interval
 from korealbert.finetune.metrics.rankings import METRIC, METRICS
 from korealbert.finetune.resampling import Additive, Draws
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
 from korealbert.finetune.retrieval.stage import BASELINES
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.statistics import Comparison, Interval, compare, intervals
+from korealbert.finetune.statistics import Comparison, compare, intervals
 from korealbert.formatting import count, fixed, mean_and_sd, signed, spread
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text
@@ -130,7 +131,7 @@ def _table(searched: Searched) -> Table:
         row.append(spread(values) if odd and (values := searched.values(system, kind="corrected")) else "")
         row += [spread(searched.values(system, metric)) for metric in METRICS[1:]]
         if (difference := against.get(system)) is not None:
-            left, right = difference.interval
+            left, right = difference.interval.of_difference(METRIC)
             row.append(f"{signed(difference.difference)} ({signed(left)} to {signed(right)})")
         else:
             row.append("")
@@ -152,7 +153,8 @@ def _uncertainty(searched: Searched) -> tuple[dict[str, Interval], dict[str, Com
     """The interval of each system's main score, and the difference of each from the better BM25."""
     answers = {system: [run.per_query for run in runs] for system, runs in searched.systems.items()}
     draws = Draws(searched.first["queries"], _RESAMPLES, 0)
-    ends = dict(zip(answers, intervals(list(answers.values()), draws, confidence=_CONFIDENCE), strict=True))
+    found = intervals(list(answers.values()), draws, confidence=_CONFIDENCE)
+    ends = {system: each.of_score(METRIC) for system, each in zip(answers, found, strict=True)}
     against: dict[str, Comparison] = {}
     if (baseline := searched.baseline) is not None:
         for system in answers.keys() - {baseline}:
