@@ -213,13 +213,6 @@ def test_a_damaged_response_costs_no_other(record: bytes, fate: str, tmp_path: P
         assert f"byte {len(before)}" in entry.position and entry.remedy.startswith("http://a.example/odd: ")
 
 
-def test_a_body_packed_for_its_transfer_has_the_limit_of_a_record(tmp_path: Path) -> None:
-    packed = gzip.compress(b"<html>" + b" " * (8 << 20))
-    (tmp_path / "a.warc").write_bytes(response(b"Transfer-Encoding: gzip\r\n", packed) + warc(THREE[0], compress=False))
-    found = extract(tmp_path / "store", tmp_path / "a.warc", format="warc", limits={"max_record_bytes": 1 << 20})
-    assert (found.reasons, len(found.documents)) == (["too_large_body"], 1)
-
-
 @settings(max_examples=150)
 @given(st.data())
 def test_damaged_records_never_raise(data: st.DataObject) -> None:
