@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +21,8 @@ _SHORTEST_ARTICLE_CHARS = 40
 sentences stay below, and what it does instead flattens the page, captions, lists and advertisements included."""
 _MAX_ELEMENTS = 20_000
 """Larger pages are refused: news have two to five thousand, and trafilatura takes 7 s for 60,000, more than linear time."""
+_MAX_ATTRIBUTES = 1_000
+"""Pages with more on one element are refused: building it takes quadratic time, 20 s for 40,000. Real ones have dozens."""
 _MORE_TEXT = 1.1
 """How much longer the text that a page declares must be than the one that it shows, to be taken for the whole of a teaser."""
 _MARKER = re.compile(r"\$\$[A-Z_]{2,30}\$\$")
@@ -75,6 +79,8 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
     if paragraphs and one_line(paragraphs[0]) == facts.title:
         del paragraphs[0]
+    if not paragraphs and (broken_off := tree.getroottree().parser.error_log.filter_from_fatals()):
+        raise UnreadablePage("unreadable_html", f"no text up to where it cannot be read on: {broken_off[0].message.strip()}")
     if links.issuperset(paragraphs):
         paragraphs = []  # a list of articles, such as a front page
     return Article(
@@ -97,15 +103,38 @@ def _tree(data: bytes, content_type: str) -> Any:
     if not decoded.readable:
         remedy = f"{decoded.broken:,} bytes are no {decoded.charset}: fetch the page again, or give the source's encoding"
         raise UnreadablePage("undecodable", remedy)
-    text = decoded.text.replace("\0", "")
+    text = decoded.text.replace("\0", "").encode("utf-8", "replace")
+    _refuse_attributes(text)
     try:  # as bytes, because lxml refuses characters under an XML declaration
-        tree = lxml_html.document_fromstring(text.encode("utf-8", "replace"), parser=lxml_html.HTMLParser(encoding="utf-8"))
+        tree = lxml_html.document_fromstring(text, parser=lxml_html.HTMLParser(encoding="utf-8"))
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError) as error:
         raise UnreadablePage("unreadable_html", f"{error}: is it an HTML page?") from None
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
     return tree
+
+
+class _Attributes:
+    """What lxml's parser calls for each element instead of building a tree."""
+
+    def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
+        """Raises UnreadablePage."""
+        if len(attributes) > _MAX_ATTRIBUTES:
+            told = f"an element with {len(attributes):,} attributes, more than {_MAX_ATTRIBUTES:,}: is it an article?"
+            raise UnreadablePage("too_many_attributes", told)
+
+    def close(self) -> None:
+        """The document has ended."""
+
+
+def _refuse_attributes(text: bytes) -> None:
+    """Raise UnreadablePage for HTML in UTF-8 with too many attributes on one element; takes linear time."""
+    from lxml import etree  # noqa: PLC0415
+
+    if len(text) > 2 * _MAX_ATTRIBUTES:
+        with suppress(etree.ParserError, etree.XMLSyntaxError, AssertionError):  # told by whoever builds the tree
+            etree.fromstring(text, etree.HTMLParser(target=_Attributes(), encoding="utf-8"))
 
 
 def _main_text(tree: Any) -> str:
@@ -204,13 +233,14 @@ def _contents(elements: Any) -> list[str]:
 
 
 def _plain_text(fragment: str) -> str:
-    """The text of an HTML fragment without block elements; a line for each break."""
+    """The text of an HTML fragment without block elements; a line for each break. Raises UnreadablePage."""
     from lxml import etree  # noqa: PLC0415
     from lxml import html as lxml_html  # noqa: PLC0415
 
     text = UNWANTED.sub("", _BREAK.sub("\n", fragment))
     if "<" not in text and "&" not in text:
         return text.strip()
+    _refuse_attributes(text.encode("utf-8", "replace"))
     try:
         return str(lxml_html.fragment_fromstring(text, create_parent="div").text_content()).strip()
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):

@@ -143,12 +143,13 @@ class BodyError(ValueError):
         self.reason, self.detail = reason, detail
 
 
-def decode_body(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
-    """Undo ``Content-Encoding`` (gzip and deflate, several in a row). Never holds more than ``max_bytes`` and a block.
+def decode_body(body: bytes, encodings: str, max_bytes: int) -> bytes:
+    """Undo a ``Content-Encoding`` or ``Transfer-Encoding`` (gzip, deflate, chunked, several in a row). Never holds more than
+    ``max_bytes`` and a block.
 
-    Raises BodyError; a body that ends before its compression does is an error, not a shorter page.
+    Raises BodyError; a body that ends before its compression or chunk does is an error, not a shorter page.
     """
-    names = [name for part in content_encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    names = [name for part in encodings.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if len(names) > _MAX_ENCODINGS:
         raise BodyError("unknown_encoding", f"{len(names)} compressions in a row")
     for name in reversed(names):
@@ -156,6 +157,8 @@ def decode_body(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
             body = _inflated(body, _GZIP, max_bytes)
         elif name == "deflate":  # RFC 9110 means zlib; some servers send raw deflate
             body = _inflated(body, _ZLIB if _looks_like_zlib(body) else _RAW, max_bytes)
+        elif name == "chunked":
+            body = _dechunked(body)
         else:
             raise BodyError("unknown_encoding", f"Content-Encoding: {name}")
     if len(body) > max_bytes:
@@ -166,6 +169,33 @@ def decode_body(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
 def gunzip_if_gzip(body: bytes, max_bytes: int) -> bytes:
     """A body that is itself a gzip file (``sitemap.xml.gz``), unpacked; any other as it is. Raises BodyError."""
     return _inflated(body, _GZIP, max_bytes) if body.startswith(b"\x1f\x8b") else body
+
+
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r?\n")
+"""Size of a chunk, with extensions (RFC 9112, section 7.1)."""
+_DECHUNKED = re.compile(rb"(?:\xef\xbb\xbf)?\s*<|\xff\xfe|\xfe\xff|\x1f\x8b|x[\x01\x5e\x9c\xda]")
+"""Beginnings of pages and of compressed bodies. Many crawlers keep the header ``chunked`` though they joined the chunks."""
+
+
+def _dechunked(body: bytes) -> bytes:
+    """The joined chunks; a body that has none any more, as it is. The last, empty chunk may be missing."""
+    if _DECHUNKED.match(body):
+        return body
+    parts: list[bytes] = []
+    position = 0
+    while position < len(body):
+        found = _CHUNK.match(body, position)
+        if found is None:
+            raise BodyError("corrupt", f"no chunk begins at byte {position:,} of the body")
+        size = int(found[1], 16)
+        if not size:
+            break
+        end = found.end() + size
+        if end > len(body):
+            raise BodyError("truncated", "the body ends within a chunk")
+        parts.append(body[found.end() : end])
+        position = end + 2 if body.startswith(b"\r\n", end) else end
+    return b"".join(parts)
 
 
 def _looks_like_zlib(body: bytes) -> bool:

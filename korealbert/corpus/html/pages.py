@@ -34,10 +34,13 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 from korealbert.documents.streams import RawFile, ReadFault
 
 _MAX_HEADER_BYTES = 64 << 10
+_ANY_LENGTH = 1 << 30
+"""Headers are within a record in memory; fastwarc's own limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
 _VERSION = re.compile(rb"WARC/1\.[01]\r\n")
 _NEXT = re.compile(rb"\r\n\r\nWARC/1\.[01]\r\n")
 _LONGEST_NEXT = len(b"\r\n\r\nWARC/1.0\r\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+_TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -94,29 +97,49 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     site = _site_of(records.context)
     for start, end in records.cuts:
         tally.records += 1
-        response = _read_response(records.data[start:end])
+        record = records.data[start:end]
+        try:
+            response = _read_response(record)
+        except (OSError, ValueError) as error:  # what fastwarc raises on damaged headers
+            response, detail = None, f" ({str(error)[:EXCERPT_CHARS]})"
+        else:
+            detail = ""
         if response is None:
-            remedy = "it is no HTTP response: fetch the file again, the records around it were read"
+            remedy = f"{_target(record)}: it is no HTTP response{detail}: fetch the file again, the records around it were read"
             yield bad_record(records, start, end, "malformed_record", remedy)
         else:
             yield _page(spec, records, (start, end), response, site, tally)
 
 
+def _target(record: bytes) -> str:
+    """The address of a record that may be damaged."""
+    found = _TARGET.search(record, 0, _MAX_HEADER_BYTES)
+    return UNWANTED.sub("", found[1].decode("utf-8", "replace")) if found else "a record without an address"
+
+
 def _page(
     spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: _Response, site: _Site, tally: Tally
 ) -> Outcome:
-    if response.status != 200 or not is_html(response.body, response.content_type):
+    limit = spec.limits.max_record_bytes
+    fault: BodyError | None = None
+    try:
+        body = decode_body(response.body, response.transfer_encoding, limit)
+    except BodyError as error:
+        body, fault = response.body, error
+    if response.status != 200 or not is_html(body, response.content_type):
         identity = document_id(spec.source, f"{response.url} {records.file}@{records.byte + extent[0]}")
         rule = f"status {response.status}" if response.status != 200 else response.content_type
         drop = Drop("not_a_page" if response.status != 200 else "not_html", rule)
         return Dropped(Document(identity, spec.source, "", url=response.url), drop)
     try:
-        body = decode_body(response.body, response.content_encoding, spec.limits.max_record_bytes)
+        if fault is not None:
+            raise fault
+        body = decode_body(body, response.content_encoding, limit)
         article = read_article(body, response.content_type, site.outlet or spec.outlet)
-    except BodyError as fault:
-        return bad_record(records, *extent, f"{fault.reason}_body", f"{response.url}: {fault.detail}; fetch it again")
-    except UnreadablePage as fault:
-        return bad_record(records, *extent, fault.reason, f"{response.url}: {fault}")
+    except BodyError as error:
+        return bad_record(records, *extent, f"{error.reason}_body", f"{response.url}: {error.detail}; fetch it again")
+    except UnreadablePage as error:
+        return bad_record(records, *extent, error.reason, f"{response.url}: {error}")
     section = unquote(response.headers.get("x-section", "")) or article.section
     facts = (response.url, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
     return _document(spec, records, extent, article, site, facts, tally)
@@ -163,17 +186,19 @@ class _Response:
     status: int
     content_type: str
     content_encoding: str
+    transfer_encoding: str
     headers: dict[str, str]
     """Headers of the WARC record, by lower-case name."""
     body: bytes
+    """As the record holds it, under both encodings."""
 
 
 def _read_response(record: bytes) -> _Response | None:
-    """The HTTP response in one whole record; None if it holds none."""
+    """The HTTP response in one whole record; None if it holds none. Raises OSError or ValueError on damaged headers."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
     for found in ArchiveIterator(
-        io.BytesIO(record), record_types=WarcRecordType.response, parse_http=True, auto_decode="transfer"
+        io.BytesIO(record), record_types=WarcRecordType.response, parse_http=True, max_header_len=_ANY_LENGTH
     ):
         if found.http_headers is None or not found.http_headers.status_code:
             return None
@@ -184,6 +209,7 @@ def _read_response(record: bytes) -> _Response | None:
             status=int(found.http_headers.status_code),
             content_type=http.get("content-type", ""),
             content_encoding=http.get("content-encoding", ""),
+            transfer_encoding=http.get("transfer-encoding", ""),
             headers=headers,
             body=found.reader.read(),
         )

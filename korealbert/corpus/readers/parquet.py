@@ -5,7 +5,8 @@ read. Rows are taken out one at a time: a value that a dictionary holds once may
 nor numbers or times (lists, structures) count as missing.
 
 Arrow unfolds whole pages into memory and holds all those of a batch of rows, so what they unfold to is added up from their own
-headers before a row group is read; the footer could say anything.
+headers before a row group is read; the footer could say anything. Columns in the delta encodings cannot be read as a
+dictionary, and a text there begins as the one before does, so of these each row counts as the largest page of its column.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from korealbert.documents.streams import ANY_RATIO_BYTES, RawFile, ReadFault, Un
 _ROWS_AT_ONCE = 1 << 10
 _BYTES_AT_ONCE = 64 << 20
 """Unfolded size of a batch of rows, if the rows of its group are of one size."""
+_DELTA = frozenset(("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"))
 _MAX_DEPTH = 8
 """Structures within the header of a page; the format has three."""
 
@@ -65,8 +67,8 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
         while block := raw.read():
             copy.write(block)
         copy.flush()
-        size, number = copy.tell(), 0
-        unfolding = Unfolding(raw.limits, lambda: size)
+        file_bytes, number = copy.tell(), 0
+        unfolding = Unfolding(raw.limits, lambda: file_bytes)
         try:
             schema = pq.read_schema(copy)
         except (pa.ArrowException, OSError) as error:
@@ -83,7 +85,9 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             raise ReadFault("wrong_type", "byte 0", remedy)
         wanted = [name for name in wanted if name in texts or pa.types.is_primitive(schema.field(name).type)]
         try:
-            for batch in _batches(pq.ParquetFile(copy, read_dictionary=texts), copy, wanted, raw):
+            whole = _written_whole(pq.read_metadata(copy), texts)
+            file = pq.ParquetFile(copy, read_dictionary=[name for name in texts if name not in whole])
+            for batch in _batches(file, copy, wanted, whole, raw):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                 for index in range(batch.num_rows):
                     number += 1
@@ -105,17 +109,28 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
 
 
-def _batches(file: pq.ParquetFile, copy: Any, wanted: list[str], raw: RawFile) -> Iterator[pa.RecordBatch]:
-    """The wanted columns in batches of rows. Raises ReadFault at a row group whose pages unfold to too much for their size."""
+def _written_whole(metadata: pq.FileMetaData, texts: list[str]) -> set[str]:
+    """The text columns of which Arrow makes no dictionary, because a row group has them in a delta encoding."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    chunks = (group.column(index) for group in groups for index in range(group.num_columns))
+    return {one.path_in_schema for one in chunks if one.path_in_schema in texts and not _DELTA.isdisjoint(one.encodings)}
+
+
+def _batches(file: pq.ParquetFile, copy: Any, wanted: list[str], whole: set[str], raw: RawFile) -> Iterator[pa.RecordBatch]:
+    """The wanted columns in batches of rows, those in ``whole`` not as dictionaries. Raises ReadFault at a row group whose
+    pages unfold to too much for their size.
+    """
     with mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             chunks = (group.column(index) for index in range(group.num_columns))
-            unfolded = folded = 0
+            unfolded = folded = longest = 0
             for chunk in (each for each in chunks if each.path_in_schema in wanted):
                 begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+                largest = 0
                 for size, packed in _pages(data, begin, begin + chunk.total_compressed_size):
-                    unfolded, folded = unfolded + size, folded + packed
+                    unfolded, folded, largest = unfolded + size, folded + packed, max(largest, size)
+                longest += largest if chunk.path_in_schema in whole else 0
             limit = raw.limits.max_decompression_ratio
             if unfolded > max(ANY_RATIO_BYTES, limit * folded):
                 remedy = (
@@ -123,7 +138,7 @@ def _batches(file: pq.ParquetFile, copy: Any, wanted: list[str], raw: RawFile) -
                     " kept; if that is right, raise limits.max_decompression_ratio"
                 )
                 raise ReadFault("decompression_bomb", f"row group {number + 1}", remedy)
-            rows = _BYTES_AT_ONCE * group.num_rows // max(1, unfolded)
+            rows = min(_BYTES_AT_ONCE * group.num_rows // max(1, unfolded), _BYTES_AT_ONCE // max(1, longest))
             yield from file.iter_batches(min(max(1, rows), _ROWS_AT_ONCE), row_groups=[number], columns=wanted)
 
 
@@ -197,7 +212,7 @@ def _integer(data: mmap.mmap, position: int) -> tuple[int, int]:
 
 
 def _text_bytes(cell: Any) -> int:
-    """Size of the text that a cell of a dictionary column shows."""
+    """Size of the text that a cell shows."""
     found = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
     return found.as_buffer().size if found is not None and found.is_valid else 0
 
@@ -211,7 +226,8 @@ def _is_text(kind: pa.DataType) -> bool:
     """Whether a column can be read as a dictionary, which holds a value once; in lists each row would have a copy."""
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+    strings = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(each(kind) for each in (*strings, types.is_binary, types.is_large_binary, types.is_binary_view))
 
 
 def parse_parquet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -8,10 +8,12 @@ import json
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import html
 
 from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.html.article import Article, UnreadablePage, read_article
@@ -272,6 +274,47 @@ def test_scripts_are_read_in_linear_time(part: str) -> None:
     head = f"<script>{part * 4000}x</script><script type='application/ld+json'>{part * 4000}</script>"
     with linear_work():
         assert read(head + f"<script>self.__next_f.push([1]){' ' * 200_000}x</script>").text.split("\n\n") == BODY
+
+
+ATTRIBUTES = " ".join(f"a{number}=x" for number in range(1_100))
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("", f"<div {ATTRIBUTES}>{BODY[0]}</div>"),
+        ("", f"<p title='<b>' alt=\"'>\" {ATTRIBUTES}>{BODY[0]}"),
+        (f"<script>a<b c='</script><div {ATTRIBUTES} d='>'>", ""),
+        (linked(headline="제목", articleBody=f"<b {ATTRIBUTES}>{BODY[0]}</b>"), "<p>짧다.</p>"),
+        (linked(headline="제목", articleBody=f"<p {ATTRIBUTES}>{BODY[0]}</p>"), "<p>짧다.</p>"),
+    ],
+)
+def test_attributes_are_counted_before_a_tree_is_built(head: str, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building it takes time by the square of their number."""
+    build = html.document_fromstring
+    sizes: list[int] = []
+
+    def counted(*given: Any, **options: Any) -> Any:
+        tree = build(*given, **options)
+        sizes.append(max(len(node.attrib) for node in tree.iter()))
+        return tree
+
+    monkeypatch.setattr(html, "document_fromstring", counted)
+    with pytest.raises(UnreadablePage, match=r"1,10\d attributes") as caught:
+        read(head, body)
+    assert caught.value.reason == "too_many_attributes"
+    assert max(sizes, default=0) <= 1_000
+
+
+def test_scripts_and_comments_have_no_attributes() -> None:
+    text = f"if (a <b {ATTRIBUTES}) c()"
+    assert read(f"<script>{text}</script><!-- <b {ATTRIBUTES} -->").text.split("\n\n") == BODY
+
+
+def test_a_page_that_breaks_off_before_its_text_is_not_called_empty() -> None:
+    with pytest.raises(UnreadablePage, match="Excessive depth"):
+        read_article(f"<html><body>{'<div>' * 3_000}{BODY[0]}</body></html>".encode())
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in BODY) + "<div>" * 3_000).text.split("\n\n") == BODY
 
 
 @pytest.mark.parametrize("depth", [10, 300, 450, 900, 100_000])

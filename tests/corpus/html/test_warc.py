@@ -7,12 +7,16 @@ import io
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from korealbert.artifact import Runtime, build
-from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
-from korealbert.documents.schema import document_id
+from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec, frame, parse
+from korealbert.corpus.readers.records import Dropped, Tally
+from korealbert.documents.schema import Document, Quarantined, document_id
+from korealbert.documents.streams import RawFile, ReadLimits
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, running, sitemap
 from tests.corpus.extracting import extract, read_back
@@ -164,3 +168,78 @@ def test_damage_of_a_text_costs_that_text(tmp_path: Path) -> None:
     found = extract(tmp_path / "store", tmp_path / "a.wet", format="wet")
     assert found.texts == ["글 a", "글 c"]
     assert found.reasons == ["malformed_record"]
+
+
+def response(headers: bytes, body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
+    """A response record of any headers."""
+    http = b"HTTP/1.1 " + status + b"\r\nContent-Type: text/html\r\n" + headers + b"\r\n" + body
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.example/odd\r\n" + more
+    kind = b"Content-Type: application/http; msgtype=response\r\n"
+    return head + kind + b"Content-Length: %d\r\n\r\n%s\r\n\r\n" % (len(http), http)
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+ODD = page("<title>odd</title>")
+
+
+@pytest.mark.parametrize(
+    ("record", "fate"),
+    [
+        (response(CHUNKED, ODD), "odd"),  # joined by the crawler, which kept the header
+        (response(CHUNKED + b"Content-Encoding: gzip\r\n", gzip.compress(ODD)), "odd"),
+        (response(CHUNKED, b"%x;a=b\r\n%s\r\n0\r\nTrailer: 1\r\n\r\n" % (len(ODD), ODD)), "odd"),
+        (response(b"X-Long: " + b"y" * 90_000 + b"\r\n", ODD), "odd"),
+        (response(b"X-Many: yyyyyyyy\r\n" * 5_000, ODD), "odd"),
+        (response(b"", ODD, more=b"X-Long: " + b"y" * 60_000 + b"\r\n"), "odd"),
+        (response(CHUNKED, b"%x\r\n%s" % (len(ODD) + 1, ODD)), "truncated_body"),
+        (response(CHUNKED, b"7fffffffffffffff\r\n" + ODD), "truncated_body"),
+        (response(CHUNKED, b"5\r\n<html\r\n-5\r\nabc"), "corrupt_body"),
+        (response(CHUNKED, b"zz\r\n" + ODD), "corrupt_body"),
+        (response(CHUNKED, b"f" * 18 + b"\r\n" + ODD), "corrupt_body"),
+        (response(CHUNKED, b"1" * 70_000), "corrupt_body"),
+        (response(b"Transfer-Encoding: gzip, chunked\r\n", ODD), "corrupt_body"),
+        (response(b"", ODD, status=b"9" * 20), "malformed_record"),
+        (response(CHUNKED, b"zz", status=b"404 Not Found"), "not_a_page"),
+    ],
+)
+def test_a_damaged_response_costs_no_other(record: bytes, fate: str, tmp_path: Path) -> None:
+    before, after = (warc(one, compress=False) for one in THREE[:2])
+    (tmp_path / "a.warc").write_bytes(before + record + after)
+    found = extract(tmp_path / "store", tmp_path / "a.warc", format="warc")
+    outcomes = [document.title for document in found.documents if document.title not in ("하나", "둘")]
+    assert len(found.documents) - len(outcomes) == 2
+    assert outcomes + [drop.reason for _, drop in found.dropped] + found.reasons == [fate]
+    for entry in found.quarantined:
+        assert f"byte {len(before)}" in entry.position and entry.remedy.startswith("http://a.example/odd: ")
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_damaged_records_never_raise(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["warc", "wet"]))
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(ODD), ODD)
+    damaged = bytearray(response(data.draw(st.sampled_from([b"", CHUNKED, b"Transfer-Encoding: gzip\r\n"])), body))
+    if kind == "wet":
+        damaged = damaged.replace(b"WARC-Type: response", b"WARC-Type: conversion")
+    pieces = [
+        b"",
+        b"\r\n",
+        b":",
+        b"\xff",
+        b"\0",
+        b"-1",
+        b"9" * 30,
+        b"\r\n\r\n",
+        CHUNKED,
+        b"Content-Length: 5\r\n",
+        b"HTTP/1.1",
+        b"zz",
+    ]
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, 350))
+        damaged[at : at + data.draw(st.sampled_from([0, 1, 3, 20]))] = data.draw(st.sampled_from(pieces))
+    raw = RawFile("a.warc", io.BytesIO(bytes(damaged) + response(b"", ODD)), ReadLimits())
+    spec = ExtractSpec.model_validate({"source": "test", "format": kind})
+    for part in frame(spec, raw):
+        for outcome in parse(spec, part, Tally()):
+            assert isinstance(outcome, Document | Dropped | Quarantined)

@@ -97,12 +97,62 @@ def test_a_little_file_of_endless_text_is_a_bomb(tmp_path: Path) -> None:
     assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
 
 
-@pytest.mark.parametrize("kind", [pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())])
+TYPES = [pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())]
+
+
+@pytest.mark.parametrize("kind", [*TYPES, pa.string_view(), pa.binary_view()])
 def test_text_of_every_type_is_read(tmp_path: Path, kind: pa.DataType) -> None:
     texts = pa.array([row["글"] for row in ROWS[:50]]).cast(pa.binary() if pa.types.is_large_binary(kind) else kind).cast(kind)
     pq.write_table(pa.table({"글": texts}), tmp_path / "a.parquet")
     _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
     assert [document.text for document in documents] == [row["글"] for row in ROWS[:50]] and not bad
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.string_view()])
+def test_text_in_delta_encodings_is_read(tmp_path: Path, encoding: str, version: str, kind: pa.DataType) -> None:
+    texts = [row["글"] if n % 7 else None for n, row in enumerate(ROWS[:2_500])]
+    table = pa.table({"글": pa.array(texts).cast(kind), "제목": [row["제목"] for row in ROWS[:2_500]]})
+    pq.write_table(
+        table,
+        tmp_path / "a.parquet",
+        use_dictionary=["제목"],
+        column_encoding={"글": encoding},
+        data_page_version=version,
+        data_page_size=20_000,
+        row_group_size=2_000,
+    )
+    fields = {**FIELDS, "id": ""}
+    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields=fields, max_bad_share=0.2)
+    assert [document.text for document in documents] == [text for text in texts if text]
+    assert [document.title for document in documents] == [ROWS[n]["제목"] for n, text in enumerate(texts) if text]
+    assert {entry["reason"] for entry in bad} == {"missing_field"} and artifact.stats["documents_in"] == 2_500
+
+
+def test_texts_that_begin_alike_are_not_unfolded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 bytes of a delta encoding are a gigabyte of texts, of which the headers of pages say nothing."""
+    pq.write_table(
+        pa.table({"글": ["a" * 520_000] * 2_000}),
+        tmp_path / "a.parquet",
+        use_dictionary=False,
+        column_encoding={"글": "DELTA_BYTE_ARRAY"},
+        compression="zstd",
+    )
+    pq.write_table(pa.Table.from_pylist(ROWS[:100]), tmp_path / "good.parquet")
+    sizes: list[int] = []
+    read = pq.ParquetFile.iter_batches
+
+    def counted(*given: Any, **options: Any) -> Any:
+        for batch in read(*given, **options):
+            sizes.append(batch.nbytes)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    paths = tmp_path / "good.parquet", tmp_path / "a.parquet"
+    _, documents, bad = extracted(tmp_path, *paths, fields={**FIELDS, "title": "", "id": ""})
+    assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
+    assert len(documents) < 200 and max(sizes) < 80 << 20 and sum(sizes) < 200 << 20
 
 
 def test_bytes_that_are_no_utf8_go_to_quarantine_by_their_row(tmp_path: Path) -> None:
