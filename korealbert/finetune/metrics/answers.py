@@ -33,8 +33,8 @@ def normalise_korquad(text: str) -> str:
 _UNSHOWN = frozenset({"rp", "rt", "script", "style", "template"})
 """Elements whose text Beautiful Soup's ``get_text`` leaves out since 4.11."""
 
-_VOIDS = """area base basefont bgsound br col command embed frame hr image img input isindex keygen link menuitem meta nextid param
-source spacer track wbr"""
+_VOIDS = """area base basefont bgsound br col command embed frame hr image img input isindex keygen link menuitem meta nextid
+param source spacer track wbr"""
 _VOID = frozenset(re.findall(r"\w+", _VOIDS))
 """Elements that Beautiful Soup closes where they begin."""
 
