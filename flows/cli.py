@@ -45,6 +45,7 @@ from korealbert.flows.terminal import (
 )
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
+from korealbert.report.render.text import unescaped
 
 if TYPE_CHECKING:  # Which loads every package.
     from korealbert.recipe import Planned
@@ -269,7 +270,7 @@ def run(
 def _headline(report: Path) -> str:
     """The first sentences of a report below its title."""
     paragraphs = report.read_text("utf-8").split("\n\n")
-    return next((text.strip() for text in paragraphs if not text.startswith("#")), "")
+    return unescaped(next((text.strip() for text in paragraphs if not text.startswith("#")), ""))
 
 
 def _fields(given: list[str] | None) -> dict[str, Any]:

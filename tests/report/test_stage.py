@@ -7,6 +7,7 @@ import json
 import re
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
 from korealbert.finetune.metrics.rankings import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
+from korealbert.report import scores
 from korealbert.report.scores import CSV_COLUMNS
 from korealbert.report.sections import outcome
 from korealbert.report.sections.lineage import MEASURED, core_hours
@@ -272,6 +274,23 @@ def test_one_system_of_few_seeds_is_told_to_have_too_few(
     _, _, text = write(cells, tmp_path / "out")
     assert headline in text and told in text
     assert ("too few" in text) == bool(told)
+
+
+def test_of_three_benchmarks_the_headline_tells_where_pretraining_helps_and_where_not(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    benchmarks = []
+    for task, low, high in (("nsmc", 1.0, 3.0), ("korsts", -8.0, -2.0), ("nsmc", -0.5, 2.5)):
+        cells = {f"finetune/{task}/{init}/1": cell(tmp_path, model, task, init, 1) for init in ("pretrained", "random")}
+        (one,) = scores.read(cells, {})
+        pair = {"first": "random", "second": "pretrained", "difference": -(low + high) / 2, "interval": [-high, -low]}
+        benchmarks.append(replace(one, summary={"comparisons": [pair]}))
+    run = of_report.Artifacts({}, [])
+    told = outcome.lede(run, benchmarks)
+    better, worse, unclear = told.partition(" is ")[2].split("; ")
+    assert re.fullmatch(r"better on NSMC \(accuracy [+−][\d.]+, \+1\.00 to \+3\.00\)", better)
+    assert worse.startswith("worse on KorSTS (") and "−8.00 to −2.00)" in worse
+    assert unclear.startswith("not clearly different on NSMC (") and unclear.endswith("−0.50 to +2.50).")
+    assert outcome.lede(run, benchmarks[:2]).count("random weights fine-tuned the same way") == 2
 
 
 def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path: Path) -> None:

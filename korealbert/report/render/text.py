@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,11 @@ def plain(text: str) -> str:
     """Text on one line with Markdown and HTML escaped."""
     escaped = _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescaped(text: str) -> str:
+    """What ``plain`` was given."""
+    return re.sub(r"\\(.)", r"\1", html.unescape(text))
 
 
 def _block(block: Block) -> str:

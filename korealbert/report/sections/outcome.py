@@ -33,7 +33,11 @@ _RANDOM = (
 
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
-    """The results in at most two sentences, each with the number of seeds and examples and the interval that it has."""
+    """The results in at most two sentences, each with the number of seeds and examples and the interval that it has; of more
+    than two benchmarks, how each differs from random weights."""
+    compared = [(benchmark, ends) for benchmark in benchmarks if (ends := _compared_with_random(benchmark)) is not None]
+    if len(benchmarks) > 2 and len(compared) == len(benchmarks):
+        return _differences(compared)
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(
@@ -48,6 +52,17 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
             else "A run without scores so far."
         )
     return " ".join(sentences[:2])
+
+
+def _differences(compared: Sequence[tuple[Benchmark, tuple[float, float]]]) -> str:
+    """Where pretraining is better than random weights, where worse, and where that is not clear; each with its interval."""
+    verdicts: dict[str, list[str]] = {"better on": [], "worse on": [], "not clearly different on": []}
+    for benchmark, (low, high) in compared:
+        verdict = "better on" if low > 0 else "worse on" if high < 0 else "not clearly different on"
+        measured = f"{signed(benchmark.gain or 0.0)}, {signed(low)} to {signed(high)}"
+        verdicts[verdict].append(f"{benchmark.title} ({benchmark.metric_title} {measured})")
+    told = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in verdicts.items() if names)
+    return f"Against {_RANDOM_WEIGHTS} (difference, {compared[0][0].interval_title}), the pretrained model is {told}."
 
 
 def _of_pieces(share: float, pieces: int | None) -> str:
