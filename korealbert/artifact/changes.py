@@ -6,12 +6,13 @@ of a partial directory and compared when a killed stage goes on and when its out
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
 
-from korealbert.artifact.files import files_of, stamp
+from korealbert.artifact.files import entries_of, files_of, stamp
 from korealbert.artifact.spec import Spec, input_paths
 from korealbert.artifact.store import Artifact
 
@@ -32,10 +33,11 @@ def stamps_of_inputs(spec: Spec) -> dict[str, Times]:
     read: Times = {}
     above: Times = {}
     for path in map(Path, input_paths(spec)):
-        entries = [path, *path.rglob("*")]
+        entries = [path, *entries_of(path)]
         read |= {str(file): stamp(file) for file in files_of(path)}
         read |= {str(each): stamp(each)[1:] for each in entries if each.is_dir()}
-        for step in (step for each in entries if each == path or each.is_symlink() for step in _way(each)):
+        ways = (_way(each) if each.exists() else (each,) for each in entries if each == path or each.is_symlink())
+        for step in itertools.chain.from_iterable(ways):
             status = step.lstat()
             times = [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
             if step.is_symlink():

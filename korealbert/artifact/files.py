@@ -269,8 +269,18 @@ class DigestMemory:
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file, or all files of a directory, sorted."""
-    return sorted(inner for inner in path.rglob("*") if inner.is_file()) if path.is_dir() else [path]
+    """A file, or all files of a directory, sorted; those of linked directories too."""
+    return sorted(inner for inner in entries_of(path) if inner.is_file()) if path.is_dir() else [path]
+
+
+def entries_of(directory: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """All that is within a directory, in no order. Links to directories are followed, but to none that they are within."""
+    real = os.path.realpath(directory)
+    if real in above or not directory.is_dir():
+        return
+    for each in directory.iterdir():
+        yield each
+        yield from entries_of(each, above | {real})
 
 
 _WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "iostream error", "unexpected pos")

@@ -107,7 +107,7 @@ def refuse_outside(path: Path, within: Path) -> None:
     waiting, seen = [path], set[Path]()
     while waiting:
         each = waiting.pop()
-        real = each.resolve()
+        real = Path(os.path.realpath(each))  # `resolve` raises at links in a circle.
         if not real.is_relative_to(within):
             through = "" if each == path else f" by the link {each}"
             raise ValueError(

@@ -17,7 +17,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
@@ -299,8 +299,14 @@ def _run(
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
     """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
     for _ in range(_TRIES):
-        with markers.stage_run(partial):
-            result = stage.run(spec, inputs, partial, runtime)
+        try:
+            with markers.stage_run(partial):
+                result = stage.run(spec, inputs, partial, runtime)
+        except Exception as error:
+            # What it complains of may be that its input was changed meanwhile.
+            if changed := _changed_since(spec, inputs, partial):
+                raise _input_changed(stage, partial, changed) from error
+            raise
         stats = result.facts() if isinstance(result, Statistics) else result
         _refuse_changed(store, stage, spec, identity, inputs, partial)
         for path in sorted(partial.rglob("[!.]*"), reverse=True):
@@ -380,22 +386,32 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
             fault = "rebuilt with other bytes"
         if fault := fault or store.damage(now):
             changed.append(f"{artifact.path} (input {role}: {fault})")
+    changed = changed or _changed_since(spec, inputs, partial)
     try:
-        begun = json.loads((partial / OPENING).read_text("utf-8"))
-        if not changed:
-            touched_inputs = changes.changed_artifacts(begun["artifacts"], changes.stamps_of_artifacts(inputs))
-            changed += [f"{inputs[role].path} (input {role}: {name} was written)" for role, name in touched_inputs.items()]
-        # Also if the bytes are the earlier ones again: others may have been read meanwhile.
-        touched = changes.changed(begun, changes.stamps_of_inputs(spec))
         # Read again: bytes that are stored through a memory map need not change any time.
-        if not touched and stage.identity(spec, identity.inputs, store, again=True).document != identity.document:
-            touched = [str(path) for path in input_paths(spec)]
-        changed += touched
+        if not changed and stage.identity(spec, identity.inputs, store, again=True).document != identity.document:
+            changed = [str(path) for path in input_paths(spec)]
     except (OSError, FileChanged) as error:
         changed.append(str(error))
     if changed:
-        _forget_shards(partial)
-        raise InputChanged(f"{', '.join(changed)}: changed while {stage.name} read it; run again when nothing writes it")
+        raise _input_changed(stage, partial, changed)
+
+
+def _changed_since(spec: Spec, inputs: Inputs, partial: Path) -> list[str]:
+    """What a stage reads and somebody wrote since it began, by times; also if the bytes are the earlier ones again, for others
+    may have been read meanwhile."""
+    try:
+        begun = json.loads((partial / OPENING).read_text("utf-8"))
+        artifacts = changes.changed_artifacts(begun["artifacts"], changes.stamps_of_artifacts(inputs))
+        written = [f"{inputs[role].path} (input {role}: {name} was written)" for role, name in artifacts.items()]
+        return [*written, *changes.changed(begun, changes.stamps_of_inputs(spec))]
+    except (OSError, FileChanged) as error:
+        return [str(error)]
+
+
+def _input_changed(stage: Stage[Any], partial: Path, changed: Sequence[str]) -> InputChanged:
+    _forget_shards(partial)
+    return InputChanged(f"{', '.join(changed)}: changed while {stage.name} read it; run again when nothing writes it")
 
 
 def host_facts() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
+from korealbert.artifact.files import files_of
 from korealbert.artifact.tar import TarFault, TarReader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import (
@@ -68,7 +69,7 @@ def is_archive(name: str) -> bool:
 def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
-            inside = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
+            inside = sorted((p.relative_to(path).as_posix(), p) for p in files_of(path))
             yield from ((file, name) for name, file in inside if is_archive(name) or fnmatchcase(name, members))
         elif path.exists():
             yield path, path.name

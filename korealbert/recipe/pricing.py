@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, InputPath, Stage
+from korealbert.artifact.files import files_of
 from korealbert.artifact.stage import host_facts
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
@@ -332,7 +333,7 @@ _KINDS: Mapping[str, Callable[[Any, _Given, Rate], tuple[Volume, Work]]] = {
 def unpacked(path: Path, members: str = "*") -> float:
     """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none."""
     if path.is_dir():
-        return float(sum(unpacked(file) for file in path.rglob("*") if file.is_file()))
+        return float(sum(unpacked(file) for file in files_of(path)))
     if not path.is_file():
         return 0.0
     size, packing = path.stat().st_size, PACKED.get(path.suffix.lower())

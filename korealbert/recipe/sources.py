@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from korealbert.artifact.files import entries_of
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
 from korealbert.corpus.readers.records import Outcome, Tally, writable
 from korealbert.corpus.readers.spec import ExtractSpec
@@ -312,7 +313,7 @@ def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Pa
     """
     found: list[_File] = []
     left_out: Counter[str] = Counter()
-    listing = sorted(path.rglob("*")) if path.is_dir() else [path]
+    listing = sorted(entries_of(path)) if path.is_dir() else [path]
     stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
     other = {project / SCHEMA, project / STORE}
     for file in listing:

@@ -33,11 +33,28 @@ _DATA = "${data}"
 _SHIPPED = Path(__file__).parents[1] / "data_specs" / "recipes"
 """The recipes that the package ships."""
 
+_LONGEST_NAME = 100
+"""Characters of a table's name, which is part of labels, of columns and of messages."""
+
 TOP = ("name", "description", "data")
 """Fields of no table."""
 
 _VARIANTS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
 """Parts of pydantic's locations other than fields: the form of a value among several."""
+
+
+def _fault_of(name: str) -> str | None:
+    """Why a table may not have this name, or None."""
+    if "." in name:
+        return "holds no dot"
+    if not name.isprintable():
+        return "holds no control characters"
+    if len(name) > _LONGEST_NAME:
+        return f"has at most {_LONGEST_NAME} characters"
+    if any(not part or part != part.strip() for part in name.split("/")):
+        return "is not empty and has no blanks around it, nor has any of its parts between slashes"
+    return None
+
 
 B = TypeVar("B", bound=Spec)
 T = TypeVar("T")
@@ -190,12 +207,13 @@ class Tables:
         if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         for name in section:
-            if "." in name:
+            if (fault := _fault_of(name)) is not None:
                 lines = self.path.read_text("utf-8-sig").splitlines()
                 quoted = (n for n, line in enumerate(lines, start=1) if re.search(rf"""["']{re.escape(name)}["']""", line))
                 line = "".join(f", line {number}" for number in itertools.islice(quoted, 1))
-                remedy = f"a name holds no dot; write {name.replace('.', '_')}"
-                raise RecipeError(f'{self.path}{line}: [{table}."{name}"]: {remedy}')
+                shown = json.dumps(name, ensure_ascii=not name.isprintable())
+                better = re.sub(r"[^\w/ -]+", "_", name).strip("_/ ")[:_LONGEST_NAME]
+                raise RecipeError(f"{self.path}{line}: [{table}.{shown}]: a name {fault}; write {better or 'another'}")
         return list(section)
 
     def table(self, name: str) -> dict[str, Any]:

@@ -288,3 +288,35 @@ def test_an_input_artifact_whose_files_change_meanwhile_fails_the_stage(
     assert [artifact.name for artifact in Store(runtime.store).artifacts()] == [documents.name]
     again = build(extract.STAGE, source(raw), {}, runtime)
     assert not again.cached and again.artifact.output_digest == documents.output_digest
+
+
+def test_an_input_that_was_changed_is_named_where_the_stage_complains_of_what_it_read(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("가나다")
+
+    def complains(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        text.write_text("가")
+        raise ValueError("3 predictions for 1 example")
+
+    stage = Stage("reads", 1, Reads, complains)
+    spec = Reads.model_validate({"text": text})
+    with pytest.raises(InputChanged, match=r"text\.txt: changed while reads read it") as error:
+        build(stage, spec, {}, Runtime(store=tmp_path / "store"))
+    assert isinstance(error.value.__cause__, ValueError)
+
+
+def test_files_of_linked_directories_are_read_and_a_dangling_link_is_none(tmp_path: Path) -> None:
+    inside, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
+    inside.mkdir()
+    elsewhere.mkdir()
+    (inside / "a.txt").write_text("도서관에서 책을 읽었다.")
+    (elsewhere / "b.txt").write_text("바다가 조용하다.")
+    (inside / "2024").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "back").symlink_to(inside, target_is_directory=True)
+    (inside / ".#a.txt").symlink_to("user@host.4711:1")
+    spec = ExtractSpec.model_validate({"source": "x", "format": "text", "paths": (inside,)})
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    built = build(extract.STAGE, spec, {}, runtime)
+    assert built.artifact.stats["documents_out"] == 2 and build(extract.STAGE, spec, {}, runtime).cached
+    (elsewhere / "b.txt").write_text("바다가 시끄럽다.")
+    assert build(extract.STAGE, spec, {}, runtime).artifact.name != built.artifact.name

@@ -37,7 +37,7 @@ def source(raw: Path) -> ExtractSpec:
     return ExtractSpec.model_validate({"source": "raw", "format": "jsonl", "paths": [str(raw)], "shard_bytes": 1024})
 
 
-class Stopped(Exception):
+class Stopped(BaseException):
     """Stands for a kill."""
 
 

@@ -455,3 +455,21 @@ def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
     told = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name holds no dot; write books_v2$"
     with pytest.raises(RecipeError, match=told):
         recipes.load(editable)
+
+
+@pytest.mark.parametrize("table", ["finetune", "encoder"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
+        ("a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
+        ("", r'""\]: a name is not empty'),
+        ("korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
+        ("a" * 101, "a name has at most 100 characters"),
+    ],
+)
+def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, name: str, told: str) -> None:
+    editable.write_text(f'{editable.read_text()}\n[{table}."{name}"]\ntask = "nsmc"\n')
+    with pytest.raises(RecipeError, match=told) as error:
+        recipes.load(editable)
+    assert str(error.value).isprintable()
