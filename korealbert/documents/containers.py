@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISLNK
 from typing import IO, Any
 
 from korealbert.artifact.files import files_of
@@ -181,7 +182,8 @@ class _Zip(_Members):
             return
         for member in listed:
             name = _zip_name(member)
-            if not member.is_dir() and self._wants(name, member.file_size):
+            linked = S_ISLNK(member.external_attr >> 16)  # Its content is the path that it leads to.
+            if not member.is_dir() and not linked and self._wants(name, member.file_size):
                 header = _local_header(self._handle, member.header_offset)
                 if header is None:
                     remedy = f"no member begins at byte {member.header_offset}; fetch the archive again, or pack it as tar"

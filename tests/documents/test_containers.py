@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import stat
 import subprocess
 import sys
 import tarfile
@@ -238,6 +239,15 @@ def test_too_many_empty_members_and_streams(tmp_path: Path) -> None:
         path.write_bytes(compressed(kind, b"text") + compressed(kind, b"") * (MAX_EMPTY_STREAMS + 10))
         sizes, (fault,) = read(path)
         assert (sizes, fault.reason) == ({path.name: 4}, "decompression_bomb")
+
+
+def test_links_in_a_zip_are_no_files(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("link.txt")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "ab")
+        archive.writestr(link, "a.txt")
+    assert read(tmp_path / "a.zip") == ({"a.zip::a.txt": 2}, [])
 
 
 def test_a_directory_beside_each_file_is_no_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
