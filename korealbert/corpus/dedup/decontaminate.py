@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -216,7 +217,8 @@ def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, di
             if len(telling):
                 found = hashes.windows(PASSAGE_LETTERS)[telling]
                 windows.append(np.stack([found, np.full(len(found), owner, dtype=np.uint64)], axis=1))
-    directory.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(directory, ignore_errors=True)  # A file of an earlier try may share its bytes with another name.
+    directory.mkdir(parents=True)
     np.save(directory / "texts.npy", np.array(sorted(texts.items()), dtype=np.uint64).reshape(-1, 2))
     np.save(directory / "copies.npy", np.array([key + value for key, value in sorted(copies.items())], dtype=_COPY))
     pairs = np.concatenate([np.empty((0, 2), dtype=np.uint64), *windows])
