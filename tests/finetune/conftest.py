@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from transformers import AlbertConfig, AlbertModel, PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.finetune.certifying import GOLD, PREDICTIONS
 from tests.finetune.toml_benchmarks import Bench
 
 SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
@@ -132,3 +135,22 @@ def tokenizer() -> Callable[..., PreTrainedTokenizerFast]:
 def bench(tmp_path: Path) -> Bench:
     """A directory for the TOML file of a benchmark and its official files."""
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """Gold and predictions of NSMC, in folders of their own."""
+    for name, text in (("gold/test.txt", GOLD), ("given.jsonl", PREDICTIONS)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed")
+    for name in ("mine", "other"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+    return tmp_path

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,35 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 from korealbert.artifact import Artifact, ArtifactError, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
 from korealbert.finetune.certificate import certify, read_certificate, verify
-from korealbert.flows.cli import app
-
-GOLD = "id\tdocument\tlabel\n1\t좋다\t1\n2\t싫다\t0\n3\t최고\t1\n4\t별로\t0\n"
-PREDICTIONS = "".join(f'{{"id": "{n}", "label": {label}}}\n' for n, label in ((1, 1), (2, 0), (3, 0), (4, 0)))
-
-
-def call(*arguments: object) -> tuple[int, list[str]]:
-    done = CliRunner().invoke(app, [str(each) for each in arguments])
-    return done.exit_code, done.output.splitlines()
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Path:
-    """Gold and predictions of NSMC, in folders of their own."""
-    for name, text in (("gold/test.txt", GOLD), ("given.jsonl", PREDICTIONS)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
-    return tmp_path
-
-
-def score(desk: Path, *more: object, task: object = "nsmc") -> tuple[int, list[str]]:
-    certificate = () if "--certificate" in more else ("--certificate", desk / "score.json")
-    return call("score", task, desk / "gold/test.txt", desk / "given.jsonl", *certificate, *more)
+from tests.finetune.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
 
 
 def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: Path) -> None:
@@ -97,24 +73,6 @@ def test_it_is_checked_in_a_directory_that_a_link_names(desk: Path) -> None:
 def test_the_benchmark_is_named_by_its_own_name(desk: Path) -> None:
     score(desk, task="NSMC")
     assert json.loads((desk / "score.json").read_bytes())["task"] == "nsmc"
-
-
-def change(field: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """A certificate with another value of a field of this dotted name."""
-
-    def changed(found: dict[str, Any]) -> None:
-        *parents, last = field.split(".")
-        for parent in parents:
-            found = found[parent]
-        found[last] = value
-
-    return changed
-
-
-def rewrite(path: Path, changed: Callable[[dict[str, Any]], None]) -> None:
-    found = json.loads(path.read_bytes())
-    changed(found)
-    path.write_bytes((json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
 
 
 @pytest.mark.parametrize(
@@ -353,55 +311,6 @@ def test_names_that_are_not_utf8_and_paths_that_are_too_long_are_told(desk: Path
     assert status == 1 and any(line.startswith("differs gold:") and "cannot be read" in line for line in lines)
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed")
-    for name in ("mine", "other"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
-        subprocess.run(command, check=True)
-    return tmp_path
-
-
-def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Path) -> None:
-    assert score(desk, "--sign", keys / "mine")[0] == 0
-    path = desk / "score.json"
-    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
-    assert status == 0 and lines[0].startswith("agrees  signature: good, by the key in")
-    status, lines = call("verify-score", path)
-    assert status == 0 and "SHA256:" in lines[0] and lines[0].startswith("agrees  signature: good")
-    status, lines = call("verify-score", path, "--key", keys / "other.pub")
-    assert status == 1 and lines[0].startswith("differs signature: ")
-    signed = path.read_bytes()
-    rewrite(path, change("code.version", "9"))
-    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
-    path.write_bytes(signed)
-    # A signature of the same key for another purpose is none.
-    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(keys / "mine"), "-n", "file"]
-    other = subprocess.run(command, input=signed, capture_output=True, check=True).stdout
-    Path(f"{path}.sig").write_bytes(other)
-    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
-    Path(f"{path}.sig").unlink()
-    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
-    assert status == 1 and lines[0].startswith("differs signature: there is none")
-
-
-def test_an_earlier_signature_does_not_stay_beside_a_new_certificate(desk: Path, keys: Path) -> None:
-    score(desk, "--sign", keys / "mine")
-    assert (desk / "score.json.sig").is_file()
-    score(desk)
-    assert not (desk / "score.json.sig").exists()
-
-
-def test_a_key_that_cannot_sign_is_told(desk: Path, tmp_path: Path) -> None:
-    assert score(desk, "--sign", tmp_path / "none")[0] == 2 and not (desk / "score.json").exists()
-    (tmp_path / "empty").write_text("")
-    if shutil.which("ssh-keygen"):
-        status, lines = score(desk, "--sign", tmp_path / "empty")
-        assert status == 2 and any("is not signed" in line for line in lines)
-    assert call("score", "nsmc", desk / "gold/test.txt", desk / "given.jsonl", "--sign", tmp_path / "empty")[0] == 2
-
-
 def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path, cell: Artifact, keys: Path) -> None:
     weights = cell.inputs()["model"].path / "model.safetensors"
     (desk / "link").symlink_to(weights)
@@ -419,33 +328,6 @@ def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path
     (desk / "site").mkdir()
     (desk / "site/manifest.json").write_text('{"name": "a web page"}')
     assert score(desk, "--certificate", desk / "site/score.json")[0] == 0
-
-
-def test_a_certificate_that_cannot_be_signed_leaves_everything_as_it_was(desk: Path, keys: Path) -> None:
-    score(desk, "--sign", keys / "mine")
-    earlier = {name: (desk / name).read_bytes() for name in ("score.json", "score.json.sig")}
-    (desk / "bad").write_text("hello")
-    (desk / "given.jsonl").write_text(PREDICTIONS.replace("0}", "1}"))
-    for name in ("score.json", "new.json"):
-        status, lines = score(desk, "--sign", desk / "bad", "--certificate", desk / name)
-        assert status == 2 and any("no certificate was written" in line for line in lines)
-    assert {name: (desk / name).read_bytes() for name in earlier} == earlier
-    assert not [path.name for path in desk.iterdir() if path.name.startswith((".", "new"))]
-
-
-def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: Path, keys: Path) -> None:
-    score(desk, "--sign", keys / "mine")
-    public = (keys / "mine.pub").read_bytes()
-    (keys / "saved.pub").write_bytes(b"\xef\xbb\xbf# mine\r\n" + public.replace(b"\n", b"\r\n"))
-    assert call("verify-score", desk / "score.json", "--key", keys / "saved.pub")[0] == 0
-    for content, told in (
-        (b"", "holds no public key"),
-        (public.decode().encode("utf-16"), "is no public key of ssh"),
-        ((keys / "mine").read_bytes(), "is no public key of ssh"),
-    ):
-        (keys / "odd").write_bytes(content)
-        status, lines = call("verify-score", desk / "score.json", "--key", keys / "odd")
-        assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
 
 
 def test_a_directory_that_is_not_there_is_named(desk: Path) -> None:
