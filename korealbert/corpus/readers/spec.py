@@ -119,7 +119,8 @@ class ExtractSpec(Spec):
     them; their fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
-    """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings."""
+    """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings. In
+    directories links are followed; in archives they are not read."""
     members: str = "*"
     """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``)."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"
