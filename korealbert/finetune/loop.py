@@ -20,7 +20,7 @@ from korealbert.finetune.encoder import Encoder, PaddedBatch, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
-from korealbert.finetune.task_types.heads import PooledHead
+from korealbert.finetune.task_types.heads import PooledHead, WhitenedHead
 from korealbert.model.parameters import parameter_groups
 
 _BATCHES_PER_BUCKET = 50
@@ -65,6 +65,8 @@ class FinetunedModel:
         """An encoder with a fresh head. Where the head reads the pooled vector alone, the last layer computes no more."""
         task = spec.benchmark
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
+        if spec.whiten:
+            head = WhitenedHead(head, encoder.hidden_size)
         if isinstance(head, PooledHead) and not task.pools_mean:
             encoder.keep_first_position()
         return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
@@ -76,11 +78,25 @@ class FinetunedModel:
 
     def logits_of(self, batch: PaddedBatch) -> Any:
         """What the head gives for a padded batch."""
+        return self.head(self.encoded(batch))
+
+    def encoded(self, batch: PaddedBatch) -> EncoderOutput:
+        """What the head reads of a padded batch, in float32."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             encoded = self.encoder(batch)
         hidden_BLH = encoded.hidden_BLH.float()
         pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
-        return self.head(EncoderOutput(hidden_BLH, pooled_BH, encoded.features))
+        return EncoderOutput(hidden_BLH, pooled_BH, encoded.features)
+
+    def whiten(self, features: Sequence[Feature]) -> None:
+        """Let the map before the head whiten the vectors of these features, without dropout."""
+        assert isinstance(self.head, WhitenedHead)
+        self.modules.eval()
+        with torch.inference_mode():
+            batches = evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE)
+            padded = (pad([features[row] for row in rows], pad_id=self.pad_id, device=self.device) for rows in batches)
+            vectors_NH = torch.cat([self.encoded(batch).pooled_BH for batch in padded])
+        self.head.whiten(vectors_NH)
 
     @property
     def modules(self) -> nn.ModuleDict:

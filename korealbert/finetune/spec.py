@@ -184,6 +184,7 @@ class FinetuneSpec(FeaturesSpec):
         "steps",
         "warmup_steps",
         "encoder_dropout",
+        "whiten",
         "evidence",
         "onnx",
     }
@@ -217,6 +218,9 @@ class FinetuneSpec(FeaturesSpec):
     """Dropout before the head."""
     encoder_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout within the encoder, of attention too. None: that of its config.json."""
+    whiten: bool = False
+    """Put a linear map before the head, which at first whitens the mean vectors of the training examples and is trained with
+    the rest: for the heads ``mean`` and ``bi-encoder``."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
     evidence: bool = False
@@ -244,6 +248,12 @@ class FinetuneSpec(FeaturesSpec):
         refuse_repeats("onnx", self.onnx)
         if self.onnx and not self.benchmark.outputs:
             raise ValueError(f"{self.task_name}: its head ({self.head}) reads more than one sequence of pieces; leave onnx out")
+        return self
+
+    @model_validator(mode="after")
+    def _whitened_are_mean_vectors(self) -> Self:
+        if self.whiten and not self.benchmark.pools_mean:
+            raise ValueError(f"whiten is for mean vectors; set head = 'mean' or 'bi-encoder' (it is {self.head!r})")
         return self
 
     @model_validator(mode="after")

@@ -133,6 +133,8 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
         model = FinetunedModel.of(spec, encoder, features["train"], pad_id=tokenizer.pad_token_id, device=device)
         before = {} if spec.contrast is None else _contrasted(spec, model, examples, tokenizer, out_dir, report)
+        if spec.whiten:
+            model.whiten(features["train"])
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
         encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
@@ -221,6 +223,7 @@ def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     settings = {name: getattr(spec, name) for name in AXES}
     others = {name: getattr(spec, name) for name in ("steps", "warmup_steps", "encoder_dropout")}
     settings |= {name: value for name, value in others.items() if value is not None}
+    settings |= {"whiten": True} if spec.whiten else {}
     known = {"task": spec.task_name, "title": task.title, "init": spec.init, "seed": spec.seed}
     if spec.head != "own":
         known["head"] = spec.head

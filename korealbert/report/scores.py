@@ -88,6 +88,7 @@ class Benchmark:
     def head_title(self) -> str:
         """The head for people, and on what its vectors were trained before; empty for the task's own."""
         title = _HEAD_TITLES.get(self.head, self.head)
+        title += ", whitened" if self.cells[0].metrics.get("settings", {}).get("whiten") else ""
         before = self.cells[0].metrics.get("contrast")
         return f"{title} after {before['title']} triples" if before else title
 

@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from transformers import ElectraForMultipleChoice, ElectraForSequenceClassification
 
 from korealbert.artifact import Artifact, Store
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.encoder import load_encoder, pad
 from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.metrics.labels import spearman
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import EncoderOutput, Example, Feature, Head
-from korealbert.finetune.task_types.heads import PooledHead
+from korealbert.finetune.task_types.heads import CosineHead, PooledHead, WhitenedHead
 from korealbert.finetune.task_types.sequence import Choice
 from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -109,6 +111,55 @@ def test_padding_and_neighbours_change_nothing(family: Path, task: str, head: He
     torch.testing.assert_close(model.logits(encoded)[0], alone, atol=2e-5, rtol=2e-5)
     backwards = model.logits(encoded[::-1])[0].flip(0)
     torch.testing.assert_close(backwards, alone, atol=2e-5, rtol=2e-5)
+
+
+@torch.no_grad()
+def test_whitened_vectors_are_compared_in_the_metric_of_the_inverse_covariance() -> None:
+    torch.manual_seed(3)
+    seen, pair = torch.randn(500, 6) @ torch.randn(6, 6) + 4, torch.randn(2, 6) + 4
+    head = WhitenedHead(CosineHead(0.0, 1.0), 6)
+    feature = Feature([1], [0], 0.0)
+    before = head(EncoderOutput(pair[:, None], pair, [feature]))
+    torch.testing.assert_close(before[0, 0], torch.nn.functional.cosine_similarity(*pair, dim=0))
+    head.whiten(seen)
+    covariance = torch.cov(seen.double().T, correction=0)
+    metric = (covariance + 0.1 * covariance.trace() / 6 * torch.eye(6)).inverse()
+    left, right = pair.double() - seen.double().mean(0)
+    expected = left @ metric @ right / (left @ metric @ left).sqrt() / (right @ metric @ right).sqrt()
+    assert head(EncoderOutput(pair[:, None], pair, [feature])).item() == pytest.approx(expected.item(), abs=1e-5)
+    mapped = head.map(seen)
+    assert mapped.mean(0).abs().max() < 1e-4
+    assert mapped.var(0, correction=0).sum() == pytest.approx(seen.var(0, correction=0).sum().item(), rel=1e-4)
+
+
+def test_a_run_begins_with_whitened_training_vectors_and_says_so(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    scores = {}
+    for whiten in (False, True):
+        spec = FinetuneSpec(**{**korsts, **QUICK, "head": "bi-encoder", "learning_rate": 1e-12, "epochs": 1, "whiten": whiten})
+        out = fresh(f"whiten-{whiten}")
+        stage.run(spec, {"model": model}, out, runtime)
+        metrics = json.loads((out / "metrics.json").read_text())
+        assert metrics["settings"].get("whiten", False) is whiten
+        scores[whiten] = metrics["dev"]["spearman"]
+    directory, task = model.path, tasks.load("korsts").headed("bi-encoder")
+    train, dev = (task.read(BenchmarkFile(korsts[split])) for split in ("train", "dev"))
+    sides = {
+        split: [vectors(directory, [getattr(e, side) for e in part]) for side in ("text", "pair")]
+        for split, part in (("train", train), ("dev", dev))
+    }
+    whitened = WhitenedHead(CosineHead(0.0, 1.0), sides["dev"][0].shape[1])
+    whitened.whiten(torch.cat(sides["train"]).detach())
+    for whiten, of in ((False, torch.nn.Identity()), (True, whitened.map)):
+        cosines = torch.nn.functional.cosine_similarity(*(of(side) for side in sides["dev"]))
+        assert scores[whiten] == pytest.approx(spearman([e.target for e in dev], cosines.tolist()), abs=0.5)
+    assert scores[True] != scores[False]
+
+
+def test_only_mean_vectors_can_be_whitened(korsts: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="set head = 'mean' or 'bi-encoder'"):
+        FinetuneSpec(**korsts, whiten=True)
 
 
 def test_a_pair_is_two_inputs_of_at_most_the_length_and_as_long_as_the_longer(model_dir: Path) -> None:

@@ -6,6 +6,7 @@ Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possib
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ from korealbert.finetune.task import EncoderOutput, Parse, SlotScores, Spans, Wo
 
 _INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
+_SHRINKAGE = 0.1
+"""Share of the mean variance of whitened vectors that is added to each."""
 
 
 class PooledHead(nn.Module):
@@ -84,6 +87,37 @@ class CosineHead(nn.Module):
         left_BH, right_BH = _sides(encoded)
         cosine_B = nn.functional.cosine_similarity(left_BH, right_BH)
         return (self.low + (self.high - self.low) * cosine_B)[:, None]
+
+
+class WhitenedHead(nn.Module):
+    """Another head behind a linear map of the pooled vectors, the identity at first: [B, H] -> [B, H] -> the head's."""
+
+    def __init__(self, head: nn.Module, hidden_size: int) -> None:
+        super().__init__()
+        self.head = head
+        self.map = nn.Linear(hidden_size, hidden_size)
+        nn.init.eye_(self.map.weight)
+        nn.init.zeros_(self.map.bias)
+
+    @torch.no_grad()
+    def whiten(self, vectors_NH: torch.Tensor) -> None:
+        """Let the map take the mean of these vectors to 0 and make their components uncorrelated and of almost one variance.
+
+        As Su et al. (2021, arXiv 2103.15316) whiten vectors of sentences, but for a tenth of the mean variance that is added to
+        each: directions in which the vectors hardly differ are mostly noise. The sum of the variances stays.
+        """
+        centred_NH = vectors_NH.double() - vectors_NH.double().mean(0)
+        variances_H, directions_HH = torch.linalg.eigh(centred_NH.T @ centred_NH / len(vectors_NH))
+        scales_H = (variances_H + _SHRINKAGE * variances_H.mean()).rsqrt()
+        scales_H *= (variances_H.sum() / (variances_H * scales_H**2).sum()).sqrt()
+        map_HH = (directions_HH * scales_H) @ directions_HH.T
+        self.map.weight.copy_(map_HH)
+        self.map.bias.copy_(-map_HH @ vectors_NH.double().mean(0))
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """The logits of the head."""
+        logits: torch.Tensor = self.head(replace(encoded, pooled_BH=self.map(encoded.pooled_BH)))
+        return logits
 
 
 class ContrastHead(nn.Module):
