@@ -42,7 +42,7 @@ class ReportSpec(Spec):
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
-    """Tables of published scores to show next to ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Tables of published scores to show next to ours: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
     table: PrintedTable | None = None
     """A table of a paper to fill: models are its rows, benchmarks its columns."""
     published_scores: tuple[OwnScore, ...] = ()

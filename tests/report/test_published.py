@@ -14,9 +14,9 @@ from korealbert.report import published
 
 
 def test_every_published_score_has_a_source() -> None:
-    assert published.tables() == ["albert", "klue_readme", "koelectra_readme", "korealbert", "xpt"]
+    assert published.tables() == ["albert", "ax_encoder", "klue_readme", "koelectra_readme", "korealbert", "xpt"]
     frames = {name: published.load(name) for name in published.tables()}
-    assert sum(frame.height for frame in frames.values()) == 1_333
+    assert sum(frame.height for frame in frames.values()) == 1_348
     for frame in frames.values():
         assert frame.columns == [*published.COLUMNS, "number", "note"]
         assert frame["source"].str.strip_chars().str.len_chars().min() > 0  # type: ignore[operator]
@@ -44,6 +44,18 @@ def test_only_the_same_task_metric_and_definition_are_comparable() -> None:
     assert published.comparable("naver_ner", "accuracy_entities", every).height == 0
     assert "acc" not in published.comparable("naver_ner", "entity_micro_f1", every)["metric"].to_list()
     assert published.comparable("nsmc", "accuracy", []).height == 0
+
+
+def test_kobest_stands_beside_the_model_card_of_ax_encoder() -> None:
+    tables = ["ax_encoder"]
+    printed = {
+        task: published.comparable(f"kobest_{task}", "macro_f1", tables) for task in ("boolq", "copa", "sentineg", "wic")
+    }
+    best = [float(frame["number"][0]) for frame in printed.values()]
+    assert best == [84.5, 78.7, 96.0, 80.8] and {frame["model"][0] for frame in printed.values()} == {"skt/A.X-Encoder-base"}
+    average = published.load("ax_encoder").filter(pl.col("metric") == "avg").filter(pl.col("note") != "")
+    assert average.select("value", "note").rows() == [("85.50", f"The mean of its four scores is {sum(best) / 4:.2f}.")]
+    assert not published.comparable("kobest_hellaswag", "macro_f1", tables).height
 
 
 def test_koelectra_s_question_pairs_are_those_of_pd() -> None:
@@ -121,5 +133,5 @@ def test_bad_tables_are_named(content: bytes, message: str) -> None:
 
 
 def test_an_unknown_table_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no published table 'bert'; known are albert, klue_readme"):
+    with pytest.raises(ValueError, match="no published table 'bert'; known are albert, ax_encoder, klue_readme"):
         published.load("bert")

@@ -21,7 +21,7 @@ class Printed(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"statistic"})
 
     table: str
-    """Published scores: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Published scores: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
     source: str
     """The table's own name there: ``ALBERT Table 4``."""
     model: str = "{label}"

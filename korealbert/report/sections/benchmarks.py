@@ -234,6 +234,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
 
 _PUBLICATIONS = {
     "albert": "ALBERT",
+    "ax_encoder": "model card of A.X-Encoder",
     "klue_readme": "README of KLUE's baselines",
     "koelectra_readme": "README of KoELECTRA",
     "korealbert": "KoreALBERT",
