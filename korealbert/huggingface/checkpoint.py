@@ -40,11 +40,18 @@ _LEFT_OUT = ("wop.", "generator.", "sop.", "bow.")
 _BY_PIECE = ("encoder.embeddings.word.weight", "mlm.bias")
 """Our tensors with a row for each piece, and maybe some more, which are not written out."""
 
-_DECODERS = (".decoder.weight", "generator_lm_head.weight")
+_DECODERS = ("decoder.weight", "generator_lm_head.weight")
 """Names of the output matrix, which is the word table; files may repeat it."""
 
-_DECODER_BIAS = ".decoder.bias"
+_DECODER_BIAS = "decoder.bias"
 """Name of its bias, beside the head's own name for it; a file has either or both."""
+
+_OWN = ("vocab_size", "max_positions", "position_offset", "global_theta")
+"""Fields of a shape that an exported directory decides, and not the training: its vocabulary and positions, and those of a
+snapshot."""
+
+_ENCODERS = ("encoder.", "embeddings.", "layers.")
+"""How the names of an encoder's tensors begin behind a family's prefix."""
 
 _COUNTERS = ("position_ids", "token_type_ids")
 """Tensors of old files that only count."""
@@ -194,7 +201,7 @@ def read(directory: Path) -> Checkpoint:
             )
     _check_tied(directory, settings, weights, tensors)
     unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
-    if more := sorted(name for name in unused if name.startswith((f"{prefix}encoder.", f"{prefix}embeddings."))):
+    if more := sorted(name for name in unused if name.startswith(tuple(prefix + part for part in _ENCODERS))):
         raise ValueError(
             f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
             f"(first {more[0]!r}); the two files do not belong together"
@@ -209,7 +216,7 @@ def read_as_trained(directory: Path, trained: AnyConfig) -> tuple[AnyConfig, dic
     positions are the directory's own. Raises ValueError as ``read``, and where copies of a shared block differ.
     """
     found = read(directory)
-    own = {name: getattr(found.config, name) for name in ("vocab_size", "max_positions", "position_offset")} | {"word_rows": 0}
+    own: dict[str, Any] = {name: getattr(found.config, name) for name in _OWN if hasattr(found.config, name)} | {"word_rows": 0}
     config = trained.model_copy(update={name: size for name, size in own.items() if name in type(trained).model_fields})
     weights = {name: array for name, array in found.weights.items() if name.startswith("encoder.")}
     if isinstance(config, ModelConfig) and isinstance(found.config, ModelConfig):

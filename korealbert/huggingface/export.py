@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
 from korealbert.huggingface.onnx import Form, check_onnx, write_encoder
-from korealbert.model.config import weights_file
+from korealbert.model.config import read_config, weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
 
@@ -94,6 +95,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     """Write the directory. Raises ValueError when model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
     facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license)
+    facts = replace(facts, config=read_config(pretrain.path, spec.snapshot))
     config = facts.config
     vocabulary = Vocabulary.load(vocab.path)
     if vocabulary.size != config.vocab_size:

@@ -105,6 +105,8 @@ class ModernBert(Family[ModernConfig]):
         if settings.get("quantization_config"):
             raise ValueError("quantization_config is set: only unquantised weights can be read")
         fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
+        if settings.get("sliding_window") is not None:  # which transformers takes for half of local_attention
+            fields["local_attention"] = 2 * settings["sliding_window"]
         return ModernConfig(
             architecture="modern",
             **fields,
@@ -141,7 +143,10 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
 
 def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
     parameters = (settings.get("rope_parameters") or {}).get(kind) or {}
-    scaling = parameters.get("rope_type", "default") if not settings.get("rope_scaling") else settings["rope_scaling"]
-    if scaling != "default":
-        raise ValueError(f"rotary positions of {kind} are scaled ({scaling!r}); only unscaled ones can be read")
-    return float(parameters.get("rope_theta", settings.get(old_name, default)))
+    for scaling in filter(None, (parameters, settings.get("rope_scaling"))):
+        if (how := scaling.get("rope_type", scaling.get("type", "default"))) != "default":
+            raise ValueError(f"rotary positions of {kind} are scaled ({how!r}); only unscaled ones can be read")
+    theta = parameters.get("rope_theta", settings.get(old_name, default))
+    if isinstance(theta, bool) or not isinstance(theta, int | float):
+        raise ValueError(f"{old_name} = {theta!r}: expected a number")
+    return float(theta)

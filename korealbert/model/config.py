@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+from safetensors import safe_open
 
 from korealbert.artifact import Spec
 
@@ -343,6 +344,18 @@ def weights_file(directory: Path, snapshot: int | None = None) -> Path:
     return file
 
 
-def read_config(directory: Path) -> AnyConfig:
-    """The model of a directory that the stage `pretrain` wrote. Raises pydantic's ValidationError where it is none."""
-    return _CONFIG.validate_python(json.loads((directory / "config.json").read_bytes()))
+THETA = "global_theta"
+"""Metadata of a snapshot's file: the base of its global layers' rotary frequencies, where it is not that of ``config.json``."""
+
+
+def read_config(directory: Path, snapshot: int | None = None) -> AnyConfig:
+    """The model of a directory that the stage `pretrain` wrote, or of a snapshot in it, as ``weights_file`` names it.
+
+    Raises pydantic's ValidationError where it is none, ValueError where it kept no such step.
+    """
+    config = _CONFIG.validate_python(json.loads((directory / "config.json").read_bytes()))
+    if snapshot is None:
+        return config
+    with safe_open(weights_file(directory, snapshot), "np") as file:
+        own = (file.metadata() or {}).get(THETA)
+    return config if own is None else config.model_copy(update={"global_theta": float(own)})

@@ -20,7 +20,7 @@ from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.config import read_config, weights_file
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
-from korealbert.pretrain.spec import TASKS
+from korealbert.pretrain.spec import tasks_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,7 +59,7 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     from korealbert.pretrain.objective import evaluate, make_objective  # noqa: PLC0415
 
     weights = inputs["pretrain"].path
-    config = read_config(weights)
+    config = read_config(weights, spec.snapshot)
     offsets = inputs["pretrain"].manifest["recipe"]["spec"].get("wop_target") == "offset"
     reach = config.word_order_classes // 2 if offsets else 0
     heldout = ExampleBatches(inputs["examples"].path, inputs["views"].path, "heldout", wop_reach=reach)
@@ -74,7 +74,7 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     device = pick_device(training.device)
     objective = make_objective(config, seed=0)
     objective.model.load_state_dict(load_file(weights_file(weights, spec.snapshot)))
-    tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
+    tasks = tasks_of("rtd" if config.generator_hidden_size else "mlm", bag_of_words=config.bag_of_words)
     ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(training.threads)

@@ -199,7 +199,7 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: 
     """The optimiser that ``spec`` describes, over all trainable parameters of ``model``; ``scaled``: fp16 scales their loss."""
     groups = parameter_groups(model, weight_decay=spec.weight_decay)
     # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
-    fused = not scaled and next(model.parameters()).device.type == "cpu"
+    fused = not scaled and next(model.parameters()).device.type in ("cpu", "cuda")
     kernel = {"fused": fused, "foreach": not fused}
     if isinstance(spec, MuonSpec):
         matrices = hidden_matrices(model)
@@ -208,9 +208,11 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: 
             | {"lr_factor": spec.adamw_lr_factor}
             for group in groups
         ]
+        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, **kernel)
+        if not matrices:  # all frozen
+            return adamw
         dtype = torch.bfloat16 if spec.arithmetic == "bf16" else torch.float32
         muon = _Muon(matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, dtype=dtype)
-        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, **kernel)
         return _MuonWithAdamW(muon, adamw)
     if spec.name == "adamw":
         return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **kernel)

@@ -59,8 +59,12 @@ _Task = Literal["mlm", "sop", "wop", "rtd", "replaced", "bow"]
 """What is predicted: masked pieces, sentence order, word order, which tokens are replaced, of the last those that are, and
 masked pieces from the mean of the others."""
 
-TASKS: dict[str, tuple[_Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
-"""The tasks of an objective: the order of every vector of counts, losses and weights. ``bow`` may follow those of mlm."""
+
+def tasks_of(objective: str, *, bag_of_words: bool) -> tuple[_Task, ...]:
+    """The tasks of an objective: the order of every vector of counts, losses and weights."""
+    if objective == "rtd":
+        return "mlm", "rtd", "replaced"
+    return ("mlm", "sop", "wop", "bow") if bag_of_words else ("mlm", "sop", "wop")
 
 
 def _order_weight(given: dict[str, Any]) -> float:
@@ -120,7 +124,8 @@ class PretrainSpec(Spec):
     schedule: AnySchedule = ScheduleSpec()
     """The learning rate over the steps; a decay that begins with ``stable`` takes the second set of fields below."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss."""
+    """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss.
+    On GPUs fp32 products are TF32's."""
     zero_stage: Literal[0, 1, 2] = 0
     """What DeepSpeed's ZeRO divides among ranks: nothing, the moments, the gradients too. LAMB needs whole tensors."""
     compile: Literal["no", "kernels", "graphs"] = "no"
@@ -243,7 +248,7 @@ class PretrainSpec(Spec):
     @property
     def tasks(self) -> tuple[_Task, ...]:
         """What the objective predicts."""
-        return (*TASKS[self.objective], "bow") if self.bow_weight else TASKS[self.objective]
+        return tasks_of(self.objective, bag_of_words=self.bow_weight > 0)
 
     def task_weights(self, step: int) -> tuple[float, ...]:
         """Factors of the tasks' losses at a step (from 0), in the order of ``tasks``."""

@@ -117,7 +117,12 @@ def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
     check_device(spec, runtime)
     ranks = world_size(TrainingRuntime.of(runtime))
     for batch, micro_batch in spec.batches:
-        spec.micro_batches(ranks, batch, micro_batch)
+        _, number = spec.micro_batches(ranks, batch, micro_batch)
+        if number > 1 and spec.compile == "graphs":
+            raise ValueError(
+                "compile = 'graphs' needs updates of one micro-batch, since a captured graph writes each gradient over the one "
+                f"before; {batch} sequences on {ranks} ranks are {number}: raise micro_batch_size or take 'kernels'"
+            )
     if spec.tensorboard and find_spec("tensorboard") is None:
         raise ValueError(
             "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 
 from korealbert.artifact import Stats, markers
 from korealbert.artifact.files import atomic_path, write_json
-from korealbert.model.config import AnyConfig, ModernConfig
+from korealbert.model.config import THETA, AnyConfig, ModernConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
 from korealbert.pretrain.data import Loaded, Loader, operations, to_device
@@ -344,8 +344,14 @@ class Trainer:
         for directory in (path.parent, done.parent):
             directory.mkdir(exist_ok=True)
         with atomic_path(path) as temporary:
-            save_file(detached(self.model), temporary, metadata={"format": "pt"})
+            save_file(detached(self.model), temporary, metadata={"format": "pt", **self._own_theta()})
         markers.leave(done, {}, markers.facts_of([path], self.out_dir))
+
+    def _own_theta(self) -> dict[str, str]:
+        """What ``read_config`` reads of a snapshot: the θ of its global layers, where the trained model has another."""
+        theta = getattr(self.model.encoder, "global_theta", None)
+        final = self.spec.theta_at(self.spec.steps) or theta
+        return {} if theta == final else {THETA: repr(theta)}
 
     def _snapshot(self, step: int) -> tuple[Path, Path]:
         """The snapshot of a step, and the marker that vouches for it."""

@@ -63,6 +63,7 @@ def run(job: Job, init_method: str) -> int:
     device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")  # TF32: products of what precision = "fp32" leaves in float32
     long = None
     if job.examples_long is not None and job.views_long is not None:
         source = partial(open_batches, job.spec, job.examples_long, job.views_long)

@@ -204,18 +204,19 @@ def _pretrain(spec: PretrainSpec, given: _Given, rate: Rate) -> tuple[Volume, Wo
     length, pieces = given["examples" + long].length, given["vocab"].pieces
     config = initial or spec.config_for(vocab_size=pieces, sequence_length=length)
     starts = sorted({0, *(phase.until_step for phase in spec.batch_warmup), *([spec.long.from_step] if spec.long else [])})
-    operations = 0
+    operations, activations = 0, 0.0
     for start, end in pairwise([*starts, spec.steps]):
         noise = given["views" + (long if spec.is_long(start) else "")]
         mlm, wop = noise.slots
         each = training_flops(config, length=noise.length, mlm_slots=mlm, wop_slots=wop)
         operations += (end - start) * spec.batch_at(start) * each
+        activations = max(activations, _activations(config, spec.micro_batch_at(start), noise.length))
     parameters = expected_parameters(config)
     muon, arithmetic = 0, "fp32"
     if isinstance(spec.optimizer, MuonSpec):
         arithmetic = spec.optimizer.arithmetic
         muon = spec.steps * _MUON * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
-    memory = parameters * _TRAINED + _activations(config, max(size for _, size in spec.batches), length)
+    memory = parameters * _TRAINED + activations
     return Volume(config=config, pieces=pieces), Work(
         written=parameters * (1 + len(spec.snapshots)),
         operations=operations,

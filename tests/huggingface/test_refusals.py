@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining, BertModel
+from transformers import (
+    AlbertConfig,
+    AlbertForPreTraining,
+    BertConfig,
+    BertForPreTraining,
+    BertModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
@@ -55,6 +63,45 @@ def test_settings_that_cannot_be_read(bert: Path, settings: dict, told: str) -> 
     with pytest.raises(ValueError, match=told) as error:
         checkpoint.read(bert)
     assert str(bert) in str(error.value)
+
+
+@pytest.fixture
+def modern(tmp_path: Path) -> Path:
+    config = ModernBertConfig(
+        **SMALL, local_attention=4, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3
+    )
+    ModernBertForMaskedLM(config).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
+    path, written = modern / "model.safetensors", (modern / "config.json").read_text("utf-8")
+    tensors = load_file(path)
+    assert not checkpoint.read(modern).unused
+    save_file(tensors | {"decoder.weight": tensors["model.embeddings.tok_embeddings.weight"]}, path)
+    assert not checkpoint.read(modern).unused, "repeats the word table"
+    save_file(tensors | {"decoder.weight": np.ones((30, 16), np.float32)}, path)
+    with pytest.raises(ValueError, match=r"decoder\.weight is not the word table"):
+        checkpoint.read(modern)
+    save_file(tensors | {"model.layers.1.attn.Wqkv.bias": np.ones(48, np.float32)}, path)
+    with pytest.raises(ValueError, match=r"1 tensors of the encoder .*layers\.1\.attn\.Wqkv\.bias"):
+        checkpoint.read(modern)
+    save_file(tensors, path)
+    change(modern, num_hidden_layers=1, layer_types=["full_attention"])
+    with pytest.raises(ValueError, match=r"tensors of the encoder that config\.json does not describe .*layers\.1"):
+        checkpoint.read(modern)
+    for settings, told in (
+        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2.0}}}, "full_attention are scaled .'linear'."),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "are scaled .'yarn'."),
+        ({"rope_parameters": {}, "local_rope_theta": None}, "local_rope_theta = None: expected a number"),
+    ):
+        (modern / "config.json").write_text(written, "utf-8")
+        change(modern, **settings)
+        with pytest.raises(ValueError, match=told):
+            checkpoint.read(modern)
+    (modern / "config.json").write_text(written, "utf-8")
+    change(modern, rope_scaling={"rope_type": "default"}, sliding_window=1)
+    assert checkpoint.read_config(modern).model_dump()["local_attention"] == 2, "as transformers reads it"
 
 
 def test_a_pickle_is_never_opened(bert: Path) -> None:

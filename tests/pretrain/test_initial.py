@@ -37,7 +37,9 @@ def test_training_begins_with_the_given_weights(alone: Ranks, first: Path, tmp_p
     assert not begun.optimizer.state
 
 
-@pytest.mark.parametrize("optimizer", [{"name": "adamw", "lr": 2e-3}, {"name": "lamb", "lr": 0.02}])
+@pytest.mark.parametrize(
+    "optimizer", [{"name": "adamw", "lr": 2e-3}, {"name": "lamb", "lr": 0.02}, {"name": "muon", "lr": 2e-3}]
+)
 def test_exactly_the_declared_tensors_stay(alone: Ranks, first: Path, tmp_path: Path, optimizer: dict[str, Any]) -> None:
     run = trainer(spec(frozen=FROZEN, optimizer=optimizer), tmp_path, alone, initial=first)
     stats = run.run()

@@ -244,6 +244,20 @@ def test_parameters_are_told_from_the_shape(name: str, data: Path) -> None:
     assert expected_parameters(config) == pytest.approx(counted, rel=0.01)
 
 
+def test_memory_is_that_of_the_largest_forward_pass_of_each_phase(tmp_path: Path, data: Path) -> None:
+    base = SPECS / "recipes" / "modern-base.toml"
+
+    def memory(**sizes: int) -> float:
+        overrides = {f"pretrain.{name.replace('__', '.')}": size for name, size in sizes.items()}
+        planned = recipes.prepare(base, Store(tmp_path), data=data, overrides=overrides, machine="h100x8").planned
+        (found,) = (stage.cost.memory_bytes for stage in planned if stage.label == "pretrain" and stage.cost)
+        return found
+
+    both = memory()
+    assert memory(long__micro_batch_size=1) < both, "the long phase takes most"
+    assert memory(micro_batch_size=16) == both
+
+
 def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(data: Path) -> None:
     recipe = recipes.load(SPECS / "recipes" / "modern-base.toml", data=data)
     config = config_of(recipe)
