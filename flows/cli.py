@@ -179,8 +179,8 @@ def plan(
     for printed in _plan_table(prepared.planned):
         console.print(printed, soft_wrap=isinstance(printed, str))
     for stage in prepared.planned:
-        if stage.price:
-            console.print(f"{stage.label}: {stage.price}", soft_wrap=True)
+        for told in filter(None, (stage.price, stage.advice)):
+            console.print(f"{stage.label}: {told}", soft_wrap=True)
     console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
 
 

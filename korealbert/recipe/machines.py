@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -77,6 +78,8 @@ class _File(_Figures):
     w / (w + this), because the rest of a layer's work grows with its width, the products with the square."""
     emulated_slowdown: float
     """A product in 16 bits takes so many times as long as one in fp32 on a core without ``half_precision_flags``."""
+    half_precision_units: frozenset[str]
+    """As ``/proc/cpuinfo`` names instructions that multiply in 16 bits faster than in 32."""
     half_precision_flags: frozenset[str]
     """As ``/proc/cpuinfo`` names instructions on which torch's products in 16 bits are no slower than in 32; one is enough."""
     chips: dict[str, _Chip]
@@ -107,6 +110,8 @@ class Machine:
     """Operations a second of matrix products in fp32 on a core that trains; 0: training is as fast as the chip says."""
     emulated: bool = False
     """Whether such a core has no instructions for 16 bits."""
+    faster_precision: Literal["bf16", "fp32"] | None = None
+    """That of the faster matrix products, where they differ much."""
 
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
         """Time of so many operations in so many steps, by a model of this width."""
@@ -140,10 +145,20 @@ def this_machine() -> Machine:
         content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
             if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
-                return Machine("this machine", chip, 1, cores, slowness=text_slowness())
-    rate, emulated = matrix_rate(), not figures().half_precision_flags & _processor_flags()
-    core = figures().chips["core"]
-    return Machine("this machine", core, cores, cores, slowness=text_slowness(), matrix_rate=rate, emulated=emulated)
+                return Machine("this machine", chip, 1, cores, slowness=text_slowness(), faster_precision="bf16")
+    flags, core = _processor_flags(), figures().chips["core"]
+    emulated = not figures().half_precision_flags & flags
+    faster: Literal["bf16", "fp32"] | None = "fp32" if emulated else "bf16" if figures().half_precision_units & flags else None
+    return Machine(
+        "this machine",
+        core,
+        cores,
+        cores,
+        slowness=text_slowness(),
+        matrix_rate=matrix_rate(),
+        emulated=emulated,
+        faster_precision=faster,
+    )
 
 
 @cache

@@ -13,7 +13,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.dag import Node
-from korealbert.recipe.machines import figures, machine_named, this_machine
+from korealbert.recipe.machines import Machine, figures, machine_named, this_machine
 from korealbert.recipe.pricing import Cost, Prices, Volume
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
@@ -42,6 +42,8 @@ class Planned:
     """Estimated cost of building it; None where it would not run."""
     width: int = 0
     """Of the model that it trains."""
+    advice: str = ""
+    """A precision in which this machine would train it faster."""
 
     @property
     def takes(self) -> str:
@@ -185,7 +187,17 @@ def _priced(
             yield stage
         else:
             training = isinstance(node.spec, PretrainSpec)
-            yield replace(stage, cost=prices.cost(stage.label, node.stage.name, work, training=training), width=work.width)
+            cost = prices.cost(stage.label, node.stage.name, work, training=training)
+            advice = _advice(work.precision, prices.machine) if training else ""
+            yield replace(stage, cost=cost, width=work.width, advice=advice)
+
+
+def _advice(precision: str, machine: Machine) -> str:
+    faster = machine.faster_precision
+    if faster is None or (precision == "fp32") == (faster == "fp32"):
+        return ""
+    muon = " (and the optimizer's arithmetic)" if faster == "bf16" else ""
+    return f'it trains in {precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:

@@ -121,6 +121,27 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
     assert emulated["pretrain"] > costs(TINY, matrix_rate=76e9, emulated=True)["pretrain"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "precision", "told"),
+    [
+        ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16" (and the optimizer\'s arithmetic)'),
+        ({"avx512f", "amx_bf16"}, "bf16", ""),
+        ({"avx2"}, "bf16", 'it trains in bf16; this machine multiplies faster in fp32: set precision = "fp32"'),
+        ({"avx2"}, "fp32", ""),
+        ({"avx512f"}, "fp32", ""),
+        ({"avx512f"}, "bf16", ""),
+    ],
+)
+def test_a_plan_says_which_precision_is_faster_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: set[str], precision: str, told: str
+) -> None:
+    monkeypatch.setattr("korealbert.recipe.machines._processor_flags", lambda: frozenset(flags))
+    planned = recipes.prepare(TINY, Store(tmp_path), overrides={"pretrain.precision": precision}).planned
+    (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
+    assert advice.endswith(told) and bool(advice) == bool(told)
+    assert not any(stage.advice for stage in recipes.prepare(TINY, Store(tmp_path), machine="corex2").planned)
+
+
 def test_products_of_matrices_are_probed_once() -> None:
     assert 1e8 < matrix_rate() < 1e13
     assert matrix_rate() == matrix_rate(), "or two plans of one process would differ"
