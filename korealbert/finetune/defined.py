@@ -324,7 +324,7 @@ class _Spans(_Defined, QuestionAnswering):
     def attributes(cls, definition: Definition) -> dict[str, Any]:
         """How questions are distinguished and answers compared."""
         heads = ("own",) if definition.answerable else ("own", "answerability")
-        return {"id_field": str(definition.columns.id or "id"), "answerable": definition.answerable, "heads": heads}
+        return {"id_fields": (str(definition.columns.id or "id"),), "answerable": definition.answerable, "heads": heads}
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions."""

@@ -8,7 +8,7 @@ written chunk by chunk; a row becomes a ``Feature`` when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -73,10 +73,10 @@ def read_examples(
     return {name: _part(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
 
-def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
+def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
     """The training data of ``spec.contrast``: its task, the ``train`` and ``dev`` part, and the number of triples left out.
 
-    Those are triples with one of the ``barred`` sentences. Raises ValueError where fewer than two remain.
+    Those are triples with a sentence that is ``barred``. Raises ValueError where fewer than two remain.
     """
     assert spec.contrast is not None
     file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
@@ -84,7 +84,7 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
     assert isinstance(entailment, SequenceClassification)
     triples = EntailmentTriples(entailment, spec.contrast.scale)
     found = [example for example in triples.read(file) if isinstance(example, Triple)]
-    kept: list[Example] = [triple for triple in found if not barred & set(triple.sentences)]
+    kept: list[Example] = [triple for triple in found if not any(map(barred, triple.sentences))]
     if len(kept) < 2:
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
     dev, train = _held_out(triples, _part(kept, spec.contrast.max_triples, spec.split_seed), _DEV_SHARE, spec.split_seed)
@@ -102,7 +102,7 @@ class EncodedTriples:
     """Title of the benchmark, numbers of triples to train on, held out and left out; for ``metrics.json``."""
 
 
-def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
     """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
     triples, parts, left_out = read_triples(spec, barred)
     directory = out_dir / ".triples"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,11 +127,14 @@ def _scored(
         predicted = _matched_to_ours(file, benchmark, examples)
         return _facts(benchmark, examples, predicted, mode, "id", _gold_of_cell(file, tasks.name_of(task), gold)), predicted
     records = list(json_lines(file))
-    written = next((name for name in ("id", benchmark.id_field) if any(_has(record, name) for record in records)), None)
-    field = written or ("id" if benchmark.matches_by_id else None)
+    known = dict.fromkeys(("id", *benchmark.id_fields))
+    fields = [name for name in known if any(_has(record, name) for record in records)]
+    field = fields[0] if fields else "id" if benchmark.matches_by_id else None
     warnings = []
     if field is not None:
         predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
+        for other in fields[1:]:
+            _check_same(records, field, other, benchmark, examples)
     else:
         predicted = _matched_by_position(file, records, benchmark, examples)
         warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
@@ -191,8 +194,11 @@ def record_format(task: str) -> str:
     if isinstance(benchmark, Tagging):
         labels = f" Tags: {', '.join(benchmark.tags)}."
     count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
-    text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
-    name = "`id`" if benchmark.id_field == "id" else f"`id` or `{benchmark.id_field}`"
+    each = f"each of the {count}official test {benchmark.official_unit}"
+    if benchmark.official_unit != "examples":
+        each = f"each example of the {count}official test {benchmark.official_unit}"
+    text = f"{benchmark.title}: JSON Lines, an object for {each}."
+    name = " or ".join(f"`{field}`" for field in dict.fromkeys(("id", *benchmark.id_fields)))
     text += f"\n{name}: the example's ({needed}).\n{meaning}{labels}"
     if is_file(task):
         text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
@@ -254,16 +260,34 @@ def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
     return by_id
 
 
-def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str]:
-    """The examples' ids; where a benchmark has two kinds, those that the records use."""
-    official = [example.official_id or example.id for example in examples]
-    fits = len(set(official)) == len(official) and written.keys() <= set(official)
-    return official if fits else [example.id for example in examples]
+def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Task, examples: Sequence[Example]) -> None:
+    """Raise ValueError where a record names by ``other`` another example than by ``field``, by which all were matched."""
+    by_field, named = _by_id(records, field), [record for record in records if _given(record, other)]
+    ids, others = _ids(examples, by_field), _ids(examples, {_id(record, other) for record in named})
+    allowed = {name: (its, benchmark.document(example)) for name, its, example in zip(ids, others, examples, strict=True)}
+    for record in named:
+        name, written = _id(record, field), _id(record, other)
+        if written not in allowed[name]:
+            problem = f"{written!r} is not the example that {field!r} names, {name!r}"
+            raise record.error(other, problem, "correct one of the two, or leave it out of all records")
+
+
+def _ids(examples: Sequence[Example], written: Collection[str]) -> list[str]:
+    """The examples' ids; where a benchmark has two kinds, those of which the records have more."""
+    own, official = [example.id for example in examples], [example.official_id or example.id for example in examples]
+    used = [len(set(written).intersection(ids)) for ids in (own, official)]
+    return official if len(set(official)) == len(official) and used[1] >= used[0] else own
 
 
 def _has(record: Record, field: str) -> bool:
     first = field.partition(".")[0]  # A name with dots leads through objects.
     return field in record.fields or first in record.fields
+
+
+def _given(record: Record, field: str) -> bool:
+    first, _, rest = field.partition(".")
+    inner = record.fields.get(first)
+    return field in record or (bool(rest) and isinstance(inner, dict) and _given(record.record(first), rest))
 
 
 def _id(record: Record, field: str) -> str:
