@@ -432,7 +432,8 @@ def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Itera
             raise ValueError("a benchmark of a TOML file without the digest of that file")
         if (named := tasks.name_of(task)) != certificate.task:
             yield Finding("differs", f"task: the certificate has {certificate.task}, the benchmark is {named}")
-        scored = score_file(task, files["gold"], files["predictions"], certificate.mode)
+        recipe = certificate.cell.recipe if certificate.cell else None
+        scored = score_file(task, files["gold"], files["predictions"], certificate.mode, recipe=recipe)
     except (ValueError, OSError) as error:
         yield Finding("differs", f"metrics: they cannot be computed: {error}")
         return

@@ -18,7 +18,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
-from korealbert.finetune.kept import differences_beside, read_kept
+from korealbert.finetune.kept import answered_of, differences, read_kept, recipe_beside
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import Comparison, answered, compare, mcnemar_of
@@ -48,7 +48,7 @@ class Scored:
     """Metrics by name, each times 100; None where the official script prints ``nan``."""
     warnings: tuple[str, ...]
     examples: int
-    """Examples of the gold file; each was scored."""
+    """Examples that were scored: those of the gold file, or the part of them that a cell was tested on."""
     examples_official: int | None
     """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
     matched_by: str
@@ -67,15 +67,17 @@ class Scored:
         return {**fields.pop("values"), **fields}
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
+def score_file(task: str, gold: str, predictions: str, mode: Mode, *, recipe: Mapping[str, Any] | None = None) -> Scored:
     """Metrics of a prediction file.
 
-    ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
+    ``gold`` is the official file, or ``ARCHIVE::MEMBER``; ``recipe`` is that of the cell whose predictions they are, where no
+    manifest is beside them. Raises ValueError naming file, line, field and remedy, and
     FileNotFoundError naming a missing file and, for gold, where it comes from.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    return _scored(task, benchmark, gold, examples, predictions, mode)[0]
+    answered_examples = _answered(benchmark, examples, predictions, recipe)
+    return _scored(task, benchmark, gold, examples, answered_examples, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
@@ -88,7 +90,13 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, file, mode) for file in (first, second))
+    parts = {file: _answered(benchmark, examples, file) for file in (first, second)}
+    both = min(parts.values(), key=len)
+    for file, part in parts.items():
+        if _is_ours(file) and [example.id for example in part] != [example.id for example in both]:
+            problem = f"its {len(part):,} examples are not the {len(both):,} of the other system"
+            raise ValueError(f"{file}: {problem}; compare systems that were tested on the same part")
+    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, both, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -98,11 +106,11 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     if undefined:
         result |= {**dict.fromkeys(Comparison._fields), "undefined": undefined}
     else:
-        systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
-        (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
+        systems = [[answered(benchmark, both, predicted, mode)] for predicted in (ours, theirs)]
+        (found,) = compare(systems, Draws(len(both), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
         result |= {**found._asdict(), "interval": list(found.interval.of_difference(benchmark.metric))}
     if benchmark.metric == "accuracy":
-        result["mcnemar"] = mcnemar_of(examples, ours, theirs)
+        result["mcnemar"] = mcnemar_of(both, ours, theirs)
     return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
 
 
@@ -117,20 +125,30 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
 
 
 def _scored(
-    task: str, benchmark: Task, gold: str, examples: Sequence[Example], predictions: str, mode: Mode
+    task: str,
+    benchmark: Task,
+    gold: str,
+    whole: Sequence[Example],
+    examples: Sequence[Example],
+    predictions: str,
+    mode: Mode,
 ) -> tuple[Scored, list[Any]]:
-    """Metrics of a prediction file, and its predictions."""
+    """Metrics of a prediction file on examples of the whole gold file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    if _OURS.fullmatch(file.member or file.path.name):
+    warnings = []
+    if len(examples) < len(whole):
+        warnings.append(f"{file}: of a part, {len(examples):,} of the {len(whole):,} examples of {gold}")
+    official = benchmark.official_size(whole)
+    if _is_ours(predictions):
         predicted = _matched_to_ours(file, benchmark, examples)
-        return _facts(benchmark, examples, predicted, mode, "id", _gold_of_cell(file, tasks.name_of(task), gold)), predicted
+        warnings += _gold_of_cell(file, tasks.name_of(task), gold)
+        return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
     records = list(json_lines(file))
     known = dict.fromkeys(("id", *benchmark.id_fields))
     fields = [name for name in known if any(_has(record, name) for record in records)]
     field = fields[0] if fields else "id" if benchmark.matches_by_id else None
-    warnings = []
     if field is not None:
         predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
         for other in fields[1:]:
@@ -142,12 +160,13 @@ def _scored(
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    return _facts(benchmark, examples, predicted, mode, field or "position", warnings), predicted
+    return _facts(benchmark, examples, official, predicted, mode, field or "position", warnings), predicted
 
 
 def _facts(
     benchmark: Task,
     examples: Sequence[Example],
+    official: int | None,
     predicted: Sequence[Any],
     mode: Mode,
     matched_by: str,
@@ -157,13 +176,28 @@ def _facts(
     corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
     return Scored(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
-        (*scores.warnings, *_part(benchmark, examples), *further),
+        (*scores.warnings, *_part(benchmark, len(examples), official), *further),
         len(examples),
-        benchmark.official_size(examples) or None,
+        official or None,
         matched_by,
         scores.undefined,
         {name: corrected[name] for name in scores.undefined},
     )
+
+
+def _is_ours(predictions: str) -> bool:
+    file = _file(predictions)
+    return _OURS.fullmatch(file.member or file.path.name) is not None
+
+
+def _answered(
+    benchmark: Task, examples: Sequence[Example], predictions: str, recipe: Mapping[str, Any] | None = None
+) -> Sequence[Example]:
+    """The examples of the gold file that predictions are of: a cell of ours may have been tested on a part."""
+    if not _is_ours(predictions):
+        return examples
+    file = _file(predictions)
+    return answered_of(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
 
 
 def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
@@ -175,7 +209,7 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
 
 def _gold_of_cell(file: BenchmarkFile, task: str, gold: str) -> list[str]:
     """A warning where it cannot be known whether the gold file is that of the cell. Raises ValueError where it is another."""
-    found = list(differences_beside(file.path, task, _file(gold)))
+    found = list(differences(recipe_beside(file.path), task, _file(gold), file.path.name))
     for other in found:
         if other.certain:
             raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
@@ -205,9 +239,9 @@ def record_format(task: str) -> str:
     return text
 
 
-def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:
-    """A warning where the gold file has another size than the official test set."""
-    size = part_of(len(gold), benchmark.official_size(gold))
+def _part(benchmark: Task, examples: int, official: int | None) -> list[str]:
+    """A warning where the examples are not as many as those of the official test set."""
+    size = part_of(examples, official)
     return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"] if size else []
 
 
