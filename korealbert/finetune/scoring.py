@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
@@ -271,8 +272,12 @@ def _matched_by_id(
         raise records[0].error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
     unknown = next((name for name in by_id if name not in known), None)
     if unknown is not None:
-        remedy = f"take the ids from the official file; the first are {', '.join(map(repr, ids[:3]))}"
-        raise by_id[unknown].error(field, f"no example has the id {unknown!r}", remedy)
+        problem, remedy = f"no example has the id {unknown!r}", "take the ids from the official file"
+        if normalize("NFC", unknown) in {normalize("NFC", name) for name in ids}:
+            problem += ", but one has it in another Unicode normalisation (NFC, NFD)"
+        else:
+            remedy += f"; the first are {', '.join(map(repr, ids[:3]))}"
+        raise by_id[unknown].error(field, problem, remedy)
     if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
         absent = next(name for name in ids if name not in by_id)
         counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"

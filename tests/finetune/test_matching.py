@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 from typer.testing import CliRunner
@@ -248,6 +249,15 @@ def test_ids_may_have_the_official_files_own_name(task: str, field: str, tmp_pat
     assert not any("carry no ids" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match=f"line 2, field '{field}': missing"):
         score(files, [named[0], files.records[1], *named[2:]])
+
+
+def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+    files = Files("ynat", tmp_path)
+    files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
+    with pytest.raises(
+        ValueError, match=r"line 1, field 'id': no example has the id .*, but one has it in another Unicode norm"
+    ):
+        score(files, [{**files.named()[0], "id": normalize("NFD", "가0")}, *files.named()[1:]])
 
 
 def test_two_names_of_an_id_agree(tmp_path: Path) -> None:
