@@ -69,7 +69,7 @@ def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example])
         problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
         remedy = "name the file that was the cell's test"
         if kept.keys() < {example.id for example in examples}:
-            remedy += f", or where that was a part of it {PREDICTIONS} in the cell's own directory, whose manifest says which"
+            remedy += f"; where they are of a part, name {PREDICTIONS} in the cell's own directory: its manifest tells which"
         raise ValueError(f"{file}: {problem}; {remedy}")
     _check_gold(file, table, benchmark, examples)
     return [kept[example.id] for example in examples]

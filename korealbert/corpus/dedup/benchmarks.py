@@ -190,7 +190,8 @@ def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: An
             shown = json.dumps(value, ensure_ascii=False)
             problem = f"field {column!r} holds {shown[:60]}{'…' * (len(shown) > 60)}, neither text nor a list of texts"
             objects = [one for one in (each if isinstance(each, list) else [each]) if isinstance(one, dict) and one]
-            remedy = f"name a field of its objects, as {column}.{next(iter(objects[0]))}" if objects else "correct columns"
+            longest = max(objects[0], key=lambda name: len(str(objects[0][name])), default="") if objects else ""
+            remedy = f"name a field of its objects, as {column}.{longest}" if objects else "correct columns"
             raise ValueError(f"{evaluation.file}, {place}: {problem}; {remedy}")
 
 

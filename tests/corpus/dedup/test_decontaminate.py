@@ -315,7 +315,7 @@ def test_evaluation_sets_are_read_in_their_own_format(
         (
             json.dumps(DIALOGUES),
             {**WOS, "columns": ["dialogue"]},
-            r"record 1: field 'dialogue' holds \[.*; .* as dialogue\.role",
+            r"record 1: field 'dialogue' holds \[.*; .* as dialogue\.text",
         ),
         (
             json.dumps(DIALOGUES),
