@@ -35,7 +35,7 @@ from korealbert.finetune.definition import is_file
 from korealbert.finetune.kept import differences, digest_of
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
-from korealbert.finetune.signatures import Finding, check_signature, pair, program_of, signatures, signed
+from korealbert.finetune.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
 """Largest certificate that is read."""
@@ -114,16 +114,17 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
     """Score a prediction file, and write the certificate of that, signed where a key is given. Returns the scores.
 
     ``key``: a private key of ssh (or a public one whose private part an agent has), or a secret key of minisign. Raises as
-    ``score_file`` does, ValueError where it cannot be signed or a file changes meanwhile, where ``out`` or its signature is a
-    file that is read, the other part of the key or in an artifact, and where a cell's recipe has another task or gold file,
-    and FileNotFoundError naming a directory that is not there. Nothing is written then; else the signature of an earlier
-    certificate is removed.
+    ``score_file`` does, ValueError where it cannot be signed or a file changes meanwhile, where ``out`` or its signature is in
+    an artifact or a file that is neither a certificate nor the signature of one, and where a cell's recipe has another task or
+    gold file, and FileNotFoundError naming a directory that is not there. Nothing is written then; else the signature of an
+    earlier certificate is removed.
     """
     program = None if key is None else program_of(key)
     (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
     places = [Path(each) for each in (gold_path, path, *([task] if is_file(task) else ()))]
     for written in (out, *signatures(out)):
-        refuse_overwriting(written, [*places, *([] if key is None else pair(key))])
+        refuse_overwriting(written, [*places, *([] if key is None else [key])])
+    _refuse_other_files(out)
     names = [_named(place, out) for place in places]
     before = [_measured(place) if place.exists() else None for place in places]
     with ExitStack() as files:
@@ -158,6 +159,29 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
         if earlier != kept:
             earlier.unlink(missing_ok=True)
     return scored
+
+
+def _refuse_other_files(out: Path) -> None:
+    """Raise ValueError where a certificate or its signature would replace a file that is neither."""
+    for place, is_ours, wanted in (
+        (out, _is_certificate, "certificate"),
+        *((s, is_signature, "signature") for s in signatures(out)),
+    ):
+        if (place.exists() or place.is_symlink()) and not (place.is_file() and is_ours(place)):
+            raise ValueError(
+                f"{place}: it is there already, and no {wanted} that this command wrote; name another file to write"
+            )
+
+
+def _is_certificate(path: Path) -> bool:
+    """Whether a file is a certificate, of whatever version, or was one before somebody changed it."""
+    if path.stat().st_size > _MAX_BYTES:
+        return False
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "korealbert_certificate" in value
 
 
 def _named(path: Path, out: Path) -> str:
@@ -408,7 +432,8 @@ def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Itera
             raise ValueError("a benchmark of a TOML file without the digest of that file")
         if (named := tasks.name_of(task)) != certificate.task:
             yield Finding("differs", f"task: the certificate has {certificate.task}, the benchmark is {named}")
-        scored = score_file(task, files["gold"], files["predictions"], certificate.mode)
+        recipe = certificate.cell.recipe if certificate.cell else None
+        scored = score_file(task, files["gold"], files["predictions"], certificate.mode, recipe=recipe)
     except (ValueError, OSError) as error:
         yield Finding("differs", f"metrics: they cannot be computed: {error}")
         return

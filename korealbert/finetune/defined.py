@@ -324,11 +324,18 @@ class _Spans(_Defined, QuestionAnswering):
     def attributes(cls, definition: Definition) -> dict[str, Any]:
         """How questions are distinguished and answers compared."""
         heads = ("own",) if definition.answerable else ("own", "answerability")
-        return {"id_field": str(definition.columns.id or "id"), "answerable": definition.answerable, "heads": heads}
+        return {"id_fields": (str(definition.columns.id or "id"),), "answerable": definition.answerable, "heads": heads}
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions."""
         return QuestionAnswering.read(self, file) if self.definition.format == "squad" else _Defined.read(self, file)
+
+    def question(self, record: Record, context: str, article: str) -> Question:
+        """One question of SQuAD's form. Raises ValueError also where its first answer is not where the file says."""
+        found = super().question(record, context, article)
+        if found.target and found.target[0].begin != -1:  # -1: the file does not say.
+            _check_place(record, "answers[0].answer_start", found.target[0], context)
+        return found
 
     def example(self, record: Record, name: str) -> Question:
         """A question with the one answer that it has, or none."""
@@ -344,6 +351,7 @@ class _Spans(_Defined, QuestionAnswering):
             if not re.fullmatch(r"[0-9]+", written):
                 raise record.error(str(columns.answer_start), f"found {written!r}", "give a number of characters from 0")
             begin = int(written)
+            _check_place(record, str(columns.answer_start), Answer(answer, begin), context)
         else:
             times, begin = context.count(answer), context.find(answer)
             if times != 1:
@@ -358,6 +366,14 @@ class _Spans(_Defined, QuestionAnswering):
         accepted = question.accepted if self.answerable else [text for text in question.accepted if normalise(text)] or [""]
         values = em_and_f1(predicted, accepted, normalise=normalise, f1=f1, mode=mode if self.answerable else "corrected")
         return {name: values[name] for name in self.definition.metrics}
+
+
+def _check_place(record: Record, field: str, answer: Answer, context: str) -> None:
+    """Raise ValueError where an answer is not at its place in the context."""
+    found = context[answer.begin : answer.begin + len(answer.text)] if answer.begin >= 0 else ""
+    if found != answer.text:
+        problem = f"the context of {len(context):,} characters has {found[:40]!r} at {answer.begin}, not {answer.text[:40]!r}"
+        raise record.error(field, problem, "count it in characters of the context, from 0")
 
 
 _KINDS: dict[Kind, type[_Defined]] = {

@@ -8,7 +8,7 @@ written chunk by chunk; a row becomes a ``Feature`` when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +31,7 @@ from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceC
 
 SPLITS = ("train", "dev", "test")
 
-_DEV_SHARE = 0.05
+DEV_SHARE = 0.05
 """Share of train held out where a benchmark has no dev set."""
 
 _PART_STREAM = 1 << 32
@@ -62,21 +62,21 @@ def read_examples(
     if "train" in splits or spec.dev is None or spec.test_share is not None:
         found["train"] = read("train")
     if spec.test_share is not None:
-        found["test"], found["train"] = _held_out(task, found["train"], spec.test_share, spec.split_seed)
+        found["test"], found["train"] = held_out(task, found["train"], spec.test_share, spec.split_seed)
     elif spec.test is not None and "test" in splits:
         found["test"] = read("test")
     if spec.dev is not None:
         found["dev"] = read("dev") if "dev" in splits else []
     else:
-        found["dev"], found["train"] = _held_out(task, found["train"], _DEV_SHARE, spec.split_seed)
+        found["dev"], found["train"] = held_out(task, found["train"], DEV_SHARE, spec.split_seed)
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
-    return {name: _part(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
+    return {name: limited(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
 
-def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
+def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
     """The training data of ``spec.contrast``: its task, the ``train`` and ``dev`` part, and the number of triples left out.
 
-    Those are triples with one of the ``barred`` sentences. Raises ValueError where fewer than two remain.
+    Those are triples with a sentence that is ``barred``. Raises ValueError where fewer than two remain.
     """
     assert spec.contrast is not None
     file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
@@ -84,10 +84,10 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
     assert isinstance(entailment, SequenceClassification)
     triples = EntailmentTriples(entailment, spec.contrast.scale)
     found = [example for example in triples.read(file) if isinstance(example, Triple)]
-    kept: list[Example] = [triple for triple in found if not barred & set(triple.sentences)]
+    kept: list[Example] = [triple for triple in found if not any(map(barred, triple.sentences))]
     if len(kept) < 2:
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
-    dev, train = _held_out(triples, _part(kept, spec.contrast.max_triples, spec.split_seed), _DEV_SHARE, spec.split_seed)
+    dev, train = held_out(triples, limited(kept, spec.contrast.max_triples, spec.split_seed), DEV_SHARE, spec.split_seed)
     return triples, {"train": train, "dev": dev}, len(found) - len(kept)
 
 
@@ -102,7 +102,7 @@ class EncodedTriples:
     """Title of the benchmark, numbers of triples to train on, held out and left out; for ``metrics.json``."""
 
 
-def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
     """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
     triples, parts, left_out = read_triples(spec, barred)
     directory = out_dir / ".triples"
@@ -135,15 +135,16 @@ def _read(task: Task, file: BenchmarkFile) -> list[Example]:
     return examples
 
 
-def _held_out(task: Task, examples: list[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+def held_out(task: Task, examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
     """A share of the documents of ``examples``, and the rest."""
     number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
-    held_out = set(random_part(len(number), round(len(number) * share) or 1, seed))
-    dev = [example for example in examples if number[task.document(example)] in held_out]
-    return dev, [example for example in examples if number[task.document(example)] not in held_out]
+    chosen = set(random_part(len(number), round(len(number) * share) or 1, seed))
+    held = [example for example in examples if number[task.document(example)] in chosen]
+    return held, [example for example in examples if number[task.document(example)] not in chosen]
 
 
-def _part(examples: list[Example], limit: int | None, seed: int) -> list[Example]:
+def limited(examples: list[Example], limit: int | None, seed: int) -> list[Example]:
+    """A random part of so many of ``examples``, in their order; all where there are no more, or no limit."""
     if limit is None or limit >= len(examples):
         return examples
     return [examples[index] for index in random_part(len(examples), limit, seed)]

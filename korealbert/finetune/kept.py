@@ -14,6 +14,7 @@ from korealbert.artifact import Artifact
 from korealbert.artifact.files import MANIFEST, digest_of_listing, files_of, sha256_of_file
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
+from korealbert.finetune.features import DEV_SHARE, held_out, limited
 from korealbert.finetune.task import Example, Task
 
 PREDICTIONS = "predictions.arrow"
@@ -66,7 +67,10 @@ def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example])
     strange = next(iter({example.id: None for example in examples}.keys() ^ kept.keys()), None)
     if strange is not None:
         problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
-        raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
+        remedy = "name the file that was the cell's test"
+        if kept.keys() < {example.id for example in examples}:
+            remedy += f"; where they are of a part, name {PREDICTIONS} in the cell's own directory: its manifest tells which"
+        raise ValueError(f"{file}: {problem}; {remedy}")
     _check_gold(file, table, benchmark, examples)
     return [kept[example.id] for example in examples]
 
@@ -102,13 +106,13 @@ def differences(
 
     The gold file may be packed where the cell's was not. ``stored``: the digest of the gold file, which then need not be there.
     """
-    spec = recipe.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
+    spec, split = _spec_and_split(recipe, predictions)
     named = spec.get("task")
     named = named.get("name") if isinstance(named, Mapping) else named
     if named not in (None, task):
         yield Difference(f"task: the score is of {task}, the recipe of the cell has {named}")
-    split = "dev" if predictions.startswith("dev_") else "test"
+    if (spec.get("test_share") is not None) if split == "test" else (spec.get("dev") is None):
+        split = "train"  # A part of it is held out.
     file = spec.get(split)
     digest = file.get("sha256") if isinstance(file, Mapping) else None
     if digest is None or not isinstance(file, Mapping):
@@ -124,15 +128,45 @@ def differences(
     )
 
 
-def differences_beside(predictions: Path, task: str, gold: BenchmarkFile) -> Iterator[Difference]:
-    """``differences`` from the manifest beside a file of predictions; none where there is none.
+def recipe_beside(predictions: Path) -> Mapping[str, Any]:
+    """The recipe in the manifest beside a file of predictions; empty where there is none.
 
     Raises ArtifactError where the manifest cannot be read.
     """
     directory = predictions.absolute().parent
-    if (directory / MANIFEST).is_file():
-        recipe = Artifact(directory.name, directory).manifest.get("recipe")
-        yield from differences(recipe if isinstance(recipe, Mapping) else {}, task, gold, predictions.name)
+    recipe = Artifact(directory.name, directory).manifest.get("recipe") if (directory / MANIFEST).is_file() else None
+    return recipe if isinstance(recipe, Mapping) else {}
+
+
+def answered_of(recipe: Mapping[str, Any], benchmark: Task, examples: Sequence[Example], predictions: str) -> Sequence[Example]:
+    """The examples of a gold file that a cell was tested on (of ``dev_predictions.arrow``: selected on), by its recipe.
+
+    All of them, unless fields as ``test_share`` and ``max_test_examples`` name a part. Raises ValueError where one of these is
+    out of its range.
+    """
+    spec, split = _spec_and_split(recipe, predictions)
+    share, seed, limit = spec.get("test_share"), spec.get("split_seed", 0), spec.get(f"max_{split}_examples")
+    if isinstance(share, Mapping):  # As a recipe writes a real number.
+        share = float.fromhex(str(share.get("float")))
+    if not (
+        (share is None or (isinstance(share, float) and 0 < share < 1))
+        and (isinstance(seed, int) and 0 <= seed < 2**63)
+        and (limit is None or (isinstance(limit, int) and limit >= 2))
+    ):
+        raise ValueError(f"the recipe of the cell has test_share {share!r}, split_seed {seed!r} and {limit!r} examples")
+    found, holds_dev = list(examples), split == "dev" and "dev" in spec and spec["dev"] is None
+    if share is not None and (split == "test" or holds_dev):
+        test, rest = held_out(benchmark, found, share, seed)
+        found = test if split == "test" else rest
+    if holds_dev:
+        found, _ = held_out(benchmark, found, DEV_SHARE, seed)
+    return limited(found, limit, seed)
+
+
+def _spec_and_split(recipe: Mapping[str, Any], predictions: str) -> tuple[Mapping[str, Any], str]:
+    """The settings of a recipe, and the split that a file of predictions (a name) is of."""
+    spec = recipe.get("spec")
+    return spec if isinstance(spec, Mapping) else {}, "dev" if predictions.startswith("dev_") else "test"
 
 
 def digest_of(path: Path) -> str:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
-from korealbert.finetune.kept import differences_beside, read_kept
+from korealbert.finetune.kept import answered_of, differences, read_kept, recipe_beside
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import Comparison, answered, compare, mcnemar_of
@@ -48,7 +49,7 @@ class Scored:
     """Metrics by name, each times 100; None where the official script prints ``nan``."""
     warnings: tuple[str, ...]
     examples: int
-    """Examples of the gold file; each was scored."""
+    """Examples that were scored: those of the gold file, or the part of them that a cell was tested on."""
     examples_official: int | None
     """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
     matched_by: str
@@ -67,15 +68,17 @@ class Scored:
         return {**fields.pop("values"), **fields}
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
+def score_file(task: str, gold: str, predictions: str, mode: Mode, *, recipe: Mapping[str, Any] | None = None) -> Scored:
     """Metrics of a prediction file.
 
-    ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
+    ``gold`` is the official file, or ``ARCHIVE::MEMBER``; ``recipe`` is that of the cell whose predictions they are, where no
+    manifest is beside them. Raises ValueError naming file, line, field and remedy, and
     FileNotFoundError naming a missing file and, for gold, where it comes from.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    return _scored(task, benchmark, gold, examples, predictions, mode)[0]
+    answered_examples = _answered(benchmark, examples, predictions, recipe)
+    return _scored(task, benchmark, gold, examples, answered_examples, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
@@ -88,7 +91,13 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, file, mode) for file in (first, second))
+    parts = {file: _answered(benchmark, examples, file) for file in (first, second)}
+    both = min(parts.values(), key=len)
+    for file, part in parts.items():
+        if _is_ours(file) and [example.id for example in part] != [example.id for example in both]:
+            problem = f"its {len(part):,} examples are not the {len(both):,} of the other system"
+            raise ValueError(f"{file}: {problem}; compare systems that were tested on the same part")
+    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, both, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -98,11 +107,11 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     if undefined:
         result |= {**dict.fromkeys(Comparison._fields), "undefined": undefined}
     else:
-        systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
-        (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
+        systems = [[answered(benchmark, both, predicted, mode)] for predicted in (ours, theirs)]
+        (found,) = compare(systems, Draws(len(both), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
         result |= {**found._asdict(), "interval": list(found.interval.of_difference(benchmark.metric))}
     if benchmark.metric == "accuracy":
-        result["mcnemar"] = mcnemar_of(examples, ours, theirs)
+        result["mcnemar"] = mcnemar_of(both, ours, theirs)
     return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
 
 
@@ -117,21 +126,34 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
 
 
 def _scored(
-    task: str, benchmark: Task, gold: str, examples: Sequence[Example], predictions: str, mode: Mode
+    task: str,
+    benchmark: Task,
+    gold: str,
+    whole: Sequence[Example],
+    examples: Sequence[Example],
+    predictions: str,
+    mode: Mode,
 ) -> tuple[Scored, list[Any]]:
-    """Metrics of a prediction file, and its predictions."""
+    """Metrics of a prediction file on examples of the whole gold file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    if _OURS.fullmatch(file.member or file.path.name):
-        predicted = _matched_to_ours(file, benchmark, examples)
-        return _facts(benchmark, examples, predicted, mode, "id", _gold_of_cell(file, tasks.name_of(task), gold)), predicted
-    records = list(json_lines(file))
-    written = next((name for name in ("id", benchmark.id_field) if any(_has(record, name) for record in records)), None)
-    field = written or ("id" if benchmark.matches_by_id else None)
     warnings = []
+    if len(examples) < len(whole):
+        warnings.append(f"{file}: of a part, {len(examples):,} of the {len(whole):,} examples of {gold}")
+    official = benchmark.official_size(whole)
+    if _is_ours(predictions):
+        predicted = _matched_to_ours(file, benchmark, examples)
+        warnings += _gold_of_cell(file, tasks.name_of(task), gold)
+        return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
+    records = list(json_lines(file))
+    known = dict.fromkeys(("id", *benchmark.id_fields))
+    fields = [name for name in known if any(_has(record, name) for record in records)]
+    field = fields[0] if fields else "id" if benchmark.matches_by_id else None
     if field is not None:
         predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
+        for other in fields[1:]:
+            _check_same(records, field, other, benchmark, examples)
     else:
         predicted = _matched_by_position(file, records, benchmark, examples)
         warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
@@ -139,12 +161,13 @@ def _scored(
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    return _facts(benchmark, examples, predicted, mode, field or "position", warnings), predicted
+    return _facts(benchmark, examples, official, predicted, mode, field or "position", warnings), predicted
 
 
 def _facts(
     benchmark: Task,
     examples: Sequence[Example],
+    official: int | None,
     predicted: Sequence[Any],
     mode: Mode,
     matched_by: str,
@@ -154,13 +177,28 @@ def _facts(
     corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
     return Scored(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
-        (*scores.warnings, *_part(benchmark, examples), *further),
+        (*scores.warnings, *_part(benchmark, len(examples), official), *further),
         len(examples),
-        benchmark.official_size(examples) or None,
+        official or None,
         matched_by,
         scores.undefined,
         {name: corrected[name] for name in scores.undefined},
     )
+
+
+def _is_ours(predictions: str) -> bool:
+    file = _file(predictions)
+    return _OURS.fullmatch(file.member or file.path.name) is not None
+
+
+def _answered(
+    benchmark: Task, examples: Sequence[Example], predictions: str, recipe: Mapping[str, Any] | None = None
+) -> Sequence[Example]:
+    """The examples of the gold file that predictions are of: a cell of ours may have been tested on a part."""
+    if not _is_ours(predictions):
+        return examples
+    file = _file(predictions)
+    return answered_of(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
 
 
 def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
@@ -172,7 +210,7 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
 
 def _gold_of_cell(file: BenchmarkFile, task: str, gold: str) -> list[str]:
     """A warning where it cannot be known whether the gold file is that of the cell. Raises ValueError where it is another."""
-    found = list(differences_beside(file.path, task, _file(gold)))
+    found = list(differences(recipe_beside(file.path), task, _file(gold), file.path.name))
     for other in found:
         if other.certain:
             raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
@@ -191,17 +229,20 @@ def record_format(task: str) -> str:
     if isinstance(benchmark, Tagging):
         labels = f" Tags: {', '.join(benchmark.tags)}."
     count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
-    text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
-    name = "`id`" if benchmark.id_field == "id" else f"`id` or `{benchmark.id_field}`"
+    each = f"each of the {count}official test {benchmark.official_unit}"
+    if benchmark.official_unit != "examples":
+        each = f"each example of the {count}official test {benchmark.official_unit}"
+    text = f"{benchmark.title}: JSON Lines, an object for {each}."
+    name = " or ".join(f"`{field}`" for field in dict.fromkeys(("id", *benchmark.id_fields)))
     text += f"\n{name}: the example's ({needed}).\n{meaning}{labels}"
     if is_file(task):
         text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
     return text
 
 
-def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:
-    """A warning where the gold file has another size than the official test set."""
-    size = part_of(len(gold), benchmark.official_size(gold))
+def _part(benchmark: Task, examples: int, official: int | None) -> list[str]:
+    """A warning where the examples are not as many as those of the official test set."""
+    size = part_of(examples, official)
     return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"] if size else []
 
 
@@ -231,8 +272,12 @@ def _matched_by_id(
         raise records[0].error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
     unknown = next((name for name in by_id if name not in known), None)
     if unknown is not None:
-        remedy = f"take the ids from the official file; the first are {', '.join(map(repr, ids[:3]))}"
-        raise by_id[unknown].error(field, f"no example has the id {unknown!r}", remedy)
+        problem, remedy = f"no example has the id {unknown!r}", "take the ids from the official file"
+        if normalize("NFC", unknown) in {normalize("NFC", name) for name in ids}:
+            problem += ", but one has it in another Unicode normalisation (NFC, NFD)"
+        else:
+            remedy += f"; the first are {', '.join(map(repr, ids[:3]))}"
+        raise by_id[unknown].error(field, problem, remedy)
     if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
         absent = next(name for name in ids if name not in by_id)
         counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"
@@ -254,16 +299,34 @@ def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
     return by_id
 
 
-def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str]:
-    """The examples' ids; where a benchmark has two kinds, those that the records use."""
-    official = [example.official_id or example.id for example in examples]
-    fits = len(set(official)) == len(official) and written.keys() <= set(official)
-    return official if fits else [example.id for example in examples]
+def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Task, examples: Sequence[Example]) -> None:
+    """Raise ValueError where a record names by ``other`` another example than by ``field``, by which all were matched."""
+    by_field, named = _by_id(records, field), [record for record in records if _given(record, other)]
+    ids, others = _ids(examples, by_field), _ids(examples, {_id(record, other) for record in named})
+    allowed = {name: (its, benchmark.document(example)) for name, its, example in zip(ids, others, examples, strict=True)}
+    for record in named:
+        name, written = _id(record, field), _id(record, other)
+        if written not in allowed[name]:
+            problem = f"{written!r} is not the example that {field!r} names, {name!r}"
+            raise record.error(other, problem, "correct one of the two, or leave it out of all records")
+
+
+def _ids(examples: Sequence[Example], written: Collection[str]) -> list[str]:
+    """The examples' ids; where a benchmark has two kinds, those of which the records have more."""
+    own, official = [example.id for example in examples], [example.official_id or example.id for example in examples]
+    used = [len(set(written).intersection(ids)) for ids in (own, official)]
+    return official if len(set(official)) == len(official) and used[1] >= used[0] else own
 
 
 def _has(record: Record, field: str) -> bool:
     first = field.partition(".")[0]  # A name with dots leads through objects.
     return field in record.fields or first in record.fields
+
+
+def _given(record: Record, field: str) -> bool:
+    first, _, rest = field.partition(".")
+    inner = record.fields.get(first)
+    return field in record or (bool(rest) and isinstance(inner, dict) and _given(record.record(first), rest))
 
 
 def _id(record: Record, field: str) -> str:

@@ -15,6 +15,9 @@ _SSH, _MINISIGN = ".sig", ".minisig"
 
 _MINISIGN_COMMENT = "untrusted comment:"
 """How keys and signatures of minisign begin."""
+_MINISIGN_TRUSTED = b"trusted comment:"
+"""How the third line of a signature of minisign begins; keys have two lines."""
+_SSH_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
 
 
 class Finding(NamedTuple):
@@ -30,9 +33,12 @@ def signatures(path: Path) -> tuple[Path, Path]:
     return Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
 
 
-def pair(key: Path) -> list[Path]:
-    """The files of a key: its own, and those that its private and its public part have by ssh's names."""
-    return [key, Path(f"{key}.pub"), *([key.with_suffix("")] if key.suffix == ".pub" else [])]
+def is_signature(path: Path) -> bool:
+    """Whether a file is a signature, of ssh or of minisign; keys of minisign begin as its signatures do."""
+    with path.open("rb") as handle:
+        lines = handle.read(4096).splitlines()
+    ssh, minisign = lines[:1] == [_SSH_BEGINS], lines[2:3] and lines[2].startswith(_MINISIGN_TRUSTED)
+    return bool(ssh or minisign)
 
 
 def program_of(key: Path) -> str:

@@ -199,7 +199,7 @@ def _contrasted(
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
     barred = {text for example in scored for text in (example.text, example.pair) if text}
-    triples = encode_triples(spec, barred, tokenizer, out_dir)
+    triples = encode_triples(spec, barred.__contains__, tokenizer, out_dir)
     history = contrast(model, triples, spec, report)
     found = {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}
     return {"contrast": found}

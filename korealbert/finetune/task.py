@@ -54,7 +54,7 @@ class Example:
     pair: str | None = None
     """The second sentence, where the task compares two."""
     official_id: str = ""
-    """Its number in the official file, where ``id`` is the line number; a prediction file may use either."""
+    """Its number in the official file, where ``id`` is another; a prediction file may use either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ class Task(ABC):
     """Arrow type of what ``stored_layout`` gives; None: what Arrow infers."""
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file must carry the id of their example. Of other tasks they may."""
-    id_field: str = "id"
-    """The field of the official file that holds an example's id. Records of a prediction file may write it so, or ``id``."""
+    id_fields: tuple[str, ...] = ("id",)
+    """The fields of the official file that hold an example's id. Records of a prediction file may write it so, or ``id``."""
     scores_missing: ClassVar[bool] = False
     """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 

@@ -323,11 +323,32 @@ def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path
     public = (keys / "mine.pub").read_bytes()
     for name in ("mine", "mine.pub"):
         status, lines = score(desk, "--sign", keys / "mine", "--certificate", keys / name)
-        assert status == 2 and any("which is read" in line for line in lines), lines
+        told = {"mine": "which is read", "mine.pub": "no certificate that this command wrote"}[name]
+        assert status == 2 and any(told in line for line in lines), lines
     assert (keys / "mine.pub").read_bytes() == public
     (desk / "site").mkdir()
     (desk / "site/manifest.json").write_text('{"name": "a web page"}')
     assert score(desk, "--certificate", desk / "site/score.json")[0] == 0
+
+
+def test_nothing_but_a_certificate_and_its_signature_is_replaced(desk: Path, keys: Path) -> None:
+    secret = b"untrusted comment: minisign encrypted secret key\nRWRTY0Iyff\n"
+    others = {"c.json": b'{"notes": 1}\n', "empty": b"", "s.sig": (keys / "mine").read_bytes(), "t.minisig": secret}
+    for name, content in others.items():
+        (desk / name).write_bytes(content)
+    (desk / "dangling").symlink_to(desk / "nowhere")
+    private = (keys / "other").read_bytes()
+    for place in (keys / "other", keys / "other.pub", *(desk / name for name in ("c.json", "empty", "s", "t", "dangling"))):
+        for more in ((), ("--sign", keys / "mine")):
+            status, lines = score(desk, "--certificate", place, *more)
+            assert status == 2 and any("it is there already" in line and "name another" in line for line in lines), lines
+    assert (keys / "other").read_bytes() == private
+    assert {name: (desk / name).read_bytes() for name in others} == others
+    for more in (("--sign", keys / "mine"), ("--sign", keys / "mine"), ()):
+        assert score(desk, *more)[0] == 0
+    rewrite(desk / "score.json", change("korealbert_certificate", 0))
+    (desk / "score.json.minisig").write_text("untrusted comment: x\nRWQf\ntrusted comment: timestamp:1\nabc\n")
+    assert score(desk)[0] == 0 and not (desk / "score.json.minisig").exists()
 
 
 def test_a_directory_that_is_not_there_is_named(desk: Path) -> None:

@@ -114,6 +114,16 @@ def test_answers_are_found_in_their_context(bench: Bench) -> None:
     placed = kind("spans", "tsv", f'{SPANS}\nanswer_start = "s"', "answerable = false")
     rows = bench.read(placed, "c\tq\ta\ts\n서울은 서울이다\t?\t서울\t4\n서울\t?\t\t\n")
     assert [[(a.text, a.begin) for a in e.target] for e in rows] == [[("서울", 4)], []]
+    for begin, found in ((99, ""), (1, "울은")):
+        message = (
+            rf"line 2, field 's': the context of 8 characters has '{found}' at {begin}, not '서울'; count it in characters"
+        )
+        with pytest.raises(ValueError, match=message):
+            bench.read(placed, f"c\tq\ta\ts\n서울은 서울이다\t?\t서울\t{begin}\n")
+    asked = [{"id": "1", "question": "?", "answers": [{"text": "서울", "answer_start": 3}]}]
+    content = json.dumps({"data": [{"paragraphs": [{"context": "서울은", "qas": asked}]}]})
+    with pytest.raises(ValueError, match=r"qas\[0\]\.answers\[0\]\.answer_start': the context of 3 characters has '' at 3"):
+        bench.read(kind("spans", "squad", ""), content)
 
 
 def test_squads_form_is_read_and_scored_as_shipped_tasks_do(bench: Bench) -> None:

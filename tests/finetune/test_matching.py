@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 from typer.testing import CliRunner
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.scoring import score_file
+from korealbert.finetune.scoring import record_format, score_file
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_dp import RELATIONS as DEPENDENCIES
 from korealbert.finetune.tasks.klue_re import RELATIONS
@@ -235,16 +236,53 @@ def test_the_official_files_own_numbers_are_ids_too(task: str, tmp_path: Path) -
     assert score(files, [named[n] for n in ORDER]).values[tasks.load(task).metric] == pytest.approx(100)
 
 
-@pytest.mark.parametrize("task", [name for name in tasks.names() if tasks.load(name).id_field != "id"])
-def test_ids_may_have_the_official_files_own_name(task: str, tmp_path: Path) -> None:
-    files, field = Files(task, tmp_path), tasks.load(task).id_field
-    ids = [example.official_id or example.id for example in files.examples]
+NAMES = [(name, field) for name in tasks.names() for field in tasks.load(name).id_fields if field != "id"]
+
+
+@pytest.mark.parametrize(("task", "field"), NAMES)
+def test_ids_may_have_the_official_files_own_name(task: str, field: str, tmp_path: Path) -> None:
+    files = Files(task, tmp_path)
+    ids = [example.id if field == "pairID" else example.official_id or example.id for example in files.examples]
     named = [{field: name, **record} for name, record in zip(ids, files.records, strict=True)]
     found = score(files, [named[n] for n in ORDER])
     assert found.matched_by == field and found.values[tasks.load(task).metric] == pytest.approx(100)
     assert not any("carry no ids" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match=f"line 2, field '{field}': missing"):
         score(files, [named[0], files.records[1], *named[2:]])
+
+
+def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+    files = Files("ynat", tmp_path)
+    files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
+    with pytest.raises(
+        ValueError, match=r"line 1, field 'id': no example has the id .*, but one has it in another Unicode norm"
+    ):
+        score(files, [{**files.named()[0], "id": normalize("NFD", "가0")}, *files.named()[1:]])
+
+
+def test_two_names_of_an_id_agree(tmp_path: Path) -> None:
+    files = Files("glue_mnli", tmp_path)
+    named = [{**record, "pairID": f"{n}e", "index": n} for n, record in enumerate(files.records)]
+    assert {"index", "pairID"} <= set(tasks.load("glue_mnli").id_fields)
+    for records in (named, [{"id": f"{n}e", **record} for n, record in enumerate(named)]):
+        found = score(files, [records[n] for n in ORDER])
+        assert found.values["accuracy"] == 100 and found.matched_by == ("id" if "id" in records[0] else "pairID")
+    for wrong in (1, 9):
+        message = f"line 3, field 'index': '{wrong}' is not the example that 'pairID' names, '2e'; correct one"
+        with pytest.raises(ValueError, match=message):
+            score(files, [*named[:2], {**named[2], "index": wrong}, named[3]])
+    assert score(files, [*named[:2], {**named[2], "index": None}, named[3]]).values["accuracy"] == 100
+
+
+def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Path) -> None:
+    files = Files("klue_dst", tmp_path)
+    named = [{**record, "guid": record["id"].rpartition("-")[0]} for record in files.named()]
+    assert score(files, [named[n] for n in ORDER]).values["jga"] == 100
+    with pytest.raises(ValueError, match="line 1, field 'guid': 'wos-1' is not the example that 'id' names, 'wos-0-0'"):
+        score(files, [{**named[0], "guid": "wos-1"}, *named[1:]])
+    told = record_format("klue_dst")
+    assert "an object for each example of the 1,000 official test dialogues" in told and "`id` or `guid`" in told
+    assert "a turn of the user, and its id `GUID-N`: the N-th one of a dialogue, from 0" in told
 
 
 @pytest.mark.parametrize("column", ["review_id", "meta.id"])

@@ -130,6 +130,8 @@ def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> 
         ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a label is one of 0 .negative."),
         ("nsmc", (NSMC_HEADER + "1\t좋다\t1\n").encode("cp949"), "line 2, field 'column 2': byte 0xc1 is no UTF-8; .*iconv"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t별\0로\t0\n", "line 3, field 'column 2': holds a NUL byte.*; .*fetch it again"),
+        ("korsts", STS_HEADER + "a\tb\t2012test\t0007\t0_3\te\tf\n", "line 2, field 'score': found '0_3'; a score is a number"),
+        ("korsts", STS_HEADER + "a\tb\t2012test\t0007\t٣\te\tf\n", "line 2, field 'score': found '٣'; a score is a number"),
         ("korsts", STS_HEADER + "a\tb\t2012test\t0007\t5.1\te\tf\n", "line 2, field 'score': found '5.1'; a score is a number"),
         ("korsts", STS_HEADER + "a\tb\t2012test\t0007\tnan\te\tf\n", "field 'score': found 'nan'"),
         ("korsts", STS_HEADER + "a\tb\t2012test\t0007\t\te\tf\n", "field 'score': found ''"),

@@ -153,6 +153,10 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "no id": ({"corpus": '{"text": "x"}\n'}, r"corpus.jsonl, line 1, field '_id': missing; the record has text"),
     "an empty id": ({"queries": '{"_id": "", "text": "x"}\n'}, "queries.jsonl, line 1, field '_id': is empty; give each"),
+    "blanks around an id": (
+        {"corpus": lines([*CORPUS, {"_id": " d9", "text": "x"}])},
+        r"corpus.jsonl, line 5, field '_id': ' d9' has blanks around it; remove them",
+    ),
     "no text": ({"queries": '{"_id": "q1"}\n'}, r"queries.jsonl, line 1, field 'text': missing"),
     "another queries file": ({"qrels": "q9\td1\t1\n"}, r"test.tsv, line 1, field 'query-id': no query 'q9' in queries.jsonl"),
     "no number": ({"qrels": QRELS + "q1\td2\thigh\n"}, "test.tsv, line 5, field 'score': found 'high'; a judgement is a whole"),

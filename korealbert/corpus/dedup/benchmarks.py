@@ -32,7 +32,8 @@ class EvaluationFile(Spec):
     line."""
     columns: tuple[_Column, ...] = ()
     """Fields that hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
-    json, jsonl: a name with dots leads through objects."""
+    json, jsonl: a name with dots leads through objects, and through all objects of a list (``dialogue.text``). A field is text,
+    a number, null (which is no text), or a list of those, or of such lists; anything else is an error."""
     key: str = ""
     """json: the field of the outermost object that holds the list."""
     unit: Literal["words", "characters", "texts"] | None = None
@@ -142,8 +143,8 @@ def _conll(evaluation: EvaluationFile) -> Iterator[str]:
             yield _joined(evaluation, [row[column] for _, row in sentence])
 
 
-def _joined(evaluation: EvaluationFile, tokens: Iterable[object]) -> str:
-    return ("" if evaluation.unit == "characters" else " ").join(map(str, tokens))
+def _joined(evaluation: EvaluationFile, tokens: Iterable[str]) -> str:
+    return ("" if evaluation.unit == "characters" else " ").join(tokens)
 
 
 def _json(evaluation: EvaluationFile) -> Iterator[str]:
@@ -159,18 +160,43 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
         records = ((f"record {number}", record) for number, record in enumerate(whole, 1))
     for place, record in records:
         for column in evaluation.columns:
-            inner, name = record, str(column)
-            while isinstance(inner, dict) and name not in inner and "." in name:
-                outer, _, name = name.partition(".")
-                inner = inner.get(outer)
-            if not isinstance(inner, dict) or name not in inner:
-                keys = sorted(record) if isinstance(record, dict) else type(record).__name__
-                raise ValueError(f"{evaluation.file}, {place}: no field {column!r} in {keys}; correct columns")
-            value = inner[name]
-            if isinstance(value, list) and evaluation.unit == "texts":
-                yield from map(str, value)
-            else:
-                yield _joined(evaluation, value) if isinstance(value, list) else str(value)
+            for value in _values(evaluation, place, column, [record], str(column)):
+                yield from _texts_of(evaluation, place, column, value)
+
+
+def _values(evaluation: EvaluationFile, place: str, column: _Column, within: Any, name: str) -> Iterator[Any]:
+    """What a name with dots leads to: one value for each object of the lists on its way, none where there is null."""
+    outer, _, rest = name.partition(".")
+    for each in within if isinstance(within, list) else [] if within is None else [within]:
+        if isinstance(each, dict) and name in each:
+            yield each[name]
+        elif isinstance(each, dict) and rest and outer in each:
+            yield from _values(evaluation, place, column, each[outer], rest)
+        else:
+            keys = sorted(each) if isinstance(each, dict) else type(each).__name__
+            raise ValueError(f"{evaluation.file}, {place}: no field {column!r} in {keys}; correct columns")
+
+
+def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: Any) -> Iterator[str]:
+    """The texts of a field: a text, a list of texts as ``unit`` has it, or each of several lists."""
+    nested = isinstance(value, list) and any(isinstance(each, list) for each in value)
+    for each in value if nested else [value]:
+        if isinstance(each, list) and all(one is None or _is_text(one) for one in each):
+            texts = [str(one) for one in each if one is not None]
+            yield from texts if evaluation.unit == "texts" else [_joined(evaluation, texts)]
+        elif _is_text(each) and not nested:
+            yield str(each)
+        elif each is not None:
+            shown = json.dumps(value, ensure_ascii=False)
+            problem = f"field {column!r} holds {shown[:60]}{'…' * (len(shown) > 60)}, neither text nor a list of texts"
+            objects = [one for one in (each if isinstance(each, list) else [each]) if isinstance(one, dict) and one]
+            longest = max(objects[0], key=lambda name: len(str(objects[0][name])), default="") if objects else ""
+            remedy = f"name a field of its objects, as {column}.{longest}" if objects else "correct columns"
+            raise ValueError(f"{evaluation.file}, {place}: {problem}; {remedy}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _parsed(evaluation: EvaluationFile, text: str, line: int = 1) -> Any:
@@ -190,8 +216,14 @@ def _korquad(evaluation: EvaluationFile) -> Iterator[str]:
         for article in content["data"]:
             for paragraph in article["paragraphs"]:
                 if "context" in wanted:
-                    yield paragraph["context"]
+                    yield _string(paragraph["context"])
                 if "question" in wanted:
-                    yield from (question["question"] for question in paragraph["qas"])
+                    yield from (_string(question["question"]) for question in paragraph["qas"])
     except (KeyError, TypeError) as error:
         raise ValueError(f"{evaluation.file}: not KorQuAD's shape (data → paragraphs → context, qas): {error!r}") from error
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is no text")
+    return value

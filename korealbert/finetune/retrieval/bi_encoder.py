@@ -37,7 +37,8 @@ class BiEncoderSpec(ContrastSpec):
     max_length: int = Field(default=64, ge=8)
     """Longest sentence of a triple in pieces with special pieces; later inputs may be longer."""
     apart_from: tuple[CollectionSpec, ...] = ()
-    """Triples with a query or document of these collections are left out."""
+    """Triples with a query or document of these collections, or the text of one without its title, are left out; blanks at the
+    ends make no difference."""
 
 
 class BiEncoderStats(Statistics):
@@ -63,9 +64,9 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     device = pick_device(training.device)
     settings = spec.before(init=spec.init, seed=spec.seed, max_length=spec.max_length)
     collections = [each.read(inputs, f"apart/{number}") for number, each in enumerate(spec.apart_from)]
-    barred = {text for each in collections for text in (*each.documents.values(), *each.queries.values())}
+    barred = {text for each in collections for text in each.texts() if text}
     tokenizer = load_tokenizer(directory)
-    triples = encode_triples(settings, barred, tokenizer, out_dir)
+    triples = encode_triples(settings, lambda sentence: sentence.strip() in barred, tokenizer, out_dir)
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
         training.report(Progress(step, total, "steps", metrics))
@@ -119,7 +120,7 @@ def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
 
 STAGE = Stage(
     "bi_encoder",
-    version=2,
+    version=3,
     spec=BiEncoderSpec,
     run=run,
     memory_class=_memory_class,

@@ -35,6 +35,8 @@ class Collection:
     """Text by id of those that the split judges a document for."""
     judged: Mapping[str, Mapping[str, int]]
     """Judgements by query and document."""
+    titled: Mapping[str, int]
+    """Where the text begins in documents that have a title, by id."""
     warnings: tuple[str, ...] = ()
     """Oddities of the files that were tolerated."""
 
@@ -42,6 +44,12 @@ class Collection:
     def judgements(self) -> int:
         """How many there are."""
         return sum(map(len, self.judged.values()))
+
+    def texts(self) -> Iterator[str]:
+        """Queries, documents, and their texts without the title; none has blanks around it."""
+        yield from self.queries.values()
+        yield from self.documents.values()
+        yield from (self.documents[name][begin:].strip() for name, begin in self.titled.items())
 
     @property
     def without_relevant(self) -> set[str]:
@@ -57,14 +65,14 @@ def read_collection(path: Path, split: str) -> Collection:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or directory; give a directory or archive in BEIR's format")
     files = _Files(path)
-    documents, again = _texts(files.named("corpus.jsonl"), titled=True)
-    asked, repeated = _texts(files.named("queries.jsonl"), titled=False)
+    documents, titled, again = _texts(files.named("corpus.jsonl"), titled=True)
+    asked, _, repeated = _texts(files.named("queries.jsonl"), titled=False)
     found = files.named(f"qrels/{split}.tsv")
     judged, same = _judgements(found, asked)
     if not judged:
         raise ValueError(f"{found}: holds no judgement; is the download complete?")
     queries = {query: asked[query] for query in judged}
-    collection = Collection(documents, queries, judged)
+    collection = Collection(documents, queries, judged, titled)
     unknown = {document for each in judged.values() for document in each if document not in documents}
     counted = {
         "{} documents stand in the corpus twice with the same text; each counts once": again,
@@ -113,9 +121,10 @@ class _Files:
         raise ValueError(f"{self.path}: has no {wanted}; it holds {', '.join(sorted(self.names)[:_SHOWN]) or 'nothing'}")
 
 
-def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], int]:
-    """Texts by id, and how many lines say again what one before them says."""
+def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], dict[str, int], int]:
+    """Texts by id, where they begin behind a title, and how many lines say again what one before them says."""
     texts: dict[str, str] = {}
+    begins: dict[str, int] = {}
     lines: dict[str, Line] = {}
     again = 0
     for record in json_lines(file):
@@ -128,10 +137,12 @@ def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], int]:
             if texts[number] != whole:
                 problem = f"{number!r} is in line {lines[number].number} too, with another text"
                 raise record.error("_id", problem, "keep one of the two, or fetch the official file again")
+        if begin := len(f"{title} ".lstrip()):
+            begins[number] = begin
         texts[number], lines[number] = whole, lines.get(number, record.line)
     if not texts:
         raise ValueError(f"{file}: holds no record; is the download complete?")
-    return texts, again
+    return texts, begins, again
 
 
 def _id(record: Record) -> str:
@@ -141,6 +152,8 @@ def _id(record: Record) -> str:
         return str(value)
     if not (text := record.text(name)):
         raise record.error(name, "is empty", "give each record an id")
+    if text != text.strip():
+        raise record.error(name, f"{text!r} has blanks around it", "remove them; ids of judgements are read without")
     return text
 
 

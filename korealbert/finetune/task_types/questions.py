@@ -193,7 +193,7 @@ class QuestionAnswering(Task):
                 context = paragraph.text("context")
                 for question in paragraph.records("qas"):
                     example = self.question(question, context, str(number))
-                    seen.once(example.id, line=question.line, field=f"{question.path}{self.id_field}")
+                    seen.once(example.id, line=question.line, field=f"{question.path}{self.id_fields[0]}")
                     examples.append(example)
         return examples
 
@@ -217,7 +217,7 @@ class QuestionAnswering(Task):
         if self.answerable and not answers:
             raise record.error("answers", "there is none", f"every question of {self.title} has an answer")
         kind = record.integer("question_type") if "question_type" in record else 1
-        question_id, text = record.written(self.id_field), record.text("question")
+        question_id, text = record.written(self.id_fields[0]), record.text("question")
         return Question(question_id, text, answers, pair=context, article=article, kind=kind)
 
     def _answer(self, record: Record) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -276,6 +277,9 @@ def _triple(example: Example) -> Triple:
 
 _CORRELATIONS = ("pearson", "spearman")
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""Not all that ``float`` takes: ``1_0`` is a damaged 1.0 rather than 10."""
+
 
 class SequenceRegression(_SequenceTask):
     """A real score of a pair. Mean squared error on the official scale; official scores and corrected ones are the same."""
@@ -294,10 +298,7 @@ class SequenceRegression(_SequenceTask):
     def gold_score(self, text: str, *, line: Line, field: str = "score") -> float:
         """The score that an official file writes. Raises ValueError where it is no number on the scale."""
         low, high = self.scale
-        try:
-            score = float(text)
-        except ValueError:
-            score = math.nan
+        score = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
         if not low <= score <= high:
             raise line.error(field, f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
         return score

@@ -30,7 +30,7 @@ def load(task: str | Definition | Mapping[str, Any]) -> Task:
         return _tasks()[task]
     definition = task if isinstance(task, Definition) else Definition.model_validate(task)
     made = defined.task_of(definition)
-    made.id_field = definition.columns.id if isinstance(definition.columns.id, str) else "id"  # No record has positions.
+    made.id_fields = (definition.columns.id if isinstance(definition.columns.id, str) else "id",)  # No record has positions.
     return made
 
 

@@ -162,7 +162,7 @@ class StsB(SequenceRegression):
     """
 
     title = "STS-B"
-    id_field = "index"
+    id_fields = ("index",)
     official_test_examples = 1_500
     origin = _ORIGIN
     has_official_dev = False
@@ -193,7 +193,7 @@ class Mnli(SequenceClassification):
     """
 
     title = "MNLI-m"
-    id_field = "pairID"
+    id_fields = ("pairID", "index")
     heads = PAIR_HEADS
     official_test_examples = 9_815
     origin = _ORIGIN
@@ -202,12 +202,12 @@ class Mnli(SequenceClassification):
     defaults = _glue_defaults(dropout=0.3)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs of train or dev; an id is ``pairID``."""
+        """All pairs of train or dev; an id is ``pairID``, or ``index``."""
         first = next(file.lines(), None)
         is_train = first is not None and first.text.count("\t") + 1 == len(_MNLI_TRAIN_HEADER)
         header = _MNLI_TRAIN_HEADER if is_train else _MNLI_DEV_HEADER
         return [
-            Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), pair=fields[9])
+            Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), fields[9], fields[0])
             for line, fields in tsv_rows(file, header, forms={"index": NUMBER}, unique="index")
         ]
 
@@ -230,7 +230,7 @@ class Qnli(_GlueClassification):
     """
 
     title = "QNLI"
-    id_field = "index"
+    id_fields = ("index",)
     heads = PAIR_HEADS
     official_test_examples = 5_463
     labels = _ENTAILMENT
@@ -245,7 +245,7 @@ class Rte(_GlueClassification):
     """
 
     title = "RTE"
-    id_field = "index"
+    id_fields = ("index",)
     heads = PAIR_HEADS
     official_test_examples = 277
     labels = _ENTAILMENT
@@ -261,7 +261,7 @@ class Wnli(_GlueClassification):
     """
 
     title = "WNLI"
-    id_field = "index"
+    id_fields = ("index",)
     heads = PAIR_HEADS
     official_test_examples = 71
     labels = ("not_entailment", "entailment")

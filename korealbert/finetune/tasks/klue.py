@@ -96,7 +96,7 @@ class Ynat(SequenceClassification):
     """
 
     title = "YNAT"
-    id_field = "guid"
+    id_fields = ("guid",)
     official_test_examples = 9_107
     origin = ORIGIN
     has_official_dev = False
@@ -127,7 +127,7 @@ class KlueNli(SequenceClassification):
     """
 
     title = "KLUE-NLI"
-    id_field = "guid"
+    id_fields = ("guid",)
     heads = PAIR_HEADS
     official_test_examples = 3_000
     origin = ORIGIN
@@ -182,7 +182,7 @@ class KlueSts(SequenceRegression):
     """
 
     title = "KLUE-STS"
-    id_field = "guid"
+    id_fields = ("guid",)
     official_test_examples = 519
     origin = ORIGIN
     has_official_dev = False

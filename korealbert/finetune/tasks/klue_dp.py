@@ -82,7 +82,7 @@ class KlueDp(Task):
     """Dependency parsing of KLUE."""
 
     title = "KLUE-DP"
-    id_field = "guid"
+    id_fields = ("guid",)
     official_test_examples = 2_000
     origin = ORIGIN
     has_official_dev = False

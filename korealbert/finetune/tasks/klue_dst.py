@@ -64,6 +64,7 @@ class KlueDst(Task):
     """Dialogue state tracking of Wizard of Seoul; see the module's docstring."""
 
     title = "KLUE-DST"
+    id_fields = ("guid",)
     official_test_examples = _DIALOGUES
     official_unit = "dialogues"
     metric = "jga"
@@ -144,7 +145,10 @@ class KlueDst(Task):
         return list(value)
 
     def prediction(self, record: Record, example: Example) -> list[str]:
-        """``state``: all that was asked for so far, each as ``domain-slot-value``; an empty list where there is nothing."""
+        """``state``: all that was asked for so far, each as ``domain-slot-value``; an empty list where there is nothing.
+
+        An example is a turn of the user, and its id ``GUID-N``: the N-th one of a dialogue, from 0.
+        """
         return _state(record, "state")
 
     def fields(self, kept: Sequence[str]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class KlueRe(Task):
     """Relation extraction of KLUE."""
 
     title = "KLUE-RE"
-    id_field = "guid"
+    id_fields = ("guid",)
     heads = POOLING_HEADS
     official_test_examples = 7_765
     origin = ORIGIN

@@ -44,7 +44,7 @@ class BoolQ(_Kobest):
     """Is the answer to a question about a paragraph yes? 3,665 / 700 / 1,404 questions."""
 
     title = "KoBEST BoolQ"
-    id_field = "ID"
+    id_fields = ("ID",)
     official_test_examples = 1_404
     labels = ("false", "true")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
@@ -61,7 +61,7 @@ class Copa(_Kobest, MultipleChoice):
     """Which of two sentences is the cause, or the effect, of another? 3,076 / 500 / 1,000."""
 
     title = "KoBEST COPA"
-    id_field = "ID"
+    id_fields = ("ID",)
     official_test_examples = 1_000
     labels = ("1", "2")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
@@ -96,7 +96,7 @@ class WiC(_Kobest):
     """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word is in brackets in both."""
 
     title = "KoBEST WiC"
-    id_field = "ID"
+    id_fields = ("ID",)
     official_test_examples = 1_260
     labels = ("false", "true")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
@@ -130,7 +130,7 @@ class SentiNeg(_Kobest):
     """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which come next to them."""
 
     title = "KoBEST SentiNeg"
-    id_field = "ID"
+    id_fields = ("ID",)
     official_test_examples = 397
     labels = ("negative", "positive")
     spellings = ("0", "1")

@@ -148,7 +148,7 @@ class KlueNer(Tagging):
     """
 
     title = "KLUE-NER"
-    id_field = "guid"
+    id_fields = ("guid",)
     official_test_examples = 5_000
     origin = ORIGIN
     has_official_dev = False

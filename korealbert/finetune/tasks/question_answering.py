@@ -97,7 +97,7 @@ class KlueMrc(QuestionAnswering):
     origin = ORIGIN
     has_official_dev = False
     metric = "rouge_w"
-    id_field = "guid"
+    id_fields = ("guid",)
     defaults = klue_defaults(epochs=5, batch_size=16, learning_rate=3e-5, max_length=510, warmup_ratio=0.0)
     answerable = False
     heads = ("own", "answerability")

@@ -235,6 +235,14 @@ def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Pa
     assert stats["paragraphs_decontaminated"] == (1 if survivor.id == films[0].id else 0)
 
 
+DIALOGUES = [
+    {"guid": "wos-0", "dialogue": [{"role": "user", "text": "식당을 찾아요"}, {"role": "sys", "text": "네"}]},
+    {"guid": "wos-1", "dialogue": [{"role": "user", "text": "서울이요"}]},
+]
+WOS: dict[str, object] = {"format": "json", "unit": "texts"}
+PAIRS: dict[str, object] = {"format": "jsonl", "columns": ["t", "p"]}
+
+
 @pytest.mark.parametrize(
     ("suffix", "content", "fields", "texts"),
     [
@@ -250,6 +258,22 @@ def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Pa
         ),
         (".tsv", "## 머리\t<가>\n가\tB\n나\tO\n\n다\tO\n", {"format": "conll", "columns": [0]}, ["가 나", "다"]),
         (".txt", "가\n나", {"format": "lines"}, ["가", "나"]),
+        (".json", json.dumps(DIALOGUES), {**WOS, "columns": ["dialogue.text"]}, ["식당을 찾아요", "네", "서울이요"]),
+        (
+            ".json",
+            '{"data": [{"context": "가", "qas": [{"question": "나"}, {"question": "다"}]}, {"context": "라", "qas": null}]}',
+            {"format": "json", "key": "data", "columns": ["context", "qas.question"]},
+            ["가", "나", "다", "라"],
+        ),
+        (".jsonl", '{"o": [["가", "나"], ["다"]]}', {"format": "jsonl", "columns": ["o"], "unit": "texts"}, ["가", "나", "다"]),
+        (".jsonl", '{"o": [["가", "나"], ["다"]]}', {"format": "jsonl", "columns": ["o"]}, ["가 나", "다"]),
+        (
+            ".jsonl",
+            '{"t": "가", "p": null}\n{"t": "나", "p": ["다", null, 3]}\n',
+            {**PAIRS, "unit": "texts"},
+            ["가", "나", "다", "3"],
+        ),
+        (".jsonl", '{"t": "가", "p": ["나", null, "다"]}', PAIRS, ["가", "나 다"]),
     ],
 )
 def test_evaluation_sets_are_read_in_their_own_format(
@@ -283,6 +307,35 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ("가\tO\n나\n", {"format": "conll", "columns": [0, 1]}, "set.txt, line 2, field 'column 1': the line has 1 columns"),
         ('t\n"가\n나\n', {"format": "csv", "columns": ["t"]}, "line 2, field 'row': .*; correct its quotation marks"),
         ("[" * 100_000, {"format": "json", "columns": ["t"]}, "field 'record': JSON nested too deeply"),
+        (
+            '{"data":[{"paragraphs":[{"context":null,"qas":[]}]}]}',
+            {"format": "korquad"},
+            "not KorQuAD's shape .*None is no text",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue"]},
+            r"record 1: field 'dialogue' holds \[.*; .* as dialogue\.text",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue.text", "dialogue.state"]},
+            r"no field 'dialogue\.state' in \['role'",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue.text.a"]},
+            r"no field 'dialogue\.text\.a' in str; correct columns",
+        ),
+        ('{"t": {"a": "가"}}', {"format": "jsonl", "columns": ["t"]}, r"line 1: field 't' holds \{.*; .* as t\.a"),
+        ('{"t": [["가"], "나"]}', {"format": "jsonl", "columns": ["t"]}, "line 1: field 't' holds .*; correct columns"),
+        (
+            '{"t": true}',
+            {"format": "jsonl", "columns": ["t"]},
+            "line 1: field 't' holds true, neither text nor a list of texts",
+        ),
+        ('{"t": null}', {"format": "jsonl", "columns": ["t"]}, "no text of benchmark set in it"),
+        ("[null]", {"format": "json", "columns": ["t"]}, "record 1: no field 't' in NoneType"),
     ],
 )
 def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
