@@ -52,7 +52,11 @@ def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "name", ["recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/encoders-public", "ablations/albert-table-7"]
+    "name",
+    [
+        *("recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/klue-re-xpt", "recipes/encoders-public"),
+        *("recipes/kowiki-small", "ablations/albert-table-7", "ablations/albert-table-9"),
+    ],
 )
 def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(name: str, tmp_path: Path) -> None:
     path = SPECS / f"{name}.toml"
@@ -63,9 +67,11 @@ def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(
     assert all(any(f"{tmp_path}/{file}" in line for line in lines) for file in wanted) and wanted
     assert len(lines) == len(set(lines))
     for line in lines:
-        # A file to keep out is also one of a benchmark, and told of there; plain texts are whoever's.
-        if "[dedup]" not in line and "albert-base.toml, [extract." not in line and not line.startswith("${data}"):
-            assert re.search(r"; (dumps are at|it is at https|.* comes from|.*\[crawl)", line), line
+        if described := re.search(r"(\S+\.toml), \[.*: (\S+); the first lines of the recipe say what it is", line):
+            head = Path(described[1]).read_text("utf-8").partition("\nname =")[0]
+            assert str(Path(described[2]).relative_to(tmp_path)).partition(".")[0] in head, line
+        elif not line.startswith("${data}"):
+            assert re.search(r"; (dumps are at|it is at https|WikiExtractor|.* comes from|.*\[crawl)", line), line
 
 
 def artifacts(name: str, data: Path, tmp_path: Path) -> dict[str, str]:
