@@ -111,6 +111,14 @@ def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: 
     assert all(cell.spec == cells[0].spec for cell in cells), "the same settings"
 
 
+def test_the_public_models_of_chameleons_table_1_are_fine_tuned_as_xpt_is(data: Path, tmp_path: Path) -> None:
+    nodes = recipes.prepare(SPECS / "recipes" / "xpt-4m.toml", Store(tmp_path / "store"), data=data).nodes
+    for task in ("ynat", "klue_sts", "klue_nli", "klue_ner", "klue_re", "klue_dp", "klue_mrc"):
+        for encoder in ("mbert", "xlm-r", "koelectra", "klue-bert", "klue-roberta"):
+            ours, theirs = (nodes[f"finetune/{m}/{task}/pretrained/1"].spec for m in ("itl/phase2", f"encoder/{encoder}"))
+            assert ours == theirs
+
+
 def test_encoders_compared_after_the_same_time_read_the_same_files_and_all_but_the_packed_one_the_same_rows(data: Path) -> None:
     evaluation = load_evaluation(SPECS / "recipes" / "encoders-equal-time.toml", data=data)
     nodes = evaluation_graph(evaluation)
