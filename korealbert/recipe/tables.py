@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside, refuse_special
+from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
@@ -257,26 +258,37 @@ class Tables:
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
         """Raise RecipeError naming every missing file of a table, and where it can be obtained."""
-        origin = ""
-        if isinstance(spec, FinetuneSpec):
-            task = tasks.load(spec.task)
-            origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
-        elif isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
-            origin = f"; {ORIGINS[spec.format]}"
-        elif hub := getattr(spec, "hub", ""):
-            origin = f"; it is at https://huggingface.co/{hub}"
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         told_once = [] if self.data.exists() else ours
         lines = [
-            f"{where} {name!r}: no such file or directory: {path}{origin}" for name, path in missing if path not in told_once
+            f"{where} {name!r}: no such file or directory: {path}{_origin(spec, name, ours=path in ours)}"
+            for name, path in missing
+            if path not in told_once
         ]
         if ours:
             lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if told_once else ""
             lines.append(f"{lacking}{_DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:
             raise RecipeError("\n".join(lines))
+
+
+def _origin(spec: Spec, field: str, *, ours: bool) -> str:
+    """Where the missing file of a field can be obtained; ``ours``: it is one of the recipe's data."""
+    if isinstance(spec, FinetuneSpec):
+        task = tasks.load(spec.task)
+        return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+    if isinstance(spec, DedupSpec) and field.startswith("decontaminate."):
+        # Shipped recipes call such a file by its benchmark: klue-sts-dev.
+        with suppress(ValueError):
+            task = tasks.find(spec.decontaminate[int(field.split(".")[1])].name.rpartition("-")[0])
+            return f"; {task.title} comes from {task.origin}"
+    if isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
+        return f"; {ORIGINS[spec.format]}"
+    if hub := getattr(spec, "hub", ""):
+        return f"; it is at https://huggingface.co/{hub}"
+    return "; the first lines of the recipe say what it is" if ours else ""
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:

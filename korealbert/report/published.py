@@ -7,7 +7,6 @@ the report stage.
 from __future__ import annotations
 
 import io
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -68,9 +67,9 @@ def parse(content: bytes, file: str) -> pl.DataFrame:
 
 
 def notes(name: str) -> list[str]:
-    """Known problems of a table, in full sentences."""
-    lines = _directory().joinpath("NOTES.md").read_text("utf-8").splitlines()
-    return [line.removeprefix("- ") for line in lines if re.match(rf"- {re.escape(name)}\.csv\b", line)]
+    """Known problems of a table: of each the rows that it is about, and what it is."""
+    known = [row for row in _toml("misprints")["row"] if row["table"] == name]
+    return [f"{_place(row)}: {row['note']}" for row in known]
 
 
 def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:
@@ -99,6 +98,12 @@ def apart(task: str, names: Sequence[TableOrScore]) -> list[str]:
 def _meant(row: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
     fields = [(printed[name], row[name]) for name in COLUMNS if name in row]
     return all(value in wanted if isinstance(wanted, list) else value == wanted for value, wanted in fields)
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """The rows that a known problem is about: ``ALBERT Table 2; ALBERT-xxlarge; MNLI``."""
+    fields = [row[name] for name in ("source", "model", "task", "metric") if name in row]
+    return "; ".join(" and ".join(field) if isinstance(field, list) else field for field in fields) or "All rows"
 
 
 def _toml(name: str) -> dict[str, Any]:

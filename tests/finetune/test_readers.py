@@ -86,6 +86,16 @@ def test_their_scores_are_scikit_learn_s(task: str) -> None:
         assert {n: found[n] for n in benchmark.measures} == {n: pytest.approx(100 * expected[n]) for n in benchmark.measures}
 
 
+def test_kornli_trains_on_both_files_of_its_directory_and_on_nothing_else_there(tmp_path: Path) -> None:
+    header, korean = "sentence1\tsentence2\tgold_label\n", tmp_path / "KorNLI"
+    korean.mkdir()
+    for name, text in {"multinli.train": "가", "snli_1.0_train": "나", "xnli.dev": "다", "xnli.test": "라"}.items():
+        (korean / f"{name}.ko.tsv").write_text(f"{header}{text}\t마\tneutral\n", "utf-8")
+    train = tasks.load("kornli").read(BenchmarkFile(korean))
+    assert [(e.id, e.text) for e in train] == [("multinli.train.ko.tsv:2", "가"), ("snli_1.0_train.ko.tsv:2", "나")]
+    assert [e.id for e in tasks.load("kornli").read(BenchmarkFile(korean / "xnli.dev.ko.tsv"))] == ["2"]
+
+
 def test_korquad2_is_a_directory_of_pages(tmp_path: Path) -> None:
     def write(name: str, identifier: str, version: str = "KorQuAD_v2.1_dev") -> None:
         asked = {"id": identifier, "question": "?", "answer": {"text": "<b>나</b>", "answer_start": 2, "html_answer_start": 9}}

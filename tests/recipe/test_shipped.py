@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ from bench.equal_time import text_of
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters, expected_parameters
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.dag import evaluation_graph, until
-from korealbert.recipe.reading import load_evaluation
+from korealbert.recipe.reading import load_cross_lingual, load_evaluation
+from korealbert.recipe.tables import kind_of
 
 SPECS = Path(__file__).parents[2] / "data_specs"
 RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
@@ -30,14 +32,14 @@ ABLATIONS = sorted((SPECS / "ablations").rglob("*.toml"))
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """What every ``${data}/…`` of a shipped recipe names: a file of a few bytes, or a model's configuration."""
-    for path in (*RECIPES, *ABLATIONS):
-        for name in re.findall(r"\$\{data\}/([^\"]+)", path.read_text("utf-8")):
-            fake = tmp_path / "data" / name
-            if name.startswith("models/"):
-                RobertaConfig(max_position_embeddings=514).save_pretrained(fake)
-            elif not fake.exists():
-                fake.parent.mkdir(parents=True, exist_ok=True)
-                fake.write_text("한 줄\n")
+    names = {name for path in (*RECIPES, *ABLATIONS) for name in re.findall(r"\$\{data\}/([^\"]+)", path.read_text("utf-8"))}
+    for name in sorted(names, reverse=True):  # What lies in a directory comes before the directory.
+        fake = tmp_path / "data" / name
+        if name.startswith("models/"):
+            RobertaConfig(max_position_embeddings=514).save_pretrained(fake)
+        elif not fake.exists():
+            fake.parent.mkdir(parents=True, exist_ok=True)
+            fake.write_text("한 줄\n")
     return tmp_path / "data"
 
 
@@ -50,7 +52,11 @@ def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "name", ["recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/encoders-public", "ablations/albert-table-7"]
+    "name",
+    [
+        *("recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/klue-re-xpt", "recipes/encoders-public"),
+        *("recipes/kowiki-small", "ablations/albert-table-7", "ablations/albert-table-9"),
+    ],
 )
 def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(name: str, tmp_path: Path) -> None:
     path = SPECS / f"{name}.toml"
@@ -61,9 +67,40 @@ def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(
     assert all(any(f"{tmp_path}/{file}" in line for line in lines) for file in wanted) and wanted
     assert len(lines) == len(set(lines))
     for line in lines:
-        # A file to keep out is also one of a benchmark, and told of there; plain texts are whoever's.
-        if "[dedup]" not in line and "albert-base.toml, [extract." not in line and not line.startswith("${data}"):
-            assert re.search(r"; (dumps are at|it is at https|.* comes from|.*\[crawl)", line), line
+        if described := re.search(r"(\S+\.toml), \[.*: (\S+); the first lines of the recipe say what it is", line):
+            head = Path(described[1]).read_text("utf-8").partition("\nname =")[0]
+            assert str(Path(described[2]).relative_to(tmp_path)).partition(".")[0] in head, line
+        elif not line.startswith("${data}"):
+            assert re.search(r"; (dumps are at|it is at https|WikiExtractor|.* comes from|.*\[crawl)", line), line
+
+
+def artifacts(name: str, data: Path, tmp_path: Path) -> dict[str, str]:
+    """The artifact of every stage of a shipped recipe, by label: equal names are the same specs and inputs, all the way up."""
+    planned = recipes.prepare(SPECS / "recipes" / f"{name}.toml", Store(tmp_path / "store"), data=data).planned
+    return {stage.label: stage.name for stage in planned}
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("xpt-4m", "xpt-400k"), ("vocab", "split/valid", "views/test", "transfer/itl", "transfer/none")),
+        (("xpt-4m", "klue-re-xpt"), ("views", "views/test", "transfer/itl")),
+        (("korealbert-base", "korealbert-large"), ("views",)),
+        (("korealbert-base", "modern-base"), ("balance",)),
+        (("albert-base", "albert-large", "albert-xlarge", "albert-xxlarge"), ("views",)),
+    ],
+)
+def test_recipes_that_are_compared_read_the_same_artifacts(
+    names: tuple[str, ...], labels: tuple[str, ...], data: Path, tmp_path: Path
+) -> None:
+    first, *others = (artifacts(name, data, tmp_path) for name in names)
+    for other in others:
+        assert [other[label] for label in labels] == [first[label] for label in labels]
+
+
+def test_the_two_korealberts_of_table_iii_are_trained_on_the_same_rows(data: Path, tmp_path: Path) -> None:
+    found = artifacts("korealbert-table-3", data, tmp_path)
+    assert found["encoder/korealbert-base/views"] == found["encoder/korealbert-large/views"]
 
 
 def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: Path, tmp_path: Path) -> None:
@@ -72,6 +109,14 @@ def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: 
     assert list(nodes["summary/klue_re"].inputs) == [f"{system}/pretrained/{seed}" for system in systems for seed in (1, 2, 3)]
     cells = [nodes[f"finetune/{system}/klue_re/pretrained/1"] for system in systems]
     assert all(cell.spec == cells[0].spec for cell in cells), "the same settings"
+
+
+def test_the_public_models_of_chameleons_table_1_are_fine_tuned_as_xpt_is(data: Path, tmp_path: Path) -> None:
+    nodes = recipes.prepare(SPECS / "recipes" / "xpt-4m.toml", Store(tmp_path / "store"), data=data).nodes
+    for task in ("ynat", "klue_sts", "klue_nli", "klue_ner", "klue_re", "klue_dp", "klue_mrc"):
+        for encoder in ("mbert", "xlm-r", "koelectra", "klue-bert", "klue-roberta"):
+            ours, theirs = (nodes[f"finetune/{m}/{task}/pretrained/1"].spec for m in ("itl/phase2", f"encoder/{encoder}"))
+            assert ours == theirs
 
 
 def test_encoders_compared_after_the_same_time_read_the_same_files_and_all_but_the_packed_one_the_same_rows(data: Path) -> None:
@@ -98,8 +143,7 @@ MACHINES = [
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: str(path.relative_to(SPECS)))
 def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_path: Path) -> None:
     nodes = recipes.prepare(path, Store(tmp_path / "store"), data=data).nodes
-    # The sample's own recipe is no more than an encoder beside.
-    pretraining = [n.spec for label, n in nodes.items() if isinstance(n.spec, PretrainSpec) and "encoder/sample/" not in label]
+    pretraining = [node.spec for node in nodes.values() if isinstance(node.spec, PretrainSpec)]
     assert pretraining
     for ranks, spec in itertools.product((1, 2, 4, 8, 16, 64), pretraining):
         for batch, micro_batch in spec.batches:
@@ -108,33 +152,50 @@ def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_
             assert size == micro_batch or number == 1, "as large as it may be"
 
 
-def memory_of(cell: FinetuneSpec, config: ModelConfig) -> float:
+def memory_of(cell: FinetuneSpec, config: AnyConfig) -> float:
     """Bytes of a fine-tuning step: weights, gradients and AdamW's moments in float32, and what the backward pass needs.
 
     That is 34 bytes for each position and width in 16 bits and 5 for each pair of positions and head, twice as much in float32
     (Korthikanti et al. 2022, table 2, without recomputation).
     """
-    with torch.device("meta"):
-        parameters = count_parameters(TransformerEncoder(config))
     choices = 4 if cell.task == "race" else 1
     rows = choices * (cell.micro_batch_size or cell.batch_size)
     per_layer = rows * cell.max_length * (34 * config.hidden_size + 5 * config.num_heads * cell.max_length)
-    return 16 * parameters + config.num_layers * per_layer * (1 if cell.precision == "bfloat16" else 2)
+    return 16 * expected_parameters(config) + config.num_layers * per_layer * (1 if cell.precision == "bfloat16" else 2)
 
 
-@pytest.mark.parametrize("path", [p for p in MACHINES if "albert" in p.name], ids=lambda path: str(path.relative_to(SPECS)))
-def test_fine_tuning_fits_80_gb(path: Path, data: Path) -> None:
-    """For GPUs of 80 GB, of which a tenth is left to the framework."""
-    if path in ABLATIONS:
-        models = list(recipes.load_ablation(path, data=data).cells.values())
-    elif path.stem == "korealbert-table-3":
-        models = [found for model in load_evaluation(path, data=data).encoder.values() if (found := model.recipe)]
+def fine_tuned(path: Path, data: Path) -> Iterator[tuple[FinetuneSpec, AnyConfig]]:
+    """A cell of every benchmark, with the shape of every model of a paper's size that it measures."""
+    kind = kind_of(path)
+    if kind == "cross-lingual":
+        post_training = load_cross_lingual(path, data=data)
+        shapes = [shape for model in post_training.trained if (shape := post_training.made(model).shape)]
+        for benchmark in (*post_training.finetune.values(), *post_training.english.values()):
+            for shape in shapes:
+                yield benchmark.first, shape.model_copy(update={"vocab_size": post_training.vocab.size})
+        return
+    evaluation = load_evaluation(path, data=data) if kind == "evaluation" else None
+    if evaluation is not None:
+        models = [found for model in evaluation.encoder.values() if (found := model.recipe)]
     else:
-        models = [recipes.load(path, data=data)]
-    tables = load_evaluation(path, data=data).finetune if path.stem == "korealbert-table-3" else None
+        models = (
+            list(recipes.load_ablation(path, data=data).cells.values())
+            if kind == "ablation"
+            else [recipes.load(path, data=data)]
+        )
     for recipe in models:
-        for name, benchmark in (tables or recipe.finetune).items():
-            assert memory_of(benchmark.first, config_of(recipe)) < 0.9 * 80e9, name
+        for benchmark in (evaluation or recipe).finetune.values():
+            yield benchmark.first, config_of(recipe)
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: str(path.relative_to(SPECS)))
+def test_fine_tuning_is_in_bfloat16_and_fits_80_gb(path: Path, data: Path) -> None:
+    """For GPUs of 80 GB, of which a tenth is left to the framework."""
+    cells = list(fine_tuned(path, data))
+    assert cells
+    for cell, config in cells:
+        assert cell.precision == "bfloat16", cell.task
+        assert memory_of(cell, config) < 0.9 * 80e9, cell.task
 
 
 # V = 32,000: core, with MLM and SOP, and with WOP over 128 positions; V = 30,000: core (specification of the model, 1.2).
@@ -142,11 +203,11 @@ KOREALBERT = {"base": (11_939_584, 12_071_810, 12_170_242), "large": (17_939_968
 ALBERT = {"base": 11_683_584, "large": 17_683_968, "xlarge": 58_724_864, "xxlarge": 222_595_584}
 
 
-def config_of(recipe: recipes.Recipe) -> ModelConfig:
+def config_of(recipe: recipes.Recipe) -> AnyConfig:
     return recipe.pretrain.config_for(vocab_size=recipe.vocab.size, sequence_length=recipe.examples.sequence_length)
 
 
-def sizes(config: ModelConfig) -> tuple[int, int]:
+def sizes(config: AnyConfig) -> tuple[int, int]:
     """Parameters of the encoder, and with the heads."""
     with torch.device("meta"):
         return count_parameters(TransformerEncoder(config)), count_parameters(PretrainingModel(config))

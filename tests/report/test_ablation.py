@@ -102,6 +102,7 @@ def test_means_are_over_pretraining_runs_and_printed_numbers_stand_below(
     text = (out / "report.md").read_text("utf-8")
     assert f"+{np.mean(differences):.2f} ± {half:.2f}" in text
     assert "89.3" in text and "Known problems" in text
+    assert "numbers of 24 layers" in text, "misprints of the paper"
     assert pl.read_csv(out / "runs.csv").height == 2 * (3 + 3 + 6 + 6 + 3)
     html = (out / "report.html").read_text("utf-8")
     assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html

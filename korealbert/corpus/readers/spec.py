@@ -28,7 +28,7 @@ Format = Literal[
 ]
 
 ORIGINS: Mapping[str, str] = {
-    "mediawiki": "dumps are at https://dumps.wikimedia.org (kowiki, …-pages-articles.xml.bz2)",
+    "mediawiki": "dumps are at https://dumps.wikimedia.org (kowiki: Korean, enwiki: English; …-pages-articles.xml.bz2)",
     "wikiextractor": "WikiExtractor makes such files of a dump from https://dumps.wikimedia.org",
     "namuwiki": "dumps are at https://archive.org/search?query=namuwiki",
     "news": "articles are the newspapers' own; [crawl.SOURCE] takes them from the web (korealbert-web.toml)",

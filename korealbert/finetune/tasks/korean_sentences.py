@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, check_width, tsv_rows
+from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, check_width, parts, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
@@ -92,8 +92,8 @@ _BROKEN_LINE = 24_426
 class KorNli(SequenceClassification):
     """KorNLI: does one sentence follow from another? Accuracy on 5,010 test pairs.
 
-    Official files ``multinli.train.ko.tsv`` and ``snli_1.0_train.ko.tsv`` (942,854 together; concatenate them, one header may
-    stay in the middle), ``xnli.dev.ko.tsv`` (2,490) and ``xnli.test.ko.tsv`` (5,010). Sentences carry literal quotes, and
+    Official files ``multinli.train.ko.tsv`` and ``snli_1.0_train.ko.tsv`` (942,854 together; their directory, or one after the
+    other in one file), ``xnli.dev.ko.tsv`` (2,490) and ``xnli.test.ko.tsv`` (5,010). Sentences carry literal quotes, and
     machine translation left some of a hundred repeated syllables: kept. Line 24,426 of MultiNLI has a tab too many
     (kor-nlu-datasets issue 5), and it is unknown which: that row is left out.
     """
@@ -108,10 +108,15 @@ class KorNli(SequenceClassification):
     defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs but the broken one; an id is the line number."""
+        """All pairs but the broken one, of a directory those of its training files; an id is the line number, in a directory
+        behind the file's name."""
+        return [example for part in parts(file, "*train.ko.tsv") for example in self._pairs(part, named=part is not file)]
+
+    def _pairs(self, file: BenchmarkFile, *, named: bool) -> list[Example]:
         rows = tsv_rows(file, _NLI_HEADER, leave_out=lambda line, fields: line.number == _BROKEN_LINE and len(fields) == 4)
+        prefix = f"{file.path.name}:" if named else ""
         return [
-            Example(str(line.number), premise, self.label(label, line=line, field="gold_label"), pair=hypothesis)
+            Example(f"{prefix}{line.number}", premise, self.label(label, line=line, field="gold_label"), pair=hypothesis)
             for line, (premise, hypothesis, label) in rows
             if (premise, hypothesis, label) != _NLI_HEADER
         ]
