@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage, refuse_repeats
-from korealbert.examples import views
+from korealbert.examples import packing, views
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
@@ -428,9 +428,19 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
         return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
 
+    if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
+        # All cells are scored on the first one's held-out rows, which none may train on.
+        for graph in graphs.values():
+            graph |= {label: _no_rest_trains(graph[label]) for label in ("examples", "examples_long") if label in graph}
     return {
         cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
     }
+
+
+def _no_rest_trains(node: Node) -> Node:
+    """Rows of which no held-out document goes into training."""
+    assert isinstance(node.spec, packing.ExamplesSpec)
+    return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
 
 
 class _Nodes:

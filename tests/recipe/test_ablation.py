@@ -10,6 +10,7 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
+from korealbert.examples.packing import ExamplesSpec
 from korealbert.recipe import RecipeError
 from tests.editing import edit
 
@@ -137,6 +138,15 @@ def test_shared_stages_are_those_of_the_first_cell() -> None:
     assert nodes["vocab"].inputs == {"documents": "balance/no-additional-data"}
     assert nodes["examples/with-additional-data"].inputs == {"documents": "balance/with-additional-data", "vocab": "vocab"}
     assert "extract/news" not in str(nodes["dedup/no-additional-data"].inputs)
+
+
+def test_where_cells_differ_in_their_documents_none_trains_on_the_held_out_ones_of_another() -> None:
+    def rests(number: int) -> set[str]:
+        nodes = graph_of(SAMPLE / f"albert-table-{number}.toml").values()
+        return {node.spec.heldout_rest for node in nodes if isinstance(node.spec, ExamplesSpec)}
+
+    assert rests(7) == {"unused"}
+    assert rests(3) == {"train"}, "cells of one corpus keep their artifacts"
 
 
 def test_rerun_and_until_name_cells(tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     examples = artifacts.stats("examples", ExamplesStats)
     if examples and examples.rows_heldout:
         share = percent(examples.rows_heldout / (examples.rows_heldout + examples.rows_train))
-        blocks.append(Text(f"Held out of training: {count(examples.rows_heldout)} rows, {share} of the corpus.", quiet=True))
+        rest = f" Neither trained on nor scored: {count(examples.rows_unused)} rows." if examples.rows_unused else ""
+        held_out = f"Held out of training: {count(examples.rows_heldout)} rows, {share} of the corpus.{rest}"
+        blocks.append(Text(held_out, quiet=True))
     return Section("models", "Models", blocks)
 
 
