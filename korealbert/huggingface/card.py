@@ -20,7 +20,7 @@ from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
 from korealbert.huggingface.licenses import OTHER, combined
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
-from korealbert.pretrain.stage import PretrainStats
+from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.vocab.stage import KeptVocabStats, VocabularyFacts
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
@@ -36,12 +36,14 @@ class ModelFacts:
     config: AnyConfig
     sequence_length: int
     """Tokens of a pretraining sequence."""
+    snapshot: int | None = None
+    """Step of the training whose weights these are; None: its end."""
 
     @classmethod
-    def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
+    def of(cls, pretrain: Artifact, *, title: str, license: str, snapshot: int | None) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
         config = read_config(pretrain.path)
-        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length)
+        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length, snapshot)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _vocabulary(found),
         _noise(found),
         _training(facts, pretrain),
-        _scores(pretrain),
+        _scores(facts, pretrain),
         _finetuning(list(finetuned)),
         _limits(facts, found),
         _origin(found),
@@ -290,19 +292,21 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
-    stats, spec = pretrain.stats_as(PretrainStats), pretrain.manifest["spec"]
+    reached, spec = Reached.of(pretrain, facts.snapshot), pretrain.manifest["spec"]
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
     if long:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
-    text = (
-        f"{_number(stats.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}: "
-        f"{_number(stats.tokens)} tokens, {stats.epochs} epochs."
-    )
+    text = f"{_number(reached.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}"
+    told = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
+    told += [f"{reached.epochs} epochs"] if reached.epochs is not None else []
+    text += f": {', '.join(told)}." if told else "."
+    if facts.snapshot is not None:
+        text += f" These are the weights after step {facts.snapshot:,} of a training of {_number(spec['steps'])}."
     return f"## Pretraining\n\n{text}\n\n" + _settings(spec)
 
 
-def _scores(pretrain: Artifact) -> str:
-    heldout = pretrain.stats_as(PretrainStats).heldout or {}
+def _scores(facts: ModelFacts, pretrain: Artifact) -> str:
+    heldout = Reached.of(pretrain, facts.snapshot).heldout or {}
     names = {
         "mlm_accuracy": "masked tokens: accuracy",
         "mlm_perplexity": "masked tokens: perplexity",
@@ -313,6 +317,8 @@ def _scores(pretrain: Artifact) -> str:
     }
     rows = [(title, f"{value:.4g}") for name, title in names.items() if (value := heldout.get(name)) is not None]
     if not rows:
+        if pretrain.stats_as(PretrainStats).heldout:
+            return f"## Scores\n\nThe training did not score its held-out documents after step {facts.snapshot:,}."
         return "## Scores\n\nNo documents were held out of pretraining, so there are no intrinsic scores."
     return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
 

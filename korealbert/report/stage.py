@@ -147,7 +147,8 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
         for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
         for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
     ]
-    return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
+    facts = ModelFacts.of(pretrain, title=spec["title"], license=spec["license"], snapshot=spec.get("snapshot"))
+    return model_card(facts, pretrain, finetuned=cells)
 
 
 STAGE = Stage(

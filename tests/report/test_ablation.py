@@ -161,6 +161,19 @@ def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ..
         run(spec, found, tmp_path, Runtime())
 
 
+def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    artifacts["pretrain/a/1"] = made(
+        tmp_path,
+        "pretrain/a/1",
+        artifacts["pretrain/a/1"].stats,
+        write=lambda out: (out / "metrics.jsonl").write_text('{"split": "train", "step": 30, "tokens": 49999}\n') and None,
+        source="with curves",
+    )
+    rows = (SPEC.rows[0].model_copy(update={"snapshot": 30}), SPEC.rows[1])
+    run(SPEC.model_copy(update={"rows": rows}), artifacts, tmp_path, Runtime())
+    assert ["A", "12,000,000", "30 of 60", "49,999", "1.25", "0"] in cells(tmp_path / "report.md", "A")
+
+
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
     with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):

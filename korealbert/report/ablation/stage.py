@@ -14,10 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from korealbert.artifact import Inputs, Runtime, Stage, Statistics
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
-from korealbert.pretrain.stage import PretrainStats
+from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.report import published
 from korealbert.report.ablation import curves, table
 from korealbert.report.ablation.runs import Values
@@ -80,15 +80,18 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     """Settings, size and data of every row."""
-    by_row: dict[str, list[PretrainStats]] = {}
+    by_row: dict[str, list[Artifact]] = {}
     for label, artifact in artifacts.of("pretrain").items():
-        by_row.setdefault(label.split("/")[1], []).append(artifact.stats_as(PretrainStats))
+        by_row.setdefault(label.split("/")[1], []).append(artifact)
     body = []
     for row in (row for row in spec.rows if row.key in by_row):
-        stats = by_row[row.key][0]
-        rollbacks = sum(training.rollbacks for training in by_row[row.key])
+        trainings = [artifact.stats_as(PretrainStats) for artifact in by_row[row.key]]
+        stats, reached = trainings[0], Reached.of(by_row[row.key][0], row.snapshot)
+        rollbacks = sum(training.rollbacks for training in trainings)
         steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
-        figures = (count(stats.parameters), steps, count(stats.tokens), f"{stats.epochs:g}", count(rollbacks))
+        tokens = MISSING if reached.tokens is None else count(reached.tokens)
+        epochs = MISSING if reached.epochs is None else f"{reached.epochs:g}"
+        figures = (count(stats.parameters), steps, tokens, epochs, count(rollbacks))
         body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
