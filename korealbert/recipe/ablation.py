@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble
+from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble, check_ensemble
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
@@ -219,6 +219,8 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     if wrong:
         last = [line for line in wrong if line.startswith("${data}")]
         raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    columns = _columns(path, spec, recipes)
+    _check_parts(path, spec, recipes, {column.benchmark for column in columns if column.benchmark})
     rows = []
     for cell in spec.grid:
         own = tuple(f"without {name}" for name in cell.without)
@@ -232,7 +234,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "title": spec.title or name,
         "description": spec.description,
         "rows": [row.model_dump() for row in rows],
-        "columns": [column.model_dump() for column in _columns(path, spec, recipes)],
+        "columns": [column.model_dump() for column in columns],
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
@@ -247,6 +249,24 @@ def _refuse_reserved(fields: _Overrides) -> None:
         for reserved, reason in _RESERVED.items():
             if name == reserved or name.startswith(f"{reserved}."):
                 raise ValueError(f"set: {name!r} cannot be set here: {reason}")
+
+
+def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], benchmarks: Set[str]) -> None:
+    """Raise RecipeError for a cell whose training starts from a snapshot, or that cannot answer with the cells it names."""
+    for cell in spec.grid:
+        where = f"{path}, cell {cell.label!r}"
+        step = recipes[_key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
+        if step is not None:
+            raise RecipeError(
+                f"{where}: a training starts from the end of another, and {cell.starts_from!r} is its snapshot of step "
+                f"{step:,}; name a cell without export.snapshot"
+            )
+        for name in sorted(benchmarks) if cell.ensemble else ():
+            parts = {label: recipes[_key_of(label)].finetune[name] for label in cell.ensemble}
+            try:
+                check_ensemble(name, parts, trainings=len(spec.seeds), members=cell.members)
+            except ValueError as error:
+                raise RecipeError(f"{where}: {error}") from None
 
 
 def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
@@ -374,7 +394,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
             tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
             if tuned:
                 inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
                 model = Measured.of(written, weights, spec.shape)
                 for name, benchmark in tuned.items():
                     kept = benchmark.with_evidence() if cell in asked else benchmark

@@ -233,6 +233,42 @@ def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence(
     assert not any(getattr(node.spec, "evidence", False) for node in others)
 
 
+_CHANGES = {
+    "no such snapshot": ("set.export.snapshot = 20", "set.export.snapshot = 7", r"snapshot = 7 is none of snapshots = \[20\]"),
+    "too many members": ("members = 4", "members = 99", "12 runs of korsts cannot make an ensemble of 99; add seeds"),
+    "other examples": (
+        'label = "24 layers"',
+        'label = "24 layers"\nset.finetune.nsmc.max_test_examples = 10',
+        "'ALBERT-1M' and '24 layers' are tested on other examples of nsmc: 'max_test_examples' differs",
+    ),
+    "from a snapshot": (
+        'label = "ALBERT-1.5M"',
+        'label = "ALBERT-1.5M"\nstarts_from = "ALBERT-1M"',
+        "starts from the end of another, and 'ALBERT-1M' is its snapshot of step 20; name a cell without",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_what_would_fail_after_all_trainings_is_an_error_of_the_file(specs: Path, change: str) -> None:
+    old, new, message = _CHANGES[change]
+    path = specs / "ablations" / "sample" / "albert-table-9.toml"
+    with pytest.raises(RecipeError, match=rf"albert-table-9\.toml, cell '.*{message}"):
+        recipes.load_ablation(edit(path, old, new))
+
+
+def test_a_benchmark_without_ensembles_is_refused_for_one(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-9.toml"
+    ner = "\n".join(f'set.finetune.klue_ner.{part} = "../sample/klue/ner_{file}.tsv"' for part, file in _NER.items())
+    edit(path, "set.pretrain.steps = 30", f"set.pretrain.steps = 30\n{ner}")
+    path.write_text(path.read_text("utf-8") + '\n[[columns]]\ntitle = "NER"\nbenchmark = "klue_ner"\n', "utf-8")
+    with pytest.raises(RecipeError, match="klue_ner has no ensembles; leave it out of the columns"):
+        recipes.load_ablation(path)
+
+
+_NER = {"train": "train", "test": "dev"}
+
+
 def test_tables_9_and_10_of_albert_are_over_the_same_trainings(tmp_path: Path) -> None:
     store = Store(tmp_path)
     ninth, tenth = (

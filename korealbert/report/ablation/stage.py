@@ -1,6 +1,6 @@
 """Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
 
-Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
+Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``export/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
 ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of their ancestors. Output: ``report.html``, ``report.md``,
 ``table.csv`` (means, intervals and the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
 Markdown and LaTeX) and ``figures/*.svg``.
@@ -8,7 +8,7 @@ Markdown and LaTeX) and ``figures/*.svg``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
+from korealbert.finetune.features import SPLITS
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.report import published
@@ -41,7 +42,8 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    refuse_swapped(artifacts.by_label, _model_of)
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
+    _refuse_other_steps_and_members(spec, artifacts)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
@@ -60,10 +62,45 @@ def run(
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
 
-def _model_of(label: str) -> str:
-    """``pretrain/ROW/SEED`` of ``finetune/ROW/SEED/…`` and ``intrinsic/ROW/SEED/…``."""
-    stage, *rest = label.split("/")
-    return "/".join(["pretrain", *rest[:2]]) if stage in ("finetune", "intrinsic") else ""
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of a cell: ``export/ROW/SEED`` of ``finetune/ROW/SEED/…``, else ``pretrain/ROW/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        row = "/".join(rest[:2])
+        if stage == "finetune" and f"export/{row}" in artifacts.by_label:
+            return f"export/{row}"
+        return f"pretrain/{row}" if stage in ("finetune", "export", "intrinsic") else ""
+
+    return model_of
+
+
+def _refuse_other_steps_and_members(spec: AblationReportSpec, artifacts: Artifacts) -> None:
+    """Raise ValueError where a held-out score is of another step than its row, or an ensemble of other cells."""
+    rows = {row.key: row for row in spec.rows}
+    keys = {row.label: row.key for row in spec.rows}
+    for label, artifact in artifacts.of("intrinsic").items():
+        row, step = rows[label.split("/")[1]], artifact.manifest["spec"].get("snapshot")
+        if step != row.snapshot:
+            steps = [f"step {one}" if one else "the end" for one in (step, row.snapshot)]
+            raise ValueError(
+                f"{label} ({artifact.name}): of {steps[0]} of its training, not of {steps[1]}; its score belongs to another row"
+            )
+    cells = artifacts.of("finetune")
+    for label, artifact in artifacts.of("ensemble").items():
+        _, key, benchmark = label.split("/", maxsplit=2)
+        parts = {keys[part] for part in rows[key].ensemble}
+        expected = {
+            cell.name
+            for name, cell in cells.items()
+            if (words := name.split("/"))[1] in parts and "/".join(words[3:-2]) == benchmark
+        }
+        found = {name for role, name in artifact.manifest["inputs"].items() if role not in SPLITS}
+        if found and found != expected:
+            raise ValueError(
+                f"{label} ({artifact.name}): not of the cells of {', '.join(rows[key].ensemble)}; its score belongs to another "
+                "row or column. Give each label the artifact of its own"
+            )
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
@@ -124,4 +161,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=4, spec=AblationReportSpec, run=run, measured=MEASURED)
