@@ -59,11 +59,13 @@ class FinetunedScores:
     """None where the benchmark's own script prints ``nan``."""
 
 
-def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = ()) -> str:
+def model_card(
+    facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = (), limits: Sequence[str] = ()
+) -> str:
     """The card as Markdown with the hub's YAML header.
 
     ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
-    out. ``finetuned`` holds one entry per seed.
+    out. ``finetuned`` holds one entry per seed; ``limits`` are told beside those of every card.
     """
     found = _by_stage(_made_of(pretrain))
     sections = [
@@ -77,7 +79,7 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _training(facts, pretrain),
         _scores(facts, pretrain),
         _finetuning(list(finetuned)),
-        _limits(facts, found),
+        _limits(facts, found, limits),
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -343,7 +345,21 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
     return f"## Fine-tuning\n\n{text}\n\n" + _table(head, rows)
 
 
-def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
+def untrained_parts(config: AnyConfig) -> list[str]:
+    """What an export holds that pretraining did not train. The stage's own card leaves it out: those of earlier versions have
+    no word of it, and an artifact of one name has one content."""
+    if not isinstance(config, ModelConfig) or family_of(config).model_type != "albert":
+        return []
+    size = config.hidden_size
+    if config.embedding_size != size:
+        return []
+    return [
+        "Embeddings are as wide as the layers, and this format projects them all the same: by an identity, which pretraining "
+        f"did not have. Other programs train its {size * size + size:,} parameters with the rest; korealbert does not."
+    ]
+
+
+def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]], more: Sequence[str]) -> str:
     config = facts.config
     limits = [
         "It reproduces what its corpora say, biases and errors included; nothing was filtered for harmful content unless a "
@@ -371,6 +387,7 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
         limits.append(
             "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )
+    limits += more
     if ancestors.get("extract"):
         limits.append("The licenses of the corpora above may bind those who redistribute the model.")
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)

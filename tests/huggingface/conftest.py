@@ -35,6 +35,7 @@ class AnySpec(Spec):
 
     source: str = ""
     license: str = ""
+    title: str = ""
 
 
 def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: str) -> Artifact:
@@ -44,7 +45,7 @@ def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None
         (out_dir / "data").write_text(stage)
         return stats
 
-    label = f"{stage}/{spec['source']}" if spec else stage
+    label = f"{stage}/{spec['source']}" if "source" in spec else stage
     return build(Stage(stage, 1, AnySpec, run), AnySpec(**spec), inputs or {}, Runtime(store=store), label=label).artifact
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.huggingface.export import ExportSpec
-from tests.huggingface.conftest import MakeModel
+from korealbert.report.stage import card_with_scores
+from tests.huggingface.conftest import MakeModel, ancestor
 
 
 def card(make_model: MakeModel, *, finetuned: tuple = (), license: str = "other", **architecture: object) -> str:
@@ -68,6 +69,15 @@ def test_the_card_of_a_snapshot_tells_of_the_training_up_to_its_step(make_model:
 def test_exports_of_snapshots_alone_have_another_identity_than_before() -> None:
     assert "card" not in ExportSpec().as_before()
     assert ExportSpec(snapshot=5).as_before()["card"] == "snapshot"
+
+
+def test_the_card_of_a_report_tells_of_a_projection_that_training_did_not_have(make_model: MakeModel) -> None:
+    inputs, _ = make_model(embedding_size=32)
+    export = ancestor(inputs["pretrain"].path.parent, "export", {}, title="t", license="other")
+    told = "Other programs train its 1,056 parameters with the rest"
+    assert told in card_with_scores(export, inputs["pretrain"], [])
+    inputs, _ = make_model()
+    assert told.split(" its", maxsplit=1)[0] not in card_with_scores(export, inputs["pretrain"], [])
 
 
 def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:

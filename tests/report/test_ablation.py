@@ -240,6 +240,14 @@ def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: di
     assert ["A", "12,000,000", "30 of 60", "49,999", "1.25", "0"] in cells(tmp_path / "report.md", "A")
 
 
+def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    longer = {**artifacts["pretrain/b/1"].stats, "steps": 400, "tokens": 700_000}
+    artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
+    run(SPEC, artifacts, tmp_path, Runtime())
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "6 pretraining runs of 12M parameters, 60 to 400 steps and 100k to 700k tokens each" in text
+
+
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
     with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):
@@ -310,6 +318,10 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     found = {
         (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
     }
+    sources = {row["column"]: row["source"] for row in table.iter_rows(named=True) if row["row"] == "A"}
+    assert (sources["Parameters"], sources["Speed"]) == ("ALBERT Table 1", "ALBERT Table 2")
+    with (out / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
+        assert next(iter(csv.DictReader(file))).keys().isdisjoint({"Parameters", "Hours", "Speed"})
     assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
     assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
     assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None

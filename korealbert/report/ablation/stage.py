@@ -106,12 +106,17 @@ def _refuse_other_steps_and_members(spec: AblationReportSpec, artifacts: Artifac
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     """The comparison with its sizes, so that nobody mistakes a small run for the paper's."""
     pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
-    stats = pretrained[0]
-    sizes = sorted({training.parameters for training in pretrained})
-    parameters = " to ".join(compact(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
+    parameters, steps, tokens = (
+        " to ".join(dict.fromkeys((shown(min(sizes)), shown(max(sizes)))))
+        for shown, sizes in (
+            (compact, [training.parameters for training in pretrained]),
+            (count, [training.steps for training in pretrained]),
+            (compact, [training.tokens for training in pretrained]),
+        )
+    )
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {count(stats.steps)} steps and "
-        f"{compact(stats.tokens)} tokens each; {len(artifacts.of('finetune'))} fine-tuning runs."
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {steps} steps and {tokens} tokens "
+        f"each; {len(artifacts.of('finetune'))} fine-tuning runs."
     ).strip()
 
 
