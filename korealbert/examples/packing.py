@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ _LENGTH_CLASSES = 16
 class ExamplesSpec(Spec):
     """How documents become rows."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"heldout_rest"})
+
     sequence_length: int = Field(default=128, ge=16, le=8192)
     """L: tokens of an example, ``[CLS]`` and two ``[SEP]`` included. KoreALBERT has 128, ALBERT 512."""
     short_seq_prob: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -57,7 +59,12 @@ class ExamplesSpec(Spec):
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
     """Share of documents, by hash of their id, that are held out of training: at least one document where it is not 0."""
     heldout_max_rows: int = Field(default=20_000, ge=1)
-    """Held-out rows at most; further documents of the held-out share go into training."""
+    """Held-out rows at most, an equal part of them from each shard; for further documents of the held-out share see
+    ``heldout_rest``."""
+    heldout_rest: Literal["train", "unused"] = "train"
+    """Documents of the held-out share beyond ``heldout_max_rows`` go into training, or are dropped as ``heldout_unused``. With
+    ``unused`` the held-out documents of a corpus are never trained on, nor in any corpus that includes it; an ablation that
+    scores cells of different documents on the same held-out rows sets this itself."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Of target lengths and of the held-out split."""
 
@@ -142,6 +149,8 @@ class ExamplesStats(DocumentStats):
 
     rows_train: int
     rows_heldout: int = 0
+    rows_unused: int | None = None
+    """Rows that documents dropped as ``heldout_unused`` would have given; None where there are none."""
     rows: int | None = None
     sentences: int | None = None
     pieces_in: int | None = None
@@ -175,6 +184,11 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     if not stats["rows_train"]:
         few = " and at least two of them are needed, for one is held out;" if spec.heldout_share else ""
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents;{few} look at the dropped ones")
+    if stats.get("rows_unused") and not stats["rows_heldout"]:
+        raise ValueError(
+            f"examples: heldout_max_rows = {spec.heldout_max_rows} are {quota} for each of {len(groups)} shards, and every "
+            "held-out document has more; raise heldout_max_rows"
+        )
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
             f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}; "
@@ -185,7 +199,12 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def _share(spec: ExamplesSpec, documents: Artifact) -> float:
-    """The share of documents to hold out: of few documents, of which none would fall into the spec's, just so much as one."""
+    """The share of documents to hold out: of few documents, of which none would fall into the spec's, just so much as one.
+
+    With ``heldout_rest = "unused"`` always the spec's, for another one would hold out other documents of a larger corpus.
+    """
+    if spec.heldout_rest == "unused":
+        return spec.heldout_share
     few = _FEW_HELD_OUT / spec.heldout_share if spec.heldout_share else 0.0
     if documents.stats.get("documents_out", few) >= few:
         return spec.heldout_share
@@ -272,12 +291,16 @@ class ShardPacker:
         for place, (begin, pieces, cut) in enumerate(self._cut(encoded, doc_ids)):
             self._dropped_pieces["too_short"] += cut.too_short
             self._dropped_pieces["truncated"] += cut.truncated
-            if cut.chunks:
-                collector = self._collector(len(cut.chunks), heldout=bool(heldout[place]))
-                self._add_rows(collector, int(doc_ids[place]), fitting[place].source, begin, cut.chunks)
-            else:
+            if not cut.chunks:
                 reason = "too_short" if pieces else "no_text"
                 self._drop(fitting[place], reason, f"{pieces} < {self._spec.min_pieces} pieces", dropped)
+            elif collector := self._collector(len(cut.chunks), heldout=bool(heldout[place])):
+                self._add_rows(collector, int(doc_ids[place]), fitting[place].source, begin, cut.chunks)
+            else:
+                self._counts["rows_unused"] += len(cut.chunks)
+                self._dropped_pieces["heldout_unused"] += sum(chunk.length for chunk in cut.chunks)
+                rule = f"{len(cut.chunks)} rows beyond {self._heldout_quota} held-out ones of this shard"
+                self._drop(fitting[place], "heldout_unused", rule, dropped)
         for collector in self._splits.values():
             collector.end_batch(encoded.pieces)
 
@@ -313,12 +336,15 @@ class ShardPacker:
             yield begin, pieces, chunks
             begin, first = begin + pieces, end
 
-    def _collector(self, rows: int, *, heldout: bool) -> _RowCollector:
-        """Where a document's rows go; all of them to one split."""
+    def _collector(self, rows: int, *, heldout: bool) -> _RowCollector | None:
+        """Where a document's rows go, all of them to one split; None where they are of no use."""
         if self._all_heldout:
             return self._splits["heldout"]
-        fits = self._splits["heldout"].count + rows <= self._heldout_quota
-        return self._splits["heldout" if heldout and fits else "train"]
+        if not heldout:
+            return self._splits["train"]
+        if self._splits["heldout"].count + rows <= self._heldout_quota:
+            return self._splits["heldout"]
+        return self._splits["train"] if self._spec.heldout_rest == "train" else None
 
     def _add_rows(self, collector: _RowCollector, doc_id: int, source: str, begin: int, chunks: list[Chunk]) -> None:
         self._counts["documents_out"] += 1

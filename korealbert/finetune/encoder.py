@@ -228,6 +228,18 @@ def _load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout
     return OwnEncoder(model)
 
 
+def as_exported(encoder: Encoder, inputs: Inputs) -> Encoder:
+    """An encoder that ``load_input`` gave, as the class of its export: what layers share is written out as equal copies."""
+    if not isinstance(encoder, OwnEncoder):
+        return encoder
+    exported = load_encoder(inputs["model"].path, init="pretrained")
+    weights = {f"encoder.{name}": tensor.cpu().numpy() for name, tensor in encoder.transformer.state_dict().items()}
+    tensors = checkpoint.encoder_to_huggingface(read_config(inputs["pretrain"].path), weights)
+    loaded = exported.transformer.load_state_dict({k: torch.from_numpy(array) for k, array in tensors.items()}, strict=False)
+    assert not loaded.unexpected_keys and all("pooler" in name for name in loaded.missing_keys), loaded
+    return exported
+
+
 def load_config(directory: Path) -> Any:
     """The config of an encoder's directory. Raises ValueError when it is an encoder-decoder's, and what transformers raises."""
     config = AutoConfig.from_pretrained(directory, **LOCAL_ONLY)

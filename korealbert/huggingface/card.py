@@ -20,7 +20,7 @@ from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
 from korealbert.huggingface.licenses import OTHER, combined
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
-from korealbert.pretrain.stage import PretrainStats
+from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.vocab.stage import KeptVocabStats, VocabularyFacts
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
@@ -36,12 +36,14 @@ class ModelFacts:
     config: AnyConfig
     sequence_length: int
     """Tokens of a pretraining sequence."""
+    snapshot: int | None = None
+    """Step of the training whose weights these are; None: its end."""
 
     @classmethod
-    def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
+    def of(cls, pretrain: Artifact, *, title: str, license: str, snapshot: int | None) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
-        config = read_config(pretrain.path)
-        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length)
+        config = read_config(pretrain.path, snapshot)
+        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length, snapshot)
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class FinetunedScores:
     """None where the benchmark's own script prints ``nan``."""
 
 
-def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = ()) -> str:
+def model_card(
+    facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = (), limits: Sequence[str] = ()
+) -> str:
     """The card as Markdown with the hub's YAML header.
 
     ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
-    out. ``finetuned`` holds one entry per seed.
+    out. ``finetuned`` holds one entry per seed; ``limits`` are told beside those of every card.
     """
     found = _by_stage(_made_of(pretrain))
     sections = [
@@ -73,9 +77,9 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _vocabulary(found),
         _noise(found),
         _training(facts, pretrain),
-        _scores(pretrain),
+        _scores(facts, pretrain),
         _finetuning(list(finetuned)),
-        _limits(facts, found),
+        _limits(facts, found, limits),
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -290,19 +294,21 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
-    stats, spec = pretrain.stats_as(PretrainStats), pretrain.manifest["spec"]
+    reached, spec = Reached.of(pretrain, facts.snapshot), pretrain.manifest["spec"]
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
     if long:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
-    text = (
-        f"{_number(stats.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}: "
-        f"{_number(stats.tokens)} tokens, {stats.epochs} epochs."
-    )
+    text = f"{_number(reached.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}"
+    told = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
+    told += [f"{reached.epochs} epochs"] if reached.epochs is not None else []
+    text += f": {', '.join(told)}." if told else "."
+    if facts.snapshot is not None:
+        text += f" These are the weights after step {facts.snapshot:,} of a training of {_number(spec['steps'])}."
     return f"## Pretraining\n\n{text}\n\n" + _settings(spec)
 
 
-def _scores(pretrain: Artifact) -> str:
-    heldout = pretrain.stats_as(PretrainStats).heldout or {}
+def _scores(facts: ModelFacts, pretrain: Artifact) -> str:
+    heldout = Reached.of(pretrain, facts.snapshot).heldout or {}
     names = {
         "mlm_accuracy": "masked tokens: accuracy",
         "mlm_perplexity": "masked tokens: perplexity",
@@ -313,6 +319,8 @@ def _scores(pretrain: Artifact) -> str:
     }
     rows = [(title, f"{value:.4g}") for name, title in names.items() if (value := heldout.get(name)) is not None]
     if not rows:
+        if pretrain.stats_as(PretrainStats).heldout:
+            return f"## Scores\n\nThe training did not score its held-out documents after step {facts.snapshot:,}."
         return "## Scores\n\nNo documents were held out of pretraining, so there are no intrinsic scores."
     return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
 
@@ -337,7 +345,21 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
     return f"## Fine-tuning\n\n{text}\n\n" + _table(head, rows)
 
 
-def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
+def untrained_parts(config: AnyConfig) -> list[str]:
+    """What an export holds that pretraining did not train. The stage's own card leaves it out: those of earlier versions have
+    no word of it, and an artifact of one name has one content."""
+    if not isinstance(config, ModelConfig) or family_of(config).model_type != "albert":
+        return []
+    size = config.hidden_size
+    if config.embedding_size != size:
+        return []
+    return [
+        "Embeddings are as wide as the layers, and this format projects them all the same: by an identity, which pretraining "
+        f"did not have. Other programs train its {size * size + size:,} parameters with the rest; korealbert does not."
+    ]
+
+
+def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]], more: Sequence[str]) -> str:
     config = facts.config
     limits = [
         "It reproduces what its corpora say, biases and errors included; nothing was filtered for harmful content unless a "
@@ -365,6 +387,7 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
         limits.append(
             "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )
+    limits += more
     if ancestors.get("extract"):
         limits.append("The licenses of the corpora above may bind those who redistribute the model.")
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)

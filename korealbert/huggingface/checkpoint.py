@@ -102,6 +102,14 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
     return {theirs: pieces.get(ours, weights[ours]) for ours, theirs in pairs} | family.constants(config)
 
 
+def encoder_to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Tensors of the family's encoder alone, under the names of its class without heads, from ours (``encoder.…``)."""
+    family = family_of(config)
+    found = {theirs: weights[ours] for ours, theirs in family.names(config) if ours.startswith("encoder.")}
+    constants = {name: array for name, array in family.constants(config).items() if name.startswith(family.prefix)}
+    return {name.removeprefix(family.prefix): array for name, array in (found | constants).items()}
+
+
 def renumbered(weights: Mapping[str, Array], order: NDArray[np.int64]) -> dict[str, Array]:
     """Our tensors with their rows for pieces in another order: row i is what row ``order[i]`` was."""
     return {name: np.ascontiguousarray(array[order]) if name in _BY_PIECE else array for name, array in weights.items()}

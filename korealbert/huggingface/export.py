@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
@@ -28,7 +27,7 @@ from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
 from korealbert.huggingface.onnx import Form, check_onnx, write_encoder
-from korealbert.model.config import read_config, weights_file
+from korealbert.model.config import weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
 
@@ -42,7 +41,7 @@ ANSWERS = 5
 class ExportSpec(Spec):
     """How the model presents itself."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "onnx"})
+    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "card", "onnx"})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
@@ -53,10 +52,19 @@ class ExportSpec(Spec):
 
     snapshot: int | None = Field(default=None, ge=1)
     """Step of the training whose weights are taken, one of its ``snapshots``. None: those at the end."""
+    card: Literal["end", "snapshot"] = "end"
+    """Step whose tokens and scores the model card tells: ``snapshot`` where there is one. Earlier versions told those of the
+    end, so this field, which nobody need set, gives exports of snapshots another identity."""
 
     onnx: tuple[Form, ...] = ()
     """The encoder as ONNX too: ``fp32`` writes ``onnx/model.onnx``, ``int8`` writes ``onnx/model_int8.onnx``, dynamically
     quantised. Both need the extra ``onnx``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _card_of_its_step(cls, fields: Any) -> Any:
+        snapshot = isinstance(fields, Mapping) and fields.get("snapshot") is not None
+        return {**fields, "card": "snapshot"} if snapshot else fields
 
     @field_validator("onnx")
     @classmethod
@@ -94,8 +102,7 @@ class ExportStats(Statistics):
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
     """Write the directory. Raises ValueError when model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
-    facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license)
-    facts = replace(facts, config=read_config(pretrain.path, spec.snapshot))
+    facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license, snapshot=spec.snapshot)
     config = facts.config
     vocabulary = Vocabulary.load(vocab.path)
     if vocabulary.size != config.vocab_size:
@@ -116,8 +123,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", checkpoint.settings(config, special))
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
-    kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
-    atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
+    atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     if spec.onnx:
         write_encoder(out_dir, spec.onnx)
     runtime.report(Progress(1, 1, "models"))

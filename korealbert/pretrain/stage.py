@@ -11,13 +11,16 @@ freezes tensors, to see that there are such).
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from korealbert.artifact import Deployment, Inputs, Progress, Real, Runtime, Stage, Statistics
+from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
@@ -71,6 +74,34 @@ class PretrainStats(Statistics):
     loading_share: Real | None = None
     """Share of the time spent waiting for data."""
     model_flops_utilization: Real | None = None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a training had done and scored when it had some weights; None: not known of a step before its end."""
+
+    steps: int
+    tokens: int | None
+    epochs: float | None
+    heldout: Mapping[str, Real | None] | None
+
+    @classmethod
+    def of(cls, pretrain: Artifact, snapshot: int | None) -> Self:
+        """At the end, or after the step of a snapshot: its line of ``metrics.jsonl``, where that step was logged or scored."""
+        stats = pretrain.stats_as(PretrainStats)
+        if snapshot is None or snapshot == stats.steps:
+            return cls(stats.steps, stats.tokens, float(stats.epochs), stats.heldout)
+        lines = pretrain.path.joinpath("metrics.jsonl").read_bytes().splitlines()
+        logged = [line for line in map(json.loads, lines) if line["step"] == snapshot and "tokens" in line]
+        scored = [line for line in logged if line["split"] == "heldout"]
+        spec = pretrain.manifest["spec"]
+        even = not (spec.get("batch_warmup") or spec.get("long") or stats.rollbacks)
+        return cls(
+            steps=snapshot,
+            tokens=logged[-1]["tokens"] if logged else None,
+            epochs=round(stats.epochs * snapshot / stats.steps, 3) if even else None,
+            heldout=scored[-1] if scored else None,
+        )
 
 
 def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> PretrainStats:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage, refuse_repeats
-from korealbert.examples import views
+from korealbert.examples import packing, views
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble
+from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble, check_ensemble
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
@@ -219,6 +219,8 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     if wrong:
         last = [line for line in wrong if line.startswith("${data}")]
         raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    columns = _columns(path, spec, recipes)
+    _check_parts(path, spec, recipes, {column.benchmark for column in columns if column.benchmark})
     rows = []
     for cell in spec.grid:
         own = tuple(f"without {name}" for name in cell.without)
@@ -232,7 +234,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "title": spec.title or name,
         "description": spec.description,
         "rows": [row.model_dump() for row in rows],
-        "columns": [column.model_dump() for column in _columns(path, spec, recipes)],
+        "columns": [column.model_dump() for column in columns],
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
@@ -247,6 +249,24 @@ def _refuse_reserved(fields: _Overrides) -> None:
         for reserved, reason in _RESERVED.items():
             if name == reserved or name.startswith(f"{reserved}."):
                 raise ValueError(f"set: {name!r} cannot be set here: {reason}")
+
+
+def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], benchmarks: Set[str]) -> None:
+    """Raise RecipeError for a cell whose training starts from a snapshot, or that cannot answer with the cells it names."""
+    for cell in spec.grid:
+        where = f"{path}, cell {cell.label!r}"
+        step = recipes[_key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
+        if step is not None:
+            raise RecipeError(
+                f"{where}: a training starts from the end of another, and {cell.starts_from!r} is its snapshot of step "
+                f"{step:,}; name a cell without export.snapshot"
+            )
+        for name in sorted(benchmarks) if cell.ensemble else ():
+            parts = {label: recipes[_key_of(label)].finetune[name] for label in cell.ensemble}
+            try:
+                check_ensemble(name, parts, trainings=len(spec.seeds), members=cell.members)
+            except ValueError as error:
+                raise RecipeError(f"{where}: {error}") from None
 
 
 def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
@@ -374,7 +394,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
             tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
             if tuned:
                 inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
                 model = Measured.of(written, weights, spec.shape)
                 for name, benchmark in tuned.items():
                     kept = benchmark.with_evidence() if cell in asked else benchmark
@@ -428,9 +448,19 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
         return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
 
+    if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
+        # All cells are scored on the first one's held-out rows, which none may train on.
+        for graph in graphs.values():
+            graph |= {label: _no_rest_trains(graph[label]) for label in ("examples", "examples_long") if label in graph}
     return {
         cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
     }
+
+
+def _no_rest_trains(node: Node) -> Node:
+    """Rows of which no held-out document goes into training."""
+    assert isinstance(node.spec, packing.ExamplesSpec)
+    return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
 
 
 class _Nodes:

@@ -230,6 +230,30 @@ def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finish
         add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
 
 
+_TESTED = ("task", "test", "test_member", "test_share", "max_test_examples")
+_DRAWN = ("train", "train_member", "split_seed")
+"""Fields that say which examples are tested on; those of the second kind only where a part of them is drawn."""
+
+
+def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, trainings: int, members: int | None) -> None:
+    """Raise ValueError where cells, given by label and trained so many times each, cannot answer a benchmark together."""
+    (label, benchmark), *others = parts.items()
+    cell = benchmark.first
+    if cell.benchmark.evidence_type is None:
+        raise ValueError(f"{cell.task_name} has no ensembles; leave it out of the columns, or the ensemble out of the cells")
+    chosen = [each.only(init="pretrained") for each in parts.values()]
+    runs, wanted = trainings * sum(len(each.cells) for each in chosen if each is not None), members or 2
+    if runs < wanted:
+        raise ValueError(f"{runs} runs of {name} cannot make an ensemble of {wanted}; add seeds, or name fewer members")
+    drawn = cell.max_test_examples is not None or cell.test_share is not None
+    for other, found in others:
+        for field in (*_TESTED, *(_DRAWN if drawn else ())):
+            if getattr(found.first, field) != getattr(cell, field):
+                raise ValueError(
+                    f"{label!r} and {other!r} are tested on other examples of {name}: {field!r} differs; make it equal"
+                )
+
+
 def add_ensemble(
     add: _Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
 ) -> str:

@@ -80,7 +80,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         if (pretrained := benchmark.only(init="pretrained")) is not None:
             finished |= add_benchmark_of_encoders(add, name, pretrained, others)
         add_summary(add, name, benchmark, finished)
-    add_retrieval(add, recipe.retrieval, model.model, others)
+    add_retrieval(add, recipe.retrieval, model, others)
     for table, spec in recipe.further.items():
         add_further(nodes, registry.tables()[table], spec)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)

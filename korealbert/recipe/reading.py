@@ -226,6 +226,11 @@ class Reader(Tables):
                 f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
                 f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
+        step, kept = single["export"].snapshot, single["pretrain"].snapshots
+        if step is not None and step not in kept:
+            raise RecipeError(
+                f"{self.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
+            )
         self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
         self.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
         return Recipe(

@@ -15,6 +15,7 @@ from korealbert.finetune.retrieval import stage as retrieval_stage
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
+from korealbert.huggingface.modern import ModernBert
 from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
 from korealbert.recipe.tables import Problems, Tables
 
@@ -91,10 +92,10 @@ class _Add(Protocol):
     def __call__(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str: ...
 
 
-def add_retrieval(add: _Add, retrieval: Retrieval, own: str | None, others: Mapping[str, Measured]) -> None:
+def add_retrieval(add: _Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
     """Add all bi-encoders, and all systems on all collections.
 
-    ``own``: the label of the recipe's own model, ``others`` those of encoders by name. Labels are
+    ``own``: the recipe's own model, ``others`` encoders by name. Labels are
     ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and ``retrieval/COLLECTION/SYSTEM``; a SYSTEM is ``bm25-morphemes``, and of each
     model ``[ENCODER/]bm25-pieces``, ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
     """
@@ -103,7 +104,7 @@ def add_retrieval(add: _Add, retrieval: Retrieval, own: str | None, others: Mapp
         if table.remote is not None:
             files[name] = add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
     models = {"": own} if own is not None else {}
-    models |= {f"{name}/": measured.model for name, measured in others.items()}
+    models |= {f"{name}/": measured for name, measured in others.items()}
     trained = dict(_add_bi_encoders(add, retrieval, models, files))
     for name, table in retrieval.collections.items():
         given = {"data": files[name]} if name in files else {}
@@ -113,26 +114,28 @@ def add_retrieval(add: _Add, retrieval: Retrieval, own: str | None, others: Mapp
             add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **inputs)
 
         run("bm25-morphemes", system="bm25-morphemes")
-        for root, model in models.items():
-            run(f"{root}bm25-pieces", system="bm25-pieces", model=model)
+        for root, measured in models.items():
+            run(f"{root}bm25-pieces", system="bm25-pieces", model=measured.model)
             if root or "pretrained" in table.inits:
-                run(f"{root}pretrained", system="vectors", model=model)
+                run(f"{root}pretrained", system="vectors", model=measured.model)
             for seed in table.seeds if not root and "random" in table.inits else ():
-                run(f"random/{seed}", system="vectors", model=model, init="random", seed=seed)
+                run(f"random/{seed}", system="vectors", model=measured.model, init="random", seed=seed)
         for where, label in trained.items():
             run(where, system="vectors", model=label)
 
 
 def _add_bi_encoders(
-    add: _Add, retrieval: Retrieval, models: Mapping[str, str], files: Mapping[str, str]
+    add: _Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Their systems and seeds, and their labels."""
     apart = tuple(table.collection for table in retrieval.collections.values())
     fetched = {f"apart/{n}": files[name] for n, name in enumerate(retrieval.collections) if name in files}
     for name, table in retrieval.bi_encoders.items():
-        for root, model in models.items():
+        for root, measured in models.items():
+            # Layers of modern encoders share nothing, so that the export says all that training needs.
+            inputs = {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs
             for init in ("pretrained",) if root else table.inits:
                 for seed in table.seeds:
                     where = f"{name}/{root}{init}/{seed}"
                     spec = table.cell(init, seed, apart)
-                    yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, model=model, **fetched)
+                    yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)

@@ -66,24 +66,42 @@ class Artifacts:
 
 
 def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:
-    """Raise ValueError where a cell was built from another model than the one that its label names.
+    """Raise ValueError where a cell was built from another model than the one that its label names, or is of another task than
+    the cells of its benchmark.
 
     ``model_of`` gives the label of a cell's model, or None where the artifact is not a cell. A cell without any of these models
     among its ancestors proves nothing and passes.
     """
+    _refuse_mixed_tasks(artifacts)
     above: dict[str, set[str]] = {}
     for name, artifact in ancestors(artifacts).items():  # Inputs come before downstream artifacts.
         above[name] = {name}.union(*(above[parent] for parent in artifact.manifest["inputs"].values()))
     own = {label: model for label in artifacts if (model := model_of(label)) in artifacts}
     models = {artifacts[model].name: model for model in own.values()}
     for label, model in own.items():
-        found, expected = (above[artifacts[each].name] & models.keys() for each in (label, model))
+        own_name, model_name = artifacts[label].name, artifacts[model].name
+        found, expected = (above[own_name] - {own_name}) & models.keys(), above[model_name] & models.keys()
         if found and found != expected:
             others = ", ".join(sorted(models[name] for name in found - expected)) or "an earlier model"
             raise ValueError(
                 f"{label} ({artifacts[label].name}): built from {others}, not from {model}; its score belongs to another row. "
                 "Give each label the artifact of its own model"
             )
+
+
+def _refuse_mixed_tasks(artifacts: Mapping[str, Artifact]) -> None:
+    """All of ``finetune/…/BENCHMARK/INIT/SEED`` and ``ensemble/…/BENCHMARK`` must have one task for each benchmark."""
+    cells: dict[str, dict[str, list[str]]] = {}
+    for label, artifact in artifacts.items():
+        stage, *rest = label.split("/")
+        if stage in ("finetune", "ensemble") and artifact.files("metrics.json"):
+            benchmark = rest[-3] if stage == "finetune" else rest[-1]
+            task = artifact.read_json("metrics.json").get("task")
+            cells.setdefault(benchmark, {}).setdefault(str(task), []).append(label)
+    for benchmark, tasks in cells.items():
+        if len(tasks) > 1:
+            found = "; ".join(f"{task}: {', '.join(labels[:_MAX_NAMED])}" for task, labels in sorted(tasks.items()))
+            raise ValueError(f"cells of {benchmark!r} are of several tasks ({found}); give each label the artifact of its own")
 
 
 def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
-from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
+from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card, untrained_parts
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.published import OwnScore, TableOrScore
@@ -147,7 +147,8 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
         for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
         for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
     ]
-    return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
+    facts = ModelFacts.of(pretrain, title=spec["title"], license=spec["license"], snapshot=spec.get("snapshot"))
+    return model_card(facts, pretrain, finetuned=cells, limits=untrained_parts(facts.config))
 
 
 STAGE = Stage(

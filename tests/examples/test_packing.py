@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -85,6 +87,42 @@ def test_the_cap_on_held_out_rows_gives_the_rest_to_training(
     stats = build(STAGE, spec, {"documents": texts, "vocab": vocab}, runtime).artifact.stats
     assert 15 < stats["rows_heldout"] <= 30
     assert stats["pieces"] == packed.stats["pieces"]
+
+
+def split_documents(artifact: Artifact, split: Literal["train", "heldout"]) -> set[int]:
+    return set(np.concatenate([rows.doc_id for rows in RowTable(artifact.path, split).shards]).tolist())
+
+
+def test_no_number_of_shards_and_no_further_text_moves_a_held_out_document_into_training(
+    runtime: Runtime, texts: Artifact, vocab: Artifact
+) -> None:
+    def write(spec: Spec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, object]:
+        one_shard(out_dir, documents_of(texts)[:60])
+        return {}
+
+    half = build(Stage("half", 1, Spec, write), Spec(), {}, runtime).artifact  # One shard; the whole has three.
+    spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.2, heldout_max_rows=12, heldout_rest="unused")
+    one, all_of_it = (build(STAGE, spec, {"documents": each, "vocab": vocab}, runtime).artifact for each in (half, texts))
+    assert not split_documents(one, "heldout") & split_documents(all_of_it, "train")
+    kept = {int(document.id, 16) for document in documents_of(half)}
+    assert split_documents(one, "train") == split_documents(all_of_it, "train") & kept
+    stats = all_of_it.stats
+    assert stats["rows_unused"] > stats["dropped"]["heldout_unused"] > 0
+    assert stats["rows_heldout"] <= 12
+    assert stats["pieces_in"] == stats["pieces"] + sum(stats["dropped_pieces"].values())
+
+
+def test_held_out_documents_that_all_have_too_many_rows_are_an_error(
+    runtime: Runtime, texts: Artifact, vocab: Artifact
+) -> None:
+    def write(spec: Spec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, object]:
+        one_shard(out_dir, [replace(document, text="\n".join([document.text] * 9)) for document in documents_of(texts)])
+        return {}
+
+    long = build(Stage("long", 1, Spec, write), Spec(), {}, runtime).artifact
+    spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.2, heldout_max_rows=1, heldout_rest="unused")
+    with pytest.raises(ValueError, match="heldout_max_rows = 1 are 1 for each of 1 shards, and every held-out document has"):
+        build(STAGE, spec, {"documents": long, "vocab": vocab}, runtime)
 
 
 def test_one_and_two_workers_give_the_same_bytes(tmp_path: Path, texts: Artifact, vocab: Artifact, packed: Artifact) -> None:

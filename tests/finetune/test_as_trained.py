@@ -15,7 +15,7 @@ from torch import nn
 from korealbert.artifact import Artifact
 from korealbert.artifact.files import write_json
 from korealbert.finetune import encoder_files
-from korealbert.finetune.encoder import OwnEncoder, load_encoder, load_input, pad
+from korealbert.finetune.encoder import OwnEncoder, as_exported, load_encoder, load_input, pad
 from korealbert.finetune.spec import FinetuneSpec, Init
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Feature
@@ -103,6 +103,18 @@ def test_vectors_before_the_first_step_are_those_of_the_untied_export(mode: Made
     assert checkpoint.says_less(mode.config)
     if not isinstance(mode.config, ModernConfig):
         assert count_parameters(ours) < count_parameters(theirs)
+
+
+def test_it_is_written_back_as_the_class_of_its_export(mode: Made) -> None:
+    ours = own_encoder(mode.inputs)
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.add_(0.05)
+    theirs = as_exported(ours.eval(), mode.inputs).eval()
+    assert not isinstance(theirs, OwnEncoder)
+    batch = pad(BATCH, pad_id=0, device=CPU)
+    real = batch.attention_mask_BL.bool()
+    torch.testing.assert_close(theirs(batch).hidden_BLH[real], ours(batch).hidden_BLH[real], atol=1e-5, rtol=1e-5)
 
 
 def test_a_cell_has_as_many_parameters_as_the_training_and_repeats_itself(

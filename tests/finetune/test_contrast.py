@@ -29,6 +29,7 @@ from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.conftest import BLAME, NEUTRAL
 from tests.finetune.families import FAMILIES, write_family
+from tests.finetune.test_as_trained import MODES, made
 
 QUICK = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-3, "head": "bi-encoder"}
 
@@ -185,6 +186,24 @@ def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
     encoder, tokenizer = load_encoder(first, init="pretrained").eval(), load_tokenizer(first)
     texts = ["영화 배우", "어제 [SEP] 음악", "", "친구와 봤는데 " * 60]
     np.testing.assert_allclose(unit_vectors(encoder, texts, tokenizer, max_length=64), pooled(first, texts), atol=1e-5)
+
+
+def test_layers_that_share_in_pretraining_share_in_a_bi_encoder(
+    runtime: TrainingRuntime, nli: Path, fresh: Callable[[str], Path], tmp_path: Path
+) -> None:
+    spec = BiEncoderSpec(train=nli, epochs=1, batch_size=16, learning_rate=5e-3, max_length=16)
+    mode, out = made(MODES["attention"], tmp_path), fresh("out")
+    bi_encoder.run(spec, mode.inputs, out, runtime)
+    first, second = blocks(out)[:2]
+    assert torch.equal(first.attention.query.weight, second.attention.query.weight)
+    assert not torch.equal(first.ffn.weight, second.ffn.weight)
+    assert not torch.equal(first.attention.query.weight, blocks(mode.inputs["model"].path)[0].attention.query.weight), "trained"
+
+
+def blocks(directory: Path) -> list[Any]:
+    """The layers of an ALBERT."""
+    encoder = AutoModel.from_pretrained(directory, local_files_only=True).encoder
+    return [group.albert_layers[0] for group in encoder.albert_layer_groups]
 
 
 def pooled(directory: Path, texts: list[str]) -> Any:

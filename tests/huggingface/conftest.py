@@ -35,6 +35,7 @@ class AnySpec(Spec):
 
     source: str = ""
     license: str = ""
+    title: str = ""
 
 
 def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: str) -> Artifact:
@@ -44,7 +45,7 @@ def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None
         (out_dir / "data").write_text(stage)
         return stats
 
-    label = f"{stage}/{spec['source']}" if spec else stage
+    label = f"{stage}/{spec['source']}" if "source" in spec else stage
     return build(Stage(stage, 1, AnySpec, run), AnySpec(**spec), inputs or {}, Runtime(store=store), label=label).artifact
 
 
@@ -64,6 +65,8 @@ def write_model(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runt
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
     save_file(model.state_dict(), out_dir / "model.safetensors")
     (out_dir / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
+    scored = {"split": "heldout", "step": 5, "tokens": 61_111, "mlm_accuracy": 0.1234}
+    (out_dir / "metrics.jsonl").write_text(json.dumps(scored) + "\n")
     heldout = {"mlm_accuracy": 0.4321, "mlm_perplexity": 12.5, "sop_accuracy": 0.8, "wop_accuracy": None}
     counted = {"steps": spec.steps, "tokens": 123_456, "epochs": 1.5, "parameters": count_parameters(model)}
     return {**counted, "sequence_length": 16, "heldout": heldout}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
-from tests.huggingface.conftest import MakeModel
+from korealbert.huggingface.export import ExportSpec
+from korealbert.report.stage import card_with_scores
+from tests.huggingface.conftest import MakeModel, ancestor
 
 
 def card(make_model: MakeModel, *, finetuned: tuple = (), license: str = "other", **architecture: object) -> str:
@@ -49,6 +51,33 @@ def test_the_card_tells(make_model: MakeModel, told: str) -> None:
 def test_the_card_tells_of_what_the_model_was_trained_to_predict(make_model: MakeModel) -> None:
     assert "pretrained on masked tokens (MLM) and sentence order (SOP) and word order (WOP) " in card(make_model)
     assert "word order (WOP) and bags of masked tokens (BoW) " in card(make_model, bow_weight=1.0)
+
+
+def test_the_card_of_a_snapshot_tells_of_the_training_up_to_its_step(make_model: MakeModel) -> None:
+    inputs, _ = make_model()
+    scored, unscored = (
+        model_card(ModelFacts.of(inputs["pretrain"], title="t", license="other", snapshot=step), inputs["pretrain"])
+        for step in (5, 4)
+    )
+    assert "5 updates of 2,048 sequences of 16 tokens: 61,111 tokens, 0.75 epochs. These are the weights" in scored
+    assert "| masked tokens: accuracy | 0.1234 |" in scored
+    assert "4 updates of 2,048 sequences of 16 tokens: 0.6 epochs. These are" in unscored
+    assert "The training did not score its held-out documents after step 4." in unscored
+    assert not any(end in shown for shown in (scored, unscored) for end in ("123,456", "1.5 epochs", "0.4321"))
+
+
+def test_exports_of_snapshots_alone_have_another_identity_than_before() -> None:
+    assert "card" not in ExportSpec().as_before()
+    assert ExportSpec(snapshot=5).as_before()["card"] == "snapshot"
+
+
+def test_the_card_of_a_report_tells_of_a_projection_that_training_did_not_have(make_model: MakeModel) -> None:
+    inputs, _ = make_model(embedding_size=32)
+    export = ancestor(inputs["pretrain"].path.parent, "export", {}, title="t", license="other")
+    told = "Other programs train its 1,056 parameters with the rest"
+    assert told in card_with_scores(export, inputs["pretrain"], [])
+    inputs, _ = make_model()
+    assert told.split(" its", maxsplit=1)[0] not in card_with_scores(export, inputs["pretrain"], [])
 
 
 def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:

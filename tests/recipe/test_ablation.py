@@ -10,6 +10,7 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
+from korealbert.examples.packing import ExamplesSpec
 from korealbert.recipe import RecipeError
 from tests.editing import edit
 
@@ -139,6 +140,15 @@ def test_shared_stages_are_those_of_the_first_cell() -> None:
     assert "extract/news" not in str(nodes["dedup/no-additional-data"].inputs)
 
 
+def test_where_cells_differ_in_their_documents_none_trains_on_the_held_out_ones_of_another() -> None:
+    def rests(number: int) -> set[str]:
+        nodes = graph_of(SAMPLE / f"albert-table-{number}.toml").values()
+        return {node.spec.heldout_rest for node in nodes if isinstance(node.spec, ExamplesSpec)}
+
+    assert rests(7) == {"unused"}
+    assert rests(3) == {"train"}, "cells of one corpus keep their artifacts"
+
+
 def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
     prepared = recipes.prepare(SAMPLE / "korealbert-table-2.toml", Store(tmp_path), until="pretrain/mlm-wop")
     assert [p.label for p in prepared.planned][-2:] == ["pretrain/mlm-wop/1", "pretrain/mlm-wop/2"]
@@ -221,6 +231,42 @@ def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence(
     assert report["ensemble/ensemble/nsmc"] == "ensemble/ensemble/nsmc"
     others = graph_of(SAMPLE / "albert-table-8.toml").values()
     assert not any(getattr(node.spec, "evidence", False) for node in others)
+
+
+_CHANGES = {
+    "no such snapshot": ("set.export.snapshot = 20", "set.export.snapshot = 7", r"snapshot = 7 is none of snapshots = \[20\]"),
+    "too many members": ("members = 4", "members = 99", "12 runs of korsts cannot make an ensemble of 99; add seeds"),
+    "other examples": (
+        'label = "24 layers"',
+        'label = "24 layers"\nset.finetune.nsmc.max_test_examples = 10',
+        "'ALBERT-1M' and '24 layers' are tested on other examples of nsmc: 'max_test_examples' differs",
+    ),
+    "from a snapshot": (
+        'label = "ALBERT-1.5M"',
+        'label = "ALBERT-1.5M"\nstarts_from = "ALBERT-1M"',
+        "starts from the end of another, and 'ALBERT-1M' is its snapshot of step 20; name a cell without",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_what_would_fail_after_all_trainings_is_an_error_of_the_file(specs: Path, change: str) -> None:
+    old, new, message = _CHANGES[change]
+    path = specs / "ablations" / "sample" / "albert-table-9.toml"
+    with pytest.raises(RecipeError, match=rf"albert-table-9\.toml, cell '.*{message}"):
+        recipes.load_ablation(edit(path, old, new))
+
+
+def test_a_benchmark_without_ensembles_is_refused_for_one(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-9.toml"
+    ner = "\n".join(f'set.finetune.klue_ner.{part} = "../sample/klue/ner_{file}.tsv"' for part, file in _NER.items())
+    edit(path, "set.pretrain.steps = 30", f"set.pretrain.steps = 30\n{ner}")
+    path.write_text(path.read_text("utf-8") + '\n[[columns]]\ntitle = "NER"\nbenchmark = "klue_ner"\n', "utf-8")
+    with pytest.raises(RecipeError, match="klue_ner has no ensembles; leave it out of the columns"):
+        recipes.load_ablation(path)
+
+
+_NER = {"train": "train", "test": "dev"}
 
 
 def test_tables_9_and_10_of_albert_are_over_the_same_trainings(tmp_path: Path) -> None:

@@ -162,6 +162,93 @@ def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ..
         run(spec, found, tmp_path, Runtime())
 
 
+def grid_of_two(store: Path, *, shared: bool) -> dict[str, Artifact]:
+    """Two rows with two benchmarks and an ensemble of each; ``shared``: the rows are two steps of one training."""
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    found = {}
+
+    def scored(label: str, task: str, inputs: dict[str, Artifact]) -> None:
+        metrics = json.dumps({"task": task, "metric": "f1", "test": {"f1": 80.0}})
+        found[label] = made(store, label, {}, inputs, write=lambda out: (out / "metrics.json").write_text(metrics) and None)
+
+    for row in ("a", "b"):
+        model = found[f"pretrain/{row}/1"] = made(store, "pretrain/a/1" if shared else f"pretrain/{row}/1", facts)
+        exported = found[f"export/{row}/1"] = made(store, f"export/{row}/1", {}, {"pretrain": model})
+        for task in ("nsmc", "korsts"):
+            scored(f"finetune/{row}/1/{task}/pretrained/1", task, {"model": exported})
+    for key, rows in (("ab", "ab"), ("only-a", "a")):
+        for task in ("nsmc", "korsts"):
+            members = {f"{row}/1": found[f"finetune/{row}/1/{task}/pretrained/1"] for row in rows}
+            scored(f"ensemble/{key}/{task}", task, members)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared", "message"),
+    [
+        (
+            "finetune/a/1/nsmc/pretrained/1",
+            "finetune/a/1/korsts/pretrained/1",
+            False,
+            "cells of .(nsmc|korsts). are of several tasks",
+        ),
+        (
+            "finetune/a/1/nsmc/pretrained/1",
+            "finetune/b/1/nsmc/pretrained/1",
+            True,
+            "from export/b/1, not from export/a/1",
+        ),
+        ("pretrain/a/1", "pretrain/b/1", False, "built from pretrain/b/1, not from pretrain/a/1"),
+        ("ensemble/ab/nsmc", "ensemble/only-a/nsmc", False, "ensemble/ab/nsmc .*: not of the cells of A, B"),
+        ("ensemble/ab/nsmc", "ensemble/ab/korsts", False, "cells of '(nsmc|korsts)' are of several tasks"),
+    ],
+)
+def test_every_kind_of_swap_is_refused(one: str, other: str, shared: bool, message: str, tmp_path: Path) -> None:
+    found = grid_of_two(tmp_path, shared=shared)
+    rows = (
+        Row(key="a", label="A"),
+        Row(key="b", label="B"),
+        Row(key="ab", label="AB", ensemble=("A", "B")),
+        Row(key="only-a", label="Only A", ensemble=("A",)),
+    )
+    columns = (Column(title="NSMC", benchmark="nsmc"), Column(title="KorSTS", benchmark="korsts"))
+    spec = SPEC.model_copy(update={"rows": rows, "columns": columns, "printed": None})
+    (tmp_path / "right").mkdir()
+    run(spec, found, tmp_path / "right", Runtime())
+    found[one], found[other] = found[other], found[one]
+    with pytest.raises(ValueError, match=message):
+        run(spec, found, tmp_path, Runtime())
+
+
+def test_a_held_out_score_of_another_step_is_refused(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    rows = (SPEC.rows[0].model_copy(update={"snapshot": 30}), SPEC.rows[1])
+    with pytest.raises(ValueError, match=r"intrinsic/a/1/n .*: of the end of its training, not of step 30"):
+        run(SPEC.model_copy(update={"rows": rows}), artifacts, tmp_path, Runtime())
+
+
+def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    artifacts["pretrain/a/1"] = made(
+        tmp_path,
+        "pretrain/a/1",
+        artifacts["pretrain/a/1"].stats,
+        write=lambda out: (out / "metrics.jsonl").write_text('{"split": "train", "step": 30, "tokens": 49999}\n') and None,
+        source="with curves",
+    )
+    for label in [label for label in artifacts if label.startswith("intrinsic/a/")]:
+        del artifacts[label]
+    rows = (SPEC.rows[0].model_copy(update={"snapshot": 30}), SPEC.rows[1])
+    run(SPEC.model_copy(update={"rows": rows}), artifacts, tmp_path, Runtime())
+    assert ["A", "12,000,000", "30 of 60", "49,999", "1.25", "0"] in cells(tmp_path / "report.md", "A")
+
+
+def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    longer = {**artifacts["pretrain/b/1"].stats, "steps": 400, "tokens": 700_000}
+    artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
+    run(SPEC, artifacts, tmp_path, Runtime())
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "6 pretraining runs of 12M parameters, 60 to 400 steps and 100k to 700k tokens each" in text
+
+
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
     with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):
@@ -232,6 +319,10 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     found = {
         (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
     }
+    sources = {row["column"]: row["source"] for row in table.iter_rows(named=True) if row["row"] == "A"}
+    assert (sources["Parameters"], sources["Speed"]) == ("ALBERT Table 1", "ALBERT Table 2")
+    with (out / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
+        assert next(iter(csv.DictReader(file))).keys().isdisjoint({"Parameters", "Hours", "Speed"})
     assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
     assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
     assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from korealbert.recipe.registry import REPORT
 from korealbert.report import scores
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import text as markdown
-from korealbert.report.render.blocks import Fold, Section, Table
+from korealbert.report.render.blocks import Fold, Section, Table, Text
 from korealbert.report.render.text import table_files
 from korealbert.report.sections import benchmarks
 from korealbert.report.sections.printed_table import PrintedTable, section
@@ -241,6 +242,28 @@ def test_a_printed_table_has_ours_above_the_printed_and_the_printed_alone(run_of
     assert own[0] == "–" and all(text != "–" for text in (ours[2], own[2], own[4]))
     means = [float(text.split(" ")[0]) for text in own[2:]]
     assert means[2] == pytest.approx((means[0] + means[1]) / 2, abs=0.01)
+
+
+def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metrics(run_of: dict[str, Artifact]) -> None:
+    artifacts = Artifacts(run_of, ())
+    benchmarks = scores.read(artifacts.of("finetune"), {})
+    printed = {**TABLE_3["printed"], "statistic": "median"}
+    found = section(PrintedTable.model_validate({**TABLE_3, "printed": printed}), artifacts, benchmarks)
+    table, told = found.blocks
+    assert isinstance(table, Table) and isinstance(told, Text)
+    middle = next(row for row in table.rows if row[1] == "median")
+    (naver,) = (benchmark for benchmark in benchmarks if benchmark.name == "naver_ner")
+    assert middle[5] == f"{np.median(naver.values('klue-bert/pretrained')):.2f}"
+    assert told.text.endswith(
+        "NER: ours is accuracy_entities, the printed number is called 'acc'; the difference is in Avg too."
+    )
+    albert = {
+        "printed": {"table": "albert", "source": "ALBERT Table 2"},
+        "rows": [{"model": "BERT-large"}],
+        "columns": [{"title": "Size", "training": "parameters", "printed": ["config", "params"], "source": "ALBERT Table 1"}],
+    }
+    (row,) = section(PrintedTable.model_validate(albert), artifacts, benchmarks).blocks[0].rows  # type: ignore[union-attr]
+    assert row[2] == "334M"
 
 
 @pytest.mark.parametrize(

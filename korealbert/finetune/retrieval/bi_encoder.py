@@ -1,9 +1,10 @@
 """Stage `bi_encoder` (labels ``bi_encoder/NAME/INIT/SEED``): an encoder → one whose vectors say which sentence follows.
 
-Trained on triples of entailment as ``ContrastSpec`` says. Input role ``model``: a directory in Hugging Face format. Roles
-``apart/NUMBER``: fetched collections, for those of ``apart_from`` that are named by URL. Output: ``metrics.json``, and a
-directory in the same format, which ``transformers`` loads, and ``SentenceTransformer(directory)`` with its pooling. Layers that
-shared their weights in pretraining, where the format cannot say so, are trained each by itself.
+Trained on triples of entailment as ``ContrastSpec`` says. Input role ``model``: a directory in Hugging Face format; role
+``pretrain``, where layers share what that cannot say: its training. Roles ``apart/NUMBER``: fetched collections, for those of
+``apart_from`` that are named by URL. Output: ``metrics.json``, and a directory in the same format, which ``transformers``
+loads, and ``SentenceTransformer(directory)`` with its pooling. What layers share is trained as one, and written out as equal
+copies.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class BiEncoderStats(Statistics):
 
 def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BiEncoderStats:
     """Train and write the directory. Raises ``Diverged`` where the loss is not finite any more."""
-    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoder import as_exported, load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
 
@@ -72,11 +73,11 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
         training.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=training.threads, device=device):
-        encoder = load_encoder(directory, init=spec.init)
+        encoder = load_input(inputs, init=spec.init)
         encoder.check_length(spec.max_length, directory)
         model = FinetunedModel.of(settings, encoder, triples.train, pad_id=tokenizer.pad_token_id, device=device)
         history = contrast(model, triples, settings, report)
-    _write_weights(encoder, out_dir)
+    _write_weights(as_exported(encoder, inputs), out_dir)
     copy_tokenizer(directory, out_dir)
     longest = min(tokenizer.model_max_length, encoder.max_length)
     write_mean_pooling(out_dir, hidden_size=encoder.hidden_size, longest=longest)

@@ -1,6 +1,6 @@
 """Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
 
-Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
+Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``export/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
 ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of their ancestors. Output: ``report.html``, ``report.md``,
 ``table.csv`` (means, intervals and the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
 Markdown and LaTeX) and ``figures/*.svg``.
@@ -8,16 +8,17 @@ Markdown and LaTeX) and ``figures/*.svg``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from korealbert.artifact import Inputs, Runtime, Stage, Statistics
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
+from korealbert.finetune.features import SPLITS
 from korealbert.formatting import MISSING, compact, count, percent
-from korealbert.pretrain.stage import PretrainStats
+from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.report import published
 from korealbert.report.ablation import curves, table
 from korealbert.report.ablation.runs import Values
@@ -41,7 +42,8 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    refuse_swapped(artifacts.by_label, _model_of)
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
+    _refuse_other_steps_and_members(spec, artifacts)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
@@ -60,42 +62,87 @@ def run(
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
 
-def _model_of(label: str) -> str:
-    """``pretrain/ROW/SEED`` of ``finetune/ROW/SEED/…`` and ``intrinsic/ROW/SEED/…``."""
-    stage, *rest = label.split("/")
-    return "/".join(["pretrain", *rest[:2]]) if stage in ("finetune", "intrinsic") else ""
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of a cell: ``export/ROW/SEED`` of ``finetune/ROW/SEED/…``, else ``pretrain/ROW/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        row = "/".join(rest[:2])
+        if stage == "finetune" and f"export/{row}" in artifacts.by_label:
+            return f"export/{row}"
+        return f"pretrain/{row}" if stage in ("finetune", "export", "intrinsic") else ""
+
+    return model_of
+
+
+def _refuse_other_steps_and_members(spec: AblationReportSpec, artifacts: Artifacts) -> None:
+    """Raise ValueError where a held-out score is of another step than its row, or an ensemble of other cells."""
+    rows = {row.key: row for row in spec.rows}
+    keys = {row.label: row.key for row in spec.rows}
+    for label, artifact in artifacts.of("intrinsic").items():
+        row, step = rows[label.split("/")[1]], artifact.manifest["spec"].get("snapshot")
+        if step != row.snapshot:
+            steps = [f"step {one}" if one else "the end" for one in (step, row.snapshot)]
+            raise ValueError(
+                f"{label} ({artifact.name}): of {steps[0]} of its training, not of {steps[1]}; its score belongs to another row"
+            )
+    cells = artifacts.of("finetune")
+    for label, artifact in artifacts.of("ensemble").items():
+        _, key, benchmark = label.split("/", maxsplit=2)
+        parts = {keys[part] for part in rows[key].ensemble}
+        expected = {
+            cell.name
+            for name, cell in cells.items()
+            if (words := name.split("/"))[1] in parts and "/".join(words[3:-2]) == benchmark
+        }
+        found = {name for role, name in artifact.manifest["inputs"].items() if role not in SPLITS}
+        if found and found != expected:
+            raise ValueError(
+                f"{label} ({artifact.name}): not of the cells of {', '.join(rows[key].ensemble)}; its score belongs to another "
+                "row or column. Give each label the artifact of its own"
+            )
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     """The comparison with its sizes, so that nobody mistakes a small run for the paper's."""
     pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
-    stats = pretrained[0]
-    sizes = sorted({training.parameters for training in pretrained})
-    parameters = " to ".join(compact(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
+    parameters, steps, tokens = (
+        " to ".join(dict.fromkeys((shown(min(sizes)), shown(max(sizes)))))
+        for shown, sizes in (
+            (compact, [training.parameters for training in pretrained]),
+            (count, [training.steps for training in pretrained]),
+            (compact, [training.tokens for training in pretrained]),
+        )
+    )
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {count(stats.steps)} steps and "
-        f"{compact(stats.tokens)} tokens each; {len(artifacts.of('finetune'))} fine-tuning runs."
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {steps} steps and {tokens} tokens "
+        f"each; {len(artifacts.of('finetune'))} fine-tuning runs."
     ).strip()
 
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     """Settings, size and data of every row."""
-    by_row: dict[str, list[PretrainStats]] = {}
+    by_row: dict[str, list[Artifact]] = {}
     for label, artifact in artifacts.of("pretrain").items():
-        by_row.setdefault(label.split("/")[1], []).append(artifact.stats_as(PretrainStats))
+        by_row.setdefault(label.split("/")[1], []).append(artifact)
     body = []
     for row in (row for row in spec.rows if row.key in by_row):
-        stats = by_row[row.key][0]
-        rollbacks = sum(training.rollbacks for training in by_row[row.key])
+        trainings = [artifact.stats_as(PretrainStats) for artifact in by_row[row.key]]
+        stats, reached = trainings[0], Reached.of(by_row[row.key][0], row.snapshot)
+        rollbacks = sum(training.rollbacks for training in trainings)
         steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
-        figures = (count(stats.parameters), steps, count(stats.tokens), f"{stats.epochs:g}", count(rollbacks))
+        tokens = MISSING if reached.tokens is None else count(reached.tokens)
+        epochs = MISSING if reached.epochs is None else f"{reached.epochs:g}"
+        figures = (count(stats.parameters), steps, tokens, epochs, count(rollbacks))
         body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
     if examples and examples.rows_heldout:
         share = percent(examples.rows_heldout / (examples.rows_heldout + examples.rows_train))
-        blocks.append(Text(f"Held out of training: {count(examples.rows_heldout)} rows, {share} of the corpus.", quiet=True))
+        rest = f" Neither trained on nor scored: {count(examples.rows_unused)} rows." if examples.rows_unused else ""
+        held_out = f"Held out of training: {count(examples.rows_heldout)} rows, {share} of the corpus.{rest}"
+        blocks.append(Text(held_out, quiet=True))
     return Section("models", "Models", blocks)
 
 
@@ -119,4 +166,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=4, spec=AblationReportSpec, run=run, measured=MEASURED)

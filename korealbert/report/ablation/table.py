@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from statistics import median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
@@ -73,19 +74,24 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
 
 
 def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
-    """Median and best over all runs of each row, as papers print them; nothing where no row has two runs."""
+    """Median and best score over all runs of each row, as papers print them; nothing where no row has two runs."""
+    scores = [column.is_score for column in spec.columns]
     body: list[list[str]] = []
     for row in spec.rows:
         if middle := _over_all(spec, values, row, median):
-            body += [[row.label, "median", *middle], ["", "best", *_over_all(spec, values, row, max)]]
-    header = ["", "Of all runs", *(column.title for column in spec.columns)]
+            best = _over_all(spec, values, row, max)
+            body += [[row.label, "median", *compress(middle, scores)], ["", "best", *compress(best, scores)]]
+    header = ["", "Of all runs", *(column.title for column in spec.columns if column.is_score)]
     table = Table("Median and best of ours, × 100", header, body, frozenset(range(2, len(header))))
     return [Fold("Median and best over all runs", [table])] if body else []
 
 
 def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
-    """A statistic over all runs of a row, by column; nothing where no column has two runs."""
-    runs = [[value for some in values.runs[row.key, c.title].values() for value in some.values()] for c in spec.columns]
+    """A statistic over all runs of a row, by column; only of scores, and nothing where no column of them has two runs."""
+    runs = [
+        [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
+        for c in spec.columns
+    ]
     return [fixed(statistic(each)) if each else MISSING for each in runs] if max(map(len, runs)) > 1 else []
 
 
@@ -109,7 +115,7 @@ def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
     kind = f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean"
     over = (
         "over pretraining runs, each the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. "
-        "A number without ± comes from a single run."
+        "A score without ± comes from a single run."
     )
     mark = (
         f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run; it says nothing about other ones."
@@ -236,7 +242,7 @@ def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, objec
             if found is not None and found.half_width is not None:
                 half = found.half_width
             mean = None if found is None else found.mean
-            source = spec.printed.source if spec.printed is not None and column.title in theirs else None
+            source = spec.printed.elsewhere(column.source).source if spec.printed and column.title in theirs else None
             limits = (None, None) if mean is None or half is None else (mean - half, mean + half)
             fields: Sequence[object] = (
                 row.label,

@@ -7,7 +7,7 @@ speed is that of the shapes that stage `speed` measured.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from korealbert.huggingface.export import ExportStats
 from korealbert.report.ablation.spec import Column, Printed
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Section, Table, Text
-from korealbert.report.scores import Benchmark
+from korealbert.report.scores import Benchmark, metric_title
 
 OWN = "pretrained"
 """Stands in the place of an encoder's name for the recipe's own model."""
@@ -71,12 +71,14 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
     body: list[list[str]] = []
     marked = set()
     for row in spec.rows:
-        printed = spec.printed.values(row.model)
         if row.encoder or row.shape:
             marked.add(len(body))
             ours = [_ours(spec, column, row, artifacts, by_name, speeds) for column in spec.columns]
             body.append([row.model, row.encoder if row.encoder not in ("", OWN) else "ours", *ours])
-        cells = [printed[column.printed][0] if column.printed in printed else MISSING for column in spec.columns]
+            medians = [_score(spec, column, row, by_name, statistics.median) for column in spec.columns]
+            if spec.printed.statistic == "median" and any(each is not None for each in medians):
+                body.append(["", "median", *(MISSING if each is None else fixed(each) for each in medians)])
+        cells = [_printed(spec.printed, row.model, column) for column in spec.columns]
         body.append(["" if row.encoder or row.shape else row.model, "printed", *cells])
     header = ["", "From", *(column.title for column in spec.columns)]
     partly = "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part)
@@ -95,7 +97,7 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
                 frozenset(range(2, len(header))),
                 frozenset(marked),
             ),
-            Text(text + (f" Tested on a part: {partly}." if partly else ""), quiet=True),
+            Text(text + (f" Tested on a part: {partly}." if partly else "") + _other_metrics(spec), quiet=True),
         ],
     )
 
@@ -112,20 +114,52 @@ def _ours(
         return f"{speeds[row.shape]:.2f}×" if row.shape in speeds else MISSING
     if column.training == "parameters":
         return _parameters(row.encoder, artifacts)
-    system = row.encoder if row.encoder == OWN else f"{row.encoder}/{OWN}"
+    score = _score(spec, column, row, benchmarks, statistics.fmean)
+    if score is None or column.average:
+        return MISSING if score is None else fixed(score)
+    return benchmarks[column.benchmark].shown(_system(row), column.metric or None)
+
+
+def _system(row: TableRow) -> str:
+    return row.encoder if row.encoder == OWN else f"{row.encoder}/{OWN}"
+
+
+def _score(
+    spec: PrintedTable,
+    column: Column,
+    row: TableRow,
+    benchmarks: Mapping[str, Benchmark],
+    statistic: Callable[[list[float]], float],
+) -> float | None:
+    """A statistic over the seeds of a benchmark, or the mean of those of several; None where one is missing."""
     titles = {each.title: each for each in spec.columns}
 
     def values(of: Column) -> list[float]:
         benchmark = benchmarks.get(of.benchmark)
-        return [] if benchmark is None else benchmark.values(system, of.metric or None)
+        return [] if benchmark is None else benchmark.values(_system(row), of.metric or None)
 
-    if column.average:
-        groups = [[values(titles[title]) for title in group] for group in column.average]
-        if not all(found for group in groups for found in group):
-            return MISSING
-        return fixed(statistics.fmean(statistics.fmean(map(statistics.fmean, group)) for group in groups))
-    found = benchmarks.get(column.benchmark)
-    return found.shown(system, column.metric or None) if found is not None and values(column) else MISSING
+    groups = [[values(titles[title]) for title in group] for group in column.average] or [[values(column)]]
+    if not all(found for group in groups for found in group):
+        return None
+    return statistics.fmean(statistics.fmean(map(statistic, group)) for group in groups)
+
+
+def _printed(printed: Printed, model: str, column: Column) -> str:
+    values = printed.elsewhere(column.source).values(model)
+    return values[column.printed][0] if column.printed in values else MISSING
+
+
+def _other_metrics(spec: PrintedTable) -> str:
+    """A sentence on each column whose metric of ours has another name than the printed one."""
+    told = ""
+    for column in spec.columns:
+        if column.metric and column.printed is not None and column.metric != column.printed[1]:
+            averages = [each.title for each in spec.columns if any(column.title in group for group in each.average)]
+            told += (
+                f" {column.title}: ours is {metric_title(column.metric)}, the printed number is called {column.printed[1]!r}"
+            )
+            told += f"; the difference is in {', '.join(averages)} too." if averages else "."
+    return told
 
 
 def _parameters(encoder: str, artifacts: Artifacts) -> str:

@@ -139,6 +139,7 @@ def _rows(artifacts: Artifacts) -> Table:
         [
             ("Rows for training", count(stats.rows_train)),
             ("Rows held out", count(stats.rows_heldout)),
+            ("Held out, not scored either", None if stats.rows_unused is None else count(stats.rows_unused)),
             ("Pieces", _count(stats.pieces)),
             ("Sentences", _count(stats.sentences)),
             ("Share of positions filled", _percent(stats.fill)),
