@@ -119,7 +119,13 @@ def _ours(
         benchmark = benchmarks.get(of.benchmark)
         return [] if benchmark is None else benchmark.values(system, of.metric or None)
 
+    def undefined(of: Column) -> bool:
+        benchmark = benchmarks.get(of.benchmark)
+        return benchmark is not None and bool(benchmark.undefined(system, of.metric or None))
+
     if column.average:
+        if any(undefined(titles[title]) for group in column.average for title in group):
+            return "undefined"
         groups = [[values(titles[title]) for title in group] for group in column.average]
         if not all(found for group in groups for found in group):
             return MISSING
