@@ -31,6 +31,7 @@ from prefect.states import Cancelling, Completed
 
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
+from korealbert.finetune.undefined import why_undefined
 from korealbert.flows import publish
 from korealbert.flows.lineage import Lineage
 from korealbert.pretrain.launch import RankKilled
@@ -234,7 +235,9 @@ def scored(stats: Mapping[str, Any]) -> str:
     told = []
     if (metric := stats.get("metric")) and isinstance(stats.get("dev"), Mapping):
         told = [
-            f"{metric} {stats[split][metric]:.2f} on {split}" for split in ("dev", "test") if metric in stats.get(split, {})
+            f"{metric} {'undefined' if why_undefined(stats, metric, split) else f'{stats[split][metric]:.2f}'} on {split}"
+            for split in ("dev", "test")
+            if metric in stats.get(split, {})
         ]
     for name, value in (stats.get("heldout") or {}).items():
         if isinstance(value, int | float) and name.endswith(("_loss", "_accuracy")):

@@ -3,8 +3,8 @@
 Input roles: ``finetune`` artifacts that kept their evidence, by any name; ``train``, ``dev`` and ``test``: fetched files, for
 those that the spec names by URL. For a class the probabilities of all members are averaged, for a score the predictions, for a
 span of a context the probabilities of the spans and the decision that there is no answer, each apart (ALBERT, section 4.9).
-Output: ``metrics.json`` with ``members`` (roles and their dev scores, the best first) and the test scores of one prediction per
-example.
+Output: ``metrics.json`` with ``members`` (roles and their dev scores, the best first; null where the official script prints
+``nan``) and the test scores of one prediction per example; ``undefined`` as in that of a cell.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from korealbert.finetune.kept import PREDICTIONS, read_kept
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.stage import EVIDENCE
 from korealbert.finetune.task import Example, Task
+from korealbert.finetune.undefined import why_undefined
 
 
 class EnsembleSpec(FeaturesSpec):
@@ -38,8 +39,8 @@ class EnsembleStats(Statistics):
 
     metric: str
     members: int
-    test: dict[str, float]
-    """By metric, times 100."""
+    test: dict[str, float | None]
+    """By metric, times 100; None where the official script prints ``nan``."""
 
 
 def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EnsembleStats:
@@ -55,20 +56,24 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     evidence = [_evidence(cells[role], task, examples) for role in best]
     predicted = [task.agreed(example, weighed) for example, *weighed in zip(examples, *evidence, strict=True)]
     runtime.report(Progress(len(best), len(best), "members"))
-    scores = {mode: task.score(examples, predicted, mode) for mode in ("official", "corrected")}
-    result = {
+    official, corrected = (task.score(examples, predicted, mode) for mode in ("official", "corrected"))
+    known = {role: None if why_undefined(metrics[role], metrics[role]["selected_by"], "dev") else dev[role] for role in best}
+    result: dict[str, Any] = {
         "task": spec.task,
         "title": task.title,
         "metric": task.metric,
-        "members": [{"role": role, "artifact": cells[role].name, "dev": dev[role]} for role in best],
+        "members": [{"role": role, "artifact": cells[role].name, "dev": known[role]} for role in best],
         "examples_test": len(examples),
         "examples_test_official": task.official_size(examples),
-        "test": dict(scores["official"].values),
-        "test_corrected": dict(scores["corrected"].values),
-        "warnings": list(scores["official"].warnings),
+        "test": dict(official.values),
+        "test_corrected": dict(corrected.values),
+        "warnings": list(official.warnings),
     }
+    if official.undefined:
+        result["undefined"] = dict(official.undefined)
     write_json(out_dir / "metrics.json", result)
-    return EnsembleStats(metric=task.metric, members=len(best), test=dict(scores["official"].values))
+    test = {name: None if name in official.undefined else value for name, value in official.values.items()}
+    return EnsembleStats(metric=task.metric, members=len(best), test=test)
 
 
 def _evidence(cell: Artifact, task: Task, examples: Sequence[Example]) -> list[Any]:
@@ -85,4 +90,4 @@ def _evidence(cell: Artifact, task: Task, examples: Sequence[Example]) -> list[A
     return found
 
 
-STAGE = Stage("ensemble", version=1, spec=EnsembleSpec, run=run)
+STAGE = Stage("ensemble", version=2, spec=EnsembleSpec, run=run)

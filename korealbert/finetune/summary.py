@@ -5,7 +5,8 @@ Input roles: finished ``finetune`` artifacts as ``SYSTEM/SEED`` (a system is an 
 system ``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other seeds and
 test examples, and their scores. ``comparisons`` has for each two systems the difference of their means with its interval and
 ``p_value``, and for accuracies ``mcnemar``: the p-value between the seeds of each that are best on dev. All of the task's own
-metric, official mode.
+metric, official mode. Where the official script prints ``nan`` for a seed, its score, what is computed from it and every
+difference from it are null, and ``undefined`` of the system has the reason by seed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.statistics import Comparison, answered, compare, intervals, mcnemar_of, spread
 from korealbert.finetune.task import Example, Task
+from korealbert.finetune.undefined import why_undefined
 
 
 class SummarySpec(FeaturesSpec):
@@ -49,16 +51,18 @@ class Cell:
     dev: float
     predicted: Sequence[Any]
     answered: Answered
+    undefined: str
+    """Why the official script prints ``nan`` for its test score; empty where it prints a number."""
 
 
 class SystemStats(Statistics):
-    """Test scores of a system over its seeds, times 100, rounded to four digits."""
+    """Test scores of a system over its seeds, times 100, rounded to four digits; None where one of them is undefined."""
 
-    best: float
-    mean: float
-    sd: float
-    median: float
-    interval: tuple[float, float]
+    best: float | None
+    mean: float | None
+    sd: float | None
+    median: float | None
+    interval: tuple[float, float] | None
     """Interval of the mean, over other seeds and test examples; of a single seed, over other test examples."""
 
 
@@ -116,19 +120,31 @@ def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, 
         metrics = artifact.read_json("metrics.json")
         predicted = [task.restored(value) for _, value in read_kept(BenchmarkFile(artifact.path / PREDICTIONS), task, examples)]
         answers = answered(task, examples, predicted, "official")
-        cells[seed] = Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers)
+        why = why_undefined(metrics, task.metric)
+        cells[seed] = Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers, why)
     return cells
+
+
+_OF_SYSTEM = tuple(SystemStats.model_fields)
 
 
 def _together(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str, Any]:
     everything = np.ones((examples, 1))
-    scores = {cell.seed: float(cell.answered.over(everything)[0]) for cell in cells}
-    return {**spread(list(scores.values()))._asdict(), "interval": list(ends), "scores": scores}
+    scores = {cell.seed: None if cell.undefined else float(cell.answered.over(everything)[0]) for cell in cells}
+    if undefined := {cell.seed: cell.undefined for cell in cells if cell.undefined}:
+        return {**dict.fromkeys(_OF_SYSTEM), "scores": scores, "undefined": undefined}
+    return {
+        **spread([score for score in scores.values() if score is not None])._asdict(),
+        "interval": list(ends),
+        "scores": scores,
+    }
 
 
 def _between(
     task: Task, examples: Sequence[Example], found: Comparison, pair: tuple[Sequence[Cell], Sequence[Cell]]
 ) -> dict[str, Any]:
+    if any(cell.undefined for cells in pair for cell in cells):
+        return dict.fromkeys(Comparison._fields)
     result: dict[str, Any] = {**found._asdict(), "interval": list(found.interval.of_difference(task.metric))}
     if task.metric == "accuracy":
         best = [max(cells, key=lambda cell: (cell.dev, -cell.seed)) for cells in pair]
@@ -138,14 +154,15 @@ def _between(
 
 
 def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: round(found[name], 4) for name in ("best", "mean", "sd", "median")} | {
-        "interval": [round(end, 4) for end in found["interval"]]
-    }
+    if "undefined" in found:
+        return dict.fromkeys(_OF_SYSTEM)
+    rounded: dict[str, Any] = {name: round(found[name], 4) for name in _OF_SYSTEM if name != "interval"}
+    return {**rounded, "interval": [round(end, 4) for end in found["interval"]]}
 
 
 STAGE = Stage(
     "summary",
-    version=6,
+    version=7,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},

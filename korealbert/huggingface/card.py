@@ -54,9 +54,9 @@ class FinetunedScores:
     """The recipe's name of the task and its settings: two settings of one task are two benchmarks."""
     init: str
     metric: str
-    dev: float
+    dev: float | None
+    """None where the benchmark's own script prints ``nan``; ``test`` likewise."""
     test: float | None
-    """None where the benchmark's own script prints ``nan``."""
 
 
 def model_card(
@@ -335,8 +335,10 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
         (
             *key,
             len(group),
-            spread([cell.dev for cell in group]),
-            "undefined" if None in (found := [cell.test for cell in group]) else spread([t for t in found if t is not None]),
+            *(
+                "undefined" if None in found else spread([value for value in found if value is not None])
+                for found in ([cell.dev for cell in group], [cell.test for cell in group])
+            ),
         )
         for key, group in sorted(groups.items())
     ]

@@ -29,7 +29,7 @@ from korealbert.recipe.registry import ABLATION, CROSS_LINGUAL, REPORT
 from korealbert.report import scores
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
-from korealbert.report.sections.benchmarks import about_seeds
+from korealbert.report.sections.benchmarks import about_seeds, about_undefined
 from korealbert.report.sections.learning import OBJECTIVES, points, training_lines
 
 _REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
@@ -226,7 +226,18 @@ def _scores(first: Side, second: Side) -> list[Block]:
         for system in one.systems:
             if system in other.systems:
                 rows.append(_row(one, other, system))
-                seeds.add((len(one.values(system)), len(other.values(system))))
+                if not (one.undefined(system) or other.undefined(system)):
+                    seeds.add((len(one.values(system)), len(other.values(system))))
+        notes += [
+            f"{side.name}, {benchmark.title}: {benchmark.part} of the official test set."
+            for side, benchmark in ((first, one), (second, other))
+            if benchmark.part
+        ]
+        notes += [
+            f"{side.name}, {line.text}"
+            for side, benchmark in ((first, one), (second, other))
+            for line in about_undefined(benchmark)
+        ]
     if not rows and not notes:
         return []
     header = [
@@ -241,7 +252,7 @@ def _scores(first: Side, second: Side) -> list[Block]:
         "",
     ]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
-    note = f"Change is that of the mean over seeds. {about_seeds(seeds)}"
+    note = f"Change is that of the mean over seeds. {about_seeds(seeds)}".strip()
     blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
     return [*blocks, *(Text(note) for note in notes)]
 
@@ -256,6 +267,9 @@ def _benchmarks(side: Side) -> list[scores.Benchmark]:
 
 
 def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
+    about = [one.name, system, one.metric_title, *_means(one, other, system)]
+    if one.undefined(system) or other.undefined(system):
+        return [*about, MISSING, MISSING, MISSING, "undefined"]
     means = [mean_and_sd(benchmark.values(system))[0] for benchmark in (one, other)]
     change, known = means[1] - means[0], _paired(one, other, system)
     if known is not None:
@@ -264,20 +278,11 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
     else:
         ends = [benchmark.intervals.get(system) for benchmark in (one, other)]
         if ends[0] is None or ends[1] is None:
-            return [
-                one.name,
-                system,
-                one.metric_title,
-                *_means(one, other, system),
-                signed(change),
-                MISSING,
-                MISSING,
-                "no interval",
-            ]
+            return [*about, signed(change), MISSING, MISSING, "no interval"]
         beyond = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
         tested = ["unpaired", MISSING]
     verdict = "beyond chance" if beyond else "within chance"
-    return [one.name, system, one.metric_title, *_means(one, other, system), signed(change), *tested, verdict]
+    return [*about, signed(change), *tested, verdict]
 
 
 def _means(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:

@@ -10,7 +10,8 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.spec import INITS
-from korealbert.formatting import mean_and_sd, part_of, percent, spread
+from korealbert.finetune.undefined import why_undefined
+from korealbert.formatting import MISSING, mean_and_sd, part_of, percent, spread
 from korealbert.huggingface.onnx import FILES
 from korealbert.report import published
 
@@ -47,9 +48,9 @@ class Cell:
         """The task's main metric on test, times 100."""
         return float(self.metrics["test"][self.metrics["metric"]])
 
-    def undefined(self, metric: str) -> str:
-        """Why the official script prints ``nan`` for a metric on test; nothing where it prints a number."""
-        return str(self.metrics.get("undefined", {}).get(metric, ""))
+    def undefined(self, metric: str, split: str = "test") -> str:
+        """Why the official script prints ``nan`` for a metric, on test or another split; nothing where it prints a number."""
+        return why_undefined(self.metrics, metric, split)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -70,9 +71,9 @@ class Benchmark:
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Confidence interval of the mean test score in the task's main metric, by system."""
+        """Confidence interval of the mean test score in the task's main metric, by system; none where a score is undefined."""
         known = {name: found.get("interval") for name, found in self.summary.get("systems", {}).items()}
-        return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends}
+        return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends and not self.undefined(name)}
 
     @property
     def interval_title(self) -> str:
@@ -146,16 +147,16 @@ class Benchmark:
         found = [(cell.metrics.get(kind) or {}).get(metric or self.metric) for cell in self.of(system)]
         return [float(value) for value in found if value is not None]
 
-    def shown(self, system: str, metric: str | None = None) -> str:
-        """Official test scores of one system as ``mean ± sd`` over seeds, or for how many of them there is none."""
-        values, missing = self.values(system, metric), len(self.undefined(system, metric))
-        if not missing:
-            return spread(values)
-        return "undefined" if missing == len(values) else f"undefined for {missing} of {seeds(len(values))}"
+    def shown(self, system: str, metric: str | None = None, *, kind: str = "test") -> str:
+        """Scores of one system as ``mean ± sd`` over seeds, or for how many of them there is none; a dash without cells."""
+        values, missing = self.values(system, metric, kind=kind), len(self.undefined(system, metric, kind=kind))
+        if missing:
+            return undefined_for(missing, seeds(len(values)) if missing < len(values) else "")
+        return spread(values) if values else MISSING
 
-    def undefined(self, system: str, metric: str | None = None) -> dict[int, str]:
-        """Why there is no official test score, by seed. ``values`` then has ours, as charts and means need a number."""
-        found = {cell.seed: cell.undefined(metric or self.metric) for cell in self.of(system)}
+    def undefined(self, system: str, metric: str | None = None, *, kind: str = "test") -> dict[int, str]:
+        """Why there is no official score, by seed. ``values`` then has ours, as charts need a number."""
+        found = {cell.seed: cell.undefined(metric or self.metric, kind) for cell in self.of(system)}
         return {seed: why for seed, why in found.items() if why}
 
     @property
@@ -170,15 +171,14 @@ class Benchmark:
 
     @property
     def gain(self) -> float | None:
-        """Mean of pretrained minus mean of random, or None where one of them was not run."""
-        pretrained, random = (self.values(init) for init in INITS)
+        """Mean of pretrained minus mean of random, or None where one of them was not run or is undefined."""
+        pretrained, random = ([] if self.undefined(init) else self.values(init) for init in INITS)
         return mean_and_sd(pretrained)[0] - mean_and_sd(random)[0] if pretrained and random else None
 
     @property
     def part(self) -> str:
         """``30 of 50,000 examples`` where scores are not over the official test set, as published ones are; else nothing."""
-        metrics = self.cells[0].metrics
-        return part_of(metrics["examples_test"], metrics["examples_test_official"])
+        return part_tested(self.cells[0].metrics)
 
 
 def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
@@ -210,6 +210,21 @@ def _place(system: str) -> int:
 def seeds(number: int) -> str:
     """How many seeds, in words."""
     return "1 seed" if number == 1 else f"{number} seeds"
+
+
+def undefined_for(missing: int, runs: str = "") -> str:
+    """What stands in the place of a mean that lacks so many of its ``runs`` (``3 seeds``); nothing: all of them."""
+    return f"undefined for {missing} of {runs}" if runs else "undefined"
+
+
+def part_tested(metrics: Mapping[str, Any]) -> str:
+    """How many of the official test examples a ``metrics.json`` is over, ``30 of 50,000 examples``; nothing where of all."""
+    return part_of(metrics["examples_test"], metrics["examples_test_official"]) if "examples_test" in metrics else ""
+
+
+def note_of(*parts: str, undefined: str = "") -> str:
+    """A note of a row of CSV: its ``parts`` that are not empty, and why the score is undefined."""
+    return "; ".join(filter(None, (*parts, f"undefined: {undefined}" if undefined else "")))
 
 
 def metric_title(name: str) -> str:
@@ -250,10 +265,8 @@ def table(
                     own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
                     scores = cell.metrics.get(split) or {}
                     for metric, value in scores.items():
-                        why = f"undefined: {cell.undefined(metric)}" if split == "test" and cell.undefined(metric) else ""
-                        note = "; ".join(
-                            filter(None, (benchmark.head_of(system), "" if split == "dev" else benchmark.part, why))
-                        )
+                        why = cell.undefined(metric, split)
+                        note = note_of(benchmark.head_of(system), "" if split == "dev" else benchmark.part, undefined=why)
                         rows.append((*own, metric, None if why else value, cell.artifact.name, note))
         for metric in benchmark.metrics:
             comparable = published.comparable(benchmark.compared_with, metric, tables).select(

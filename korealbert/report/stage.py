@@ -71,7 +71,7 @@ class ReportStats(Statistics):
     figures: int
     scores: int
     means: dict[str, dict[str, float]]
-    """Mean test score times 100 by benchmark and initial weights."""
+    """Mean test score times 100 by benchmark and initial weights, where it is defined."""
     missing: list[str]
     """Stages that the run does not have."""
 
@@ -115,7 +115,10 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         sections=[section.anchor for section in sections],
         figures=figures,
         scores=table.height,
-        means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
+        means={
+            b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init)) and not b.undefined(init)}
+            for b in benchmarks
+        },
         missing=absent,
     )
 
@@ -141,7 +144,13 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
     """The card of an exported model with the scores of fine-tuning runs."""
     spec = export.manifest["spec"]
     cells = [
-        FinetunedScores(name, cell.init, benchmark.metric, cell.dev, None if cell.undefined(benchmark.metric) else cell.test)
+        FinetunedScores(
+            name,
+            cell.init,
+            benchmark.metric,
+            None if cell.undefined(benchmark.metric, "dev") else cell.dev,
+            None if cell.undefined(benchmark.metric) else cell.test,
+        )
         for benchmark in benchmarks
         for cell in benchmark.cells
         for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]

@@ -261,6 +261,12 @@ def test_predictions_may_repeat_what_gold_writes(bench: Bench, spellings: list[s
     assert score_file(str(bench.write(toml)), *files, "official").values["accuracy"] == 100
 
 
+def test_errors_tell_types_apart_whose_names_hold_hyphens(bench: Bench) -> None:
+    task = tasks.find(str(bench.write(kind("tagging", "conll", "", 'labels = ["date-start", "time-start"]'))))
+    examples = task.read(BenchmarkFile(bench.write("어제\tB-date-start\n말\tO\n", "gold")))
+    assert task.labelled(examples[0], ["B-time-start", "O"]) == (["date-start", "O"], ["time-start", "O"])
+
+
 def test_tags_without_any_entity_have_no_macro_f1_in_the_official_mode(bench: Bench) -> None:
     toml = str(bench.write(kind("tagging", "conll", "", 'labels = ["PER"]\nmetric = "entity_macro_f1"')))
     gold, given = bench.write("가\tO\n나\tO\n", "gold"), bench.write('{"tags": ["O", "O"]}\n', "given")

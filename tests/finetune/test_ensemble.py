@@ -122,3 +122,35 @@ def test_the_best_on_dev_answer_and_their_scores_are_the_tasks(tmp_path: Path) -
     with pytest.raises(ValueError, match="for '0' they were made beside the gold value 0, the gold file has 1"):
         file.write_text(LINES.replace("0\t문장 0\t0", "0\t문장 0\t1"), "utf-8")
         ensemble.run(spec, cells, out, Runtime())
+
+
+def test_what_the_official_script_prints_as_nan_is_undefined_of_an_ensemble_too(tmp_path: Path) -> None:
+    header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
+    file = tmp_path / "sts.tsv"
+    file.write_text(header + "".join(f"main\tf\t2012test\t{n:04d}\t{n}.0\t가\t나\n" for n in range(5)), "utf-8")
+    ids = [f"main/f/2012test/{n:04d}" for n in range(5)]
+
+    def constant(value: float) -> Artifact:
+        def write(out: Path) -> None:
+            warnings = ["dev: every prediction is the same: correlations are set to 0"] if value == 1.0 else []
+            dev = {"spearman": 0.0 if warnings else 20.0}
+            (out / "metrics.json").write_text(json.dumps({"dev": dev, "selected_by": "spearman", "warnings": warnings}))
+            kind = pa.float64()
+            with TableWriter(out / EVIDENCE, pa.schema([("id", pa.string()), ("evidence", kind)])) as table:
+                for name in ids:
+                    table.append((name, value))
+            schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind)], metadata={"task": "korsts"})
+            with TableWriter(out / "predictions.arrow", schema) as table:
+                for number, name in enumerate(ids):
+                    table.append((name, float(number), value))
+
+        return made(tmp_path / "store", f"finetune/{value}", {}, write=write)
+
+    spec = ensemble.EnsembleSpec(task="korsts", train=str(file), dev=str(file), test=str(file))
+    out = tmp_path / "out"
+    out.mkdir()
+    stats = ensemble.run(spec, {"a/1": constant(1.0), "b/1": constant(2.0)}, out, Runtime())
+    assert stats.test == {"spearman": None, "pearson": None}
+    found = json.loads((out / "metrics.json").read_text())
+    assert found["undefined"] == dict.fromkeys(("spearman", "pearson"), "every prediction is the same")
+    assert [member["dev"] for member in found["members"]] == [20.0, None]

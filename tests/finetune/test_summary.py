@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from korealbert.artifact import Artifact, Runtime
+from korealbert.documents.shards import TableWriter
 from korealbert.finetune import stage, summary, tasks
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.metrics import Mode
@@ -21,6 +23,7 @@ from korealbert.finetune.tasks.klue_dp import Tree
 from korealbert.finetune.tasks.klue_re import Relation
 from tests.finetune.test_all_tasks import FILES
 from tests.finetune.test_stage import QUICK
+from tests.report.conftest import made
 
 Random = np.random.Generator
 
@@ -80,8 +83,8 @@ def test_cells_are_summed_up_and_compared(
             stage.run(spec.with_settings({"seed": seed, **more}), {"model": model}, out, runtime)
             cells[f"{system}/{seed}"] = Artifact(f"finetune-{system}{seed}", out)
     out = fresh("summary")
-    made = summary.SummarySpec(**dict(spec.features()), resamples=60)
-    stats = summary.run(made, cells, out, runtime)
+    spec_of_all = summary.SummarySpec(**dict(spec.features()), resamples=60)
+    stats = summary.run(spec_of_all, cells, out, runtime)
     found = json.loads((out / "summary.json").read_text("utf-8"))
     metric = tasks.load(which).metric
     for system in ("pretrained", "short"):
@@ -99,16 +102,47 @@ def test_cells_are_summed_up_and_compared(
     assert (pair["p_value"] < 0.05) == (pair["interval"][0] > 0)
     assert ("mcnemar" in pair) == (which == "nsmc")
     again = fresh("again")
-    summary.run(made, cells, again, runtime)
+    summary.run(spec_of_all, cells, again, runtime)
     assert (again / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
-    other = made.model_copy(update={"max_test_examples": 20})
+    other = spec_of_all.model_copy(update={"max_test_examples": 20})
     with pytest.raises(ValueError, match=r"predictions\.arrow: the predictions are of other examples than the gold file's"):
         summary.run(other, cells, fresh("other"), runtime)
     task = tasks.load(which)
-    examples = read_examples(task, made, splits=("test",))["test"]
+    examples = read_examples(task, spec_of_all, splits=("test",))["test"]
     turned = [replace(example, target=1 - example.target) for example in examples]
     with pytest.raises(ValueError, match=r"predictions\.arrow: .* they were made beside the gold value"):
         summary.answers_of(task, turned, {1: cells["short/1"]})
     other_task = tasks.load("hate_speech" if which == "nsmc" else "klue_sts")
     with pytest.raises(ValueError, match=f"predictions of {which}, not of "):
         summary.answers_of(other_task, examples, {1: cells["short/1"]})
+
+
+def test_means_of_an_undefined_score_and_differences_from_it_are_null_with_the_reason(tmp_path: Path) -> None:
+    why = "every prediction is the same"
+    file = tmp_path / "sts.tsv"
+    header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
+    file.write_text(header + "".join(f"main\tf\t2012\t{n:04d}\t{n % 6}.0\t가\t나\n" for n in range(30)), "utf-8")
+    spec = summary.SummarySpec(task="korsts", train=str(file), dev=str(file), test=str(file), resamples=20)
+    examples = read_examples(tasks.load("korsts"), spec, splits=("test",))["test"]
+
+    def cell(name: str, predicted: list[float]) -> Artifact:
+        def write(out: Path) -> None:
+            undefined = {} if len(set(predicted)) > 1 else {"undefined": {"spearman": why}}
+            told = {"dev": {"spearman": 1.0}, "selected_by": "spearman", "test": {"spearman": 0.0}, **undefined}
+            (out / "metrics.json").write_text(json.dumps(told))
+            kind = pa.float64()
+            schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind)], metadata={"task": "korsts"})
+            with TableWriter(out / "predictions.arrow", schema) as table:
+                for example, value in zip(examples, predicted, strict=True):
+                    table.append((example.id, float(example.target), value))
+
+        return made(tmp_path / "store", f"finetune/{name}", {}, write=write)
+
+    defined = [float(example.target) for example in examples]
+    cells = {"a/1": cell("a1", [2.0] * len(examples)), "a/2": cell("a2", defined), "b/1": cell("b1", defined[::-1])}
+    stats = summary.run(spec, cells, tmp_path, Runtime())
+    found = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    lost = {**dict.fromkeys(("best", "mean", "sd", "median", "interval")), "undefined": {"1": why}}
+    assert found["systems"]["a"] == {**lost, "scores": {"1": None, "2": pytest.approx(100.0)}}
+    assert found["comparisons"] == [{"first": "a", "second": "b", **dict.fromkeys(("difference", "interval", "p_value"))}]
+    assert stats.systems["a"].mean is None and stats.systems["b"].mean is not None

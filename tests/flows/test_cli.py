@@ -58,6 +58,10 @@ def test_a_plan_fits_the_terminal_and_ends_with_what_it_costs(width: int, store:
 def test_an_ended_stage_tells_its_newest_metrics() -> None:
     tuned = {"metric": "accuracy", "dev": {"accuracy": 81.5}, "test": {"accuracy": 80.25}}
     assert scored(tuned) == ", accuracy 81.50 on dev, accuracy 80.25 on test"
+    correlations = {"pearson": 0.0, "spearman": 0.0}
+    warnings = ["dev: every prediction is the same: correlations are set to 0"]
+    constant = {"metric": "pearson", "dev": correlations, "test": {"pearson": 1.0, "spearman": 1.0}, "warnings": warnings}
+    assert scored(constant) == ", pearson undefined on dev, pearson 1.00 on test"
     trained = {"heldout": {"mlm_loss": 2.0514, "mlm_accuracy": 0.698, "mlm_perplexity": 7.8}, "tokens_per_second": 1234.4}
     assert scored(trained) == ", mlm_loss 2.051, mlm_accuracy 69.8%, 1,234 tokens a second"
     assert scored({"documents_out": 3}) == scored({"heldout": None}) == ""

@@ -100,9 +100,11 @@ def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
         for init, seed, test in (("pretrained", 1, 81.0), ("pretrained", 2, 83.0), ("random", 1, 70.0))
     ]
     cells.append(FinetunedScores("nsmc_short", "pretrained", "accuracy", dev=60.0, test=61.0))
+    cells.append(FinetunedScores("korsts", "pretrained", "spearman", dev=None, test=61.0))
     told = card(make_model, finetuned=tuple(cells))
     assert "| nsmc | pretrained | accuracy | 2 | 81.50 ± 0.71 | 82.00 ± 1.41 |" in told
     assert "| nsmc | random | accuracy | 1 | 81.00 | 70.00 |" in told
+    assert "| korsts | pretrained | spearman | 1 | undefined | 61.00 |" in told
     assert "| nsmc_short | pretrained | accuracy | 1 | 60.00 | 61.00 |" in told
 
 

@@ -16,7 +16,7 @@ from korealbert.finetune import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.flows.cli import app
 from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe
-from korealbert.report.render.blocks import Figures, Section, Table
+from korealbert.report.render.blocks import Figures, Section, Table, Text
 from tests.report.conftest import made, write_documents, write_metrics
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
@@ -138,3 +138,30 @@ def test_the_command_prints_tables_and_writes_a_page(tmp_path: Path) -> None:
     assert (recipe.read_text(), manifest.read_bytes()) == ("seed = 1\n", before)
     missing = CliRunner().invoke(app, ["diff", one.name, "nothing", "--store", str(store)])
     assert missing.exit_code == 2 and "no artifact 'nothing'" in missing.output
+
+
+def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_is_told(tmp_path: Path) -> None:
+    why = "every prediction is the same"
+    sides = []
+    for name, score in (("A", 0.0), ("B", 80.0)):
+        metrics: dict[str, object] = {
+            "task": "korsts",
+            "title": "KorSTS",
+            "init": "pretrained",
+            "seed": 1,
+            "metric": "spearman",
+        }
+        metrics |= {"dev": {"spearman": 1.0}, "test": {"spearman": score}, "examples_test": 5, "examples_test_official": 1379}
+        metrics |= {"undefined": {} if score else {"spearman": why}}
+
+        def write(out: Path, content: str = json.dumps(metrics)) -> None:
+            (out / "metrics.json").write_text(content)
+
+        one = made(tmp_path / name, "finetune/korsts/pretrained/1", {"test": {"spearman": score}}, write=write)
+        sides.append(of_artifact(one, name))
+    sections = compare(*sides)
+    (row,) = table(sections, "Test scores")
+    assert row == ["korsts", "pretrained", "Spearman", "undefined", "80.00", "–", "–", "–", "undefined"]
+    told = [block.text for section in sections for block in section.blocks if isinstance(block, Text)]
+    assert f"A, KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}." in told
+    assert {f"{side}, KorSTS: 5 of 1,379 examples of the official test set." for side in "AB"} <= set(told)

@@ -328,3 +328,36 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None
     names = {path.stem for path in (out / "figures").iterdir()}
     assert {"curve-mlm", "layers-l2", "layers-degrees"} <= names and "column-1" not in names
+
+
+def test_undefined_scores_and_those_on_a_part_are_told_and_have_no_difference(
+    artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    why = "every prediction is the same"
+    for label in [label for label in artifacts if label.startswith("finetune/a/1/")]:
+        metrics = {"metric": "f1", "test": {"f1": 0.0, "em": 5.0}, "undefined": {"f1": why}}
+        content = json.dumps(metrics | {"examples_test": 30, "examples_test_official": 519})
+        artifacts[label] = made(
+            tmp_path / "other",
+            label,
+            {},
+            write=lambda out, m=content: (out / "metrics.json").write_text(m) and None,
+        )
+    stats = run(SPEC, artifacts, tmp_path, Runtime())
+    lines = cells(tmp_path / "report.md", "")
+    row = next(line for line in lines if line[:2] == ["A", "ours"])
+    assert row[2] == "3 × 2" and row[5:8:2] == ["undefined for 2 of 6 runs", "undefined for 1 of 3 runs"]
+    differences = next(line for line in lines if line[:3] == ["From", "MLM", "SOP"])
+    assert differences[3:] == ["EM"], "no other column has a difference"
+    text = (tmp_path / "report.md").read_text("utf-8")
+    part = "30 of 519 examples"
+    assert f"Ours of F1, A: {part}; undefined: {why}; the printed ones are of the whole test set." in text
+    assert f"Ours of EM, A: {part}; the printed ones are of the whole test set." in text
+    assert f"Ours of Both, A: undefined: F1: {why}." in text
+    assert stats.means["A"]["F1"] == "undefined for 2 of 6 runs"
+    table = pl.read_csv(tmp_path / "table.csv")
+    f1 = table.row(by_predicate=(pl.col("row") == "A") & (pl.col("column") == "F1"), named=True)
+    assert (f1["mean"], f1["low"], f1["note"]) == (None, None, f"{part}; undefined: {why}")
+    runs = pl.read_csv(tmp_path / "runs.csv").filter((pl.col("row") == "A") & (pl.col("column") == "F1"))
+    assert runs["value"].to_list() == [None, None, *SCORES["a"][1], *SCORES["a"][2]]
+    assert runs["note"].to_list() == [f"{part}; undefined: {why}"] * 2 + [part] * 4

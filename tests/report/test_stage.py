@@ -391,3 +391,42 @@ def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) 
         ("korealbert", "random", "8", "2.0", ""),
         ("nli/pretrained", "", "1", "75.0", "950 triples of KLUE-NLI"),
     }
+
+
+def test_undefined_scores_of_dev_and_of_onnx_and_differences_from_them_are_absent(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    why = "every prediction is the same"
+    constant, fine = {"spearman": 0.0, "pearson": 0.0}, {"spearman": 7.0, "pearson": 8.0}
+    lost = {"dev": constant, "test": constant, "test_corrected": constant, "undefined": dict.fromkeys(constant, why)}
+    lost |= {"warnings": [f"{split}: {why}: correlations are set to 0" for split in ("dev", "test")]}
+    lost |= {"test_onnx_fp32": constant, "test_onnx_int8": fine, "epochs": [{"epoch": 1, **constant}]}
+    defined = {"test": fine, "test_onnx_fp32": fine, "test_onnx_int8": constant}
+    pair = {"first": "pretrained", "second": "random", "difference": -7.0, "interval": [-9.0, -5.0], "p_value": 0.001}
+    systems = {name: {"scores": {"1": 0.0}, "interval": [1.25, 2.5]} for name in ("pretrained", "random")}
+
+    def summary(out: Path) -> None:
+        (out / "summary.json").write_text(json.dumps({"systems": systems, "comparisons": [pair]}))
+
+    cells = {
+        "finetune/korsts/pretrained/1": cell(tmp_path, model, "korsts", "pretrained", 1, **lost),
+        "finetune/korsts/random/1": cell(tmp_path, model, "korsts", "random", 1, **defined),
+        "summary/korsts": made(tmp_path, "summary/korsts", {}, write=summary),
+    }
+    stats, page, text = write(cells, tmp_path / "out")
+    assert "| KorSTS, Spearman | pretrained | undefined | undefined | – | 7.00 |" in text
+    assert "| KorSTS, Spearman | random | 7.00 | 7.00 | +0.00 | undefined |" in text
+    assert f"KorSTS, Spearman, ONNX int8: undefined by the official script, random, seed 1: {why}." in text
+    assert "| KorSTS, Spearman | pretrained less random | undefined |" in text
+    assert "−7.00" not in text and "1.25 to 2.50" in text and text.count("1.25 to 2.50") == 1, "random alone has an interval"
+    assert "gain −" not in text and "gain +" not in text
+    assert "; random 7.00" in text and "pretrained undefined at the end" in page
+    assert stats["means"] == {"korsts": {"random": 7.0}}
+    rows = {
+        (r["init"], r["split"]): (r["value"], r["note"])
+        for r in rows_of(tmp_path / "out")
+        if r["metric"] == "pearson" and r["init"]
+    }
+    nothing = ("", f"undefined: {why}")
+    undefined = {("pretrained", "dev"), ("pretrained", "test"), ("pretrained", "test_onnx_fp32"), ("random", "test_onnx_int8")}
+    assert {place for place, found in rows.items() if found == nothing} == undefined
+    assert rows["pretrained", "test_corrected"] == ("0.0", "") and rows["pretrained", "test_onnx_int8"] == ("8.0", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,10 +114,10 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
         path.name for path in first.files("figures/*")
     }
     assert "itl 57.00 at the end; the source 60.00" in text, "the curve ends where training does, not at the last snapshot"
-    csv = (first.path / "scores.csv").read_text("utf-8").splitlines()
-    assert csv[0] == "model,vocabulary,benchmark,task,seed,metric,value,source"
-    assert len(csv) == 1 + len(Results(inputs).scores)
-    assert any(line.startswith('klue-bert,"",klue_nli,klue_nli,1,accuracy,79.5,') for line in csv)
+    lines = (first.path / "scores.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "model,vocabulary,benchmark,task,seed,metric,value,source,note"
+    assert len(lines) == 1 + len(Results(inputs).scores)
+    assert any(line.startswith('klue-bert,"",klue_nli,klue_nli,1,accuracy,79.5,') for line in lines)
     again = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store), rerun=True).artifact
     assert again.output_digest == first.output_digest
 
@@ -180,7 +181,46 @@ def test_many_pairs_of_systems_are_folded_away() -> None:
     pair = {"first": "itl/phase1", "second": "itl/phase2", "difference": 1.0, "interval": [0.5, 1.5], "p_value": 0.2}
     for number, kind in ((benchmarks.MAX_OPEN, Table), (benchmarks.MAX_OPEN + 1, Fold)):
         metrics = {"task": "nsmc", "title": "NSMC", "metric": "accuracy", "metric_title": "accuracy"}
-        cell = SimpleNamespace(metrics=metrics)
+        cell = SimpleNamespace(metrics=metrics, system="itl/phase3")
         systems = {pair[key]: {"scores": {"1": 80.0, "2": 81.0}} for key in ("first", "second")}
         benchmark = Benchmark("nsmc", [cast("Cell", cell)], {"systems": systems, "comparisons": [pair] * number})
         assert isinstance(benchmarks.paired_differences([benchmark])[0], kind)
+
+
+def test_a_part_of_the_examples_and_undefined_scores_are_told_in_tables_shares_and_csv(tmp_path: Path) -> None:
+    why = "every prediction is the same"
+    scored = {"metric": "pearson", "examples_test": 30, "examples_test_official": 519}
+    inputs: dict[str, Artifact] = {}
+    sizes = {f"parameters_{part}": 10 for part in ("copied", "fresh", "encoder", "translation")}
+    stats = {"layers": 4, "parameters": 40, "vocab_size": 90, "vocab_sha256": "", **sizes}
+    inputs["transfer/itl"] = made(tmp_path, "transfer/itl", stats)
+
+    def sts(system: str, task: str, seed: int, value: float) -> None:
+        label = f"finetune/{system}/{task}/pretrained/{seed}"
+        told: dict[str, Any] = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, **scored}
+        told |= {"dev": {"pearson": 1.0}, "test": {"pearson": value}, "undefined": {} if value else {"pearson": why}}
+
+        def write(out: Path) -> None:
+            (out / "metrics.json").write_text(json.dumps(told))
+            (out / "analysis.json").write_text(json.dumps({"dist": {}}))
+
+        inputs[label] = made(tmp_path, label, {}, write=write)
+
+    for seed, value in ((1, 0.0), (2, 80.0)):
+        sts("itl/phase2", "klue_sts", seed, value)
+        sts("itl/phase1", "klue_sts", seed, 0.0)
+    for model, value in (("en/source", 60.0), ("ko/itl/phase1", 0.0), ("en/itl/phase1", 30.0)):
+        sts(f"language_loss/{model}", "glue_stsb", 1, value)
+    artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
+    text = (artifact.path / "report.md").read_text("utf-8")
+    assert "| itl, Phase 1 | undefined |" in text and "| itl, Phase 2 | undefined for 1 of 2 seeds |" in text
+    assert "| **itl, Phase 2** | **–** | **undefined for 1 of 2 seeds** |" in text
+    assert "KLUE\\_STS: tested on 30 of 519 examples of the official test set." in text
+    assert f"KLUE\\_STS, Pearson: undefined by the official script, itl, Phase 2, seed 1: {why}." in text
+    assert f"GLUE\\_STSB, Pearson: undefined by the official script, itl, Phase 1, Vocab-Ko, seed 1: {why}." in text
+    shares = text[text.index("Shares of the source") :]
+    assert "itl: Vocab-En, Phase 1 | 50.0 % |" in shares and "itl: Vocab-Ko" not in shares.split("###")[0]
+    with (artifact.path / "scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = {(row["model"], row["seed"]): (row["value"], row["note"]) for row in csv.DictReader(file)}
+    assert rows["ours itl/phase2", "1"] == ("", f"30 of 519 examples; undefined: {why}")
+    assert rows["ours itl/phase2", "2"] == ("80.0", "30 of 519 examples")

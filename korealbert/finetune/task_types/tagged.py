@@ -78,7 +78,7 @@ class Tagging(Task):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """The types of all units that are no spaces, ``B`` and ``I`` merged."""
         rows = zip(_tagged(example).units, example.target, predicted, strict=True)
-        kinds = [(gold.rpartition("-")[2], tag.rpartition("-")[2]) for unit, gold, tag in rows if unit.strip()]
+        kinds = [(_type_of(gold), _type_of(tag)) for unit, gold, tag in rows if unit.strip()]
         return [gold for gold, _ in kinds], [tag for _, tag in kinds]
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
@@ -100,7 +100,7 @@ class Tagging(Task):
     def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
         """By type of entity its ``tags``, ``B`` and ``I`` together, and its ``entities``: a ``B``, or an ``I`` that continues
         none of its type, with all that continue it."""
-        tags = Counter(tag[2:] for example in examples for tag in example.target if tag != OUTSIDE)
+        tags = Counter(_type_of(tag) for example in examples for tag in example.target if tag != OUTSIDE)
         entities = Counter(kind for example in examples for kind, *_ in lenient_entities(example.target))
         return {"tags": dict(tags), "entities": dict(entities)}
 
@@ -156,6 +156,11 @@ class Tagging(Task):
 def entity_tags(kinds: Sequence[str]) -> tuple[str, ...]:
     """``B-X`` and ``I-X`` for each kind in order, then ``O``."""
     return (*(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"), OUTSIDE)
+
+
+def _type_of(tag: str) -> str:
+    """``PER`` of ``B-PER``; a type may hold hyphens itself."""
+    return tag if tag == OUTSIDE else tag[2:]
 
 
 def _tagged(example: Example) -> Tagged:

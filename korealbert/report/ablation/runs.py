@@ -6,13 +6,16 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.statistics import t_quantile
+from korealbert.finetune.undefined import why_undefined
 from korealbert.formatting import fixed, mean_and_sd, signed
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.ablation.spec import Column, Row, Training
+from korealbert.report.scores import note_of, part_tested, undefined_for
 
 Runs = Mapping[int, Mapping[int, float]]
 """Values × 100 by pretraining seed and, below that, fine-tuning seed (0 without fine-tuning)."""
@@ -24,7 +27,11 @@ class Values:
 
     columns: Mapping[str, Column]
     runs: Mapping[tuple[str, str], Runs]
-    """By key of the row and title of the column."""
+    """By key of the row and title of the column; without the undefined ones."""
+    undefined: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]
+    """Why the official script prints ``nan``, by pretraining seed and fine-tuning seed of such a value."""
+    parts: Mapping[tuple[str, str], str]
+    """``30 of 50,000 examples`` where scores are not over the official test set; else nothing."""
 
     @classmethod
     def read(
@@ -32,24 +39,40 @@ class Values:
     ) -> Values:
         """Read ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``, ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and
         ``ensemble/ROW/BENCHMARK``. ``baseline``: label of the row that speeds are relative to."""
-        runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {(r.key, c.title): {} for r in rows for c in columns}
+        places = [(row.key, column.title) for row in rows for column in columns]
+        runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {place: {} for place in places}
+        undefined: dict[tuple[str, str], dict[tuple[int, int], str]] = {place: {} for place in places}
+        parts = dict.fromkeys(places, "")
         for label, artifact in artifacts.items():
             stage, *rest = label.split("/")
             if stage not in ("pretrain", "intrinsic", "finetune", "ensemble"):
                 continue
             row, seed, *what = [rest[0], "0", *rest[1:], "", "0"] if stage == "ensemble" else rest
             for column in columns:
-                value = _value(column, stage, what, artifact)
-                if value is not None:
-                    runs[row, column.title].setdefault(int(seed), {})[int(what[-1]) if stage in _TUNED else 0] = value
+                place, seeds = (row, column.title), (int(seed), int(what[-1]) if stage in _TUNED else 0)
+                if stage in _TUNED and column.benchmark == "/".join(what[:-2]):
+                    score, why, part = _score(column, artifact.read_json("metrics.json"))
+                    parts[place] = part or parts[place]
+                    if why:
+                        undefined[place][seeds] = why
+                    else:
+                        runs[place].setdefault(seeds[0], {})[seeds[1]] = score
+                elif stage not in _TUNED and (value := _value(column, stage, what, artifact)) is not None:
+                    runs[place].setdefault(seeds[0], {})[0] = value
         for column in columns:
             if column.training == "speedup":
                 _relate(runs, column.title, rows, baseline)
-        found = cls({column.title: column for column in columns}, runs)
+        found = cls({column.title: column for column in columns}, runs, undefined, parts)
         for row_ in rows:
             for column in columns:
                 if column.average:
                     runs[row_.key, column.title] = found._averaged(row_.key, column)
+                    undefined[row_.key, column.title] = {
+                        (seed, 0): f"{title}: {why}"
+                        for group in column.average
+                        for title in group
+                        for (seed, _), why in undefined[row_.key, title].items()
+                    }
         return found
 
     def _averaged(self, row: str, column: Column) -> dict[int, dict[int, float]]:
@@ -62,23 +85,35 @@ class Values:
         }
 
     def per_pretraining(self, row: str, title: str) -> dict[int, float]:
-        """One value per pretraining seed: the mean of its fine-tuning runs."""
-        return {seed: statistics.fmean(values.values()) for seed, values in sorted(self.runs[row, title].items())}
+        """One value per pretraining seed, the mean of its fine-tuning runs; none of a seed with an undefined one."""
+        without = {seed for seed, _ in self.undefined[row, title]}
+        runs = sorted(self.runs[row, title].items())
+        return {seed: statistics.fmean(values.values()) for seed, values in runs if seed not in without}
 
     def independent(self, row: str, title: str) -> dict[int, float]:
         """The values that an interval treats as independent: one per pretraining seed.
 
         With a single such seed, one per fine-tuning seed; the interval then says nothing about other pretraining runs.
         """
-        runs = self.runs[row, title]
-        if len(runs) == 1:
-            return dict(sorted(next(iter(runs.values())).items()))
+        if self.counts(row, title)[0] == 1:
+            return dict(sorted(item for values in self.runs[row, title].values() for item in values.items()))
         return self.per_pretraining(row, title)
+
+    def missing(self, row: str, title: str) -> str:
+        """``undefined for 1 of 3 runs``, or nothing where every run has a value."""
+        missing, known = len(self.undefined[row, title]), sum(map(len, self.runs[row, title].values()))
+        return undefined_for(missing, f"{missing + known} runs" if known else "") if missing else ""
+
+    def note(self, row: str, title: str) -> str:
+        """Over how many of the official examples a mean is, and why it is undefined; empty for most."""
+        return note_of(self.parts[row, title], undefined=", ".join(dict.fromkeys(self.undefined[row, title].values())))
 
     def counts(self, row: str, title: str) -> tuple[int, int]:
         """Pretraining runs, and fine-tuning runs of each at most."""
-        runs = self.runs[row, title]
-        return len(runs), max((len(values) for values in runs.values()), default=0)
+        runs = {seed: set(values) for seed, values in self.runs[row, title].items()}
+        for pretraining, finetuning in self.undefined[row, title]:
+            runs.setdefault(pretraining, set()).add(finetuning)
+        return len(runs), max(map(len, runs.values()), default=0)
 
 
 def _relate(runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str) -> None:
@@ -93,19 +128,20 @@ _TUNED = ("finetune", "ensemble")
 """Stages whose artifacts are scores of a benchmark."""
 
 
+def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]:
+    """The score on test, or on dev where the recipe names no test file; why it is undefined, and on which part it is."""
+    split = "test" if metrics.get("test") else "dev"
+    metric = column.metric or metrics["metric"]
+    if metric not in metrics[split]:
+        raise ValueError(
+            f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {', '.join(metrics[split])}"
+        )
+    part = part_tested(metrics) if split == "test" else ""
+    return float(metrics[split][metric]), why_undefined(metrics, metric, split), part
+
+
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
-    """An artifact's value for a column, or None: the score on test, or on dev where the recipe names no test file."""
-    if stage in _TUNED:
-        if column.benchmark != "/".join(what[:-2]):
-            return None
-        metrics = artifact.read_json("metrics.json")
-        scores = metrics.get("test") or metrics["dev"]
-        metric = column.metric or metrics["metric"]
-        if metric not in scores:
-            raise ValueError(
-                f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {', '.join(scores)}"
-            )
-        return float(scores[metric])
+    """A value of pretraining for a column, or None."""
     if column.training is not None:
         return _of_training(column.training, artifact.stats_as(PretrainStats)) if stage == "pretrain" else None
     if column.heldout is None or (column.noise != what[0] if what else column.noise):

@@ -26,6 +26,7 @@ from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
+from korealbert.report.scores import note_of
 from korealbert.report.sections.lineage import MEASURED, closing
 
 
@@ -58,7 +59,13 @@ def run(
     summary = pl.DataFrame(table.summary(spec, values), infer_schema_length=None)
     numbers = {"table.csv": summary, "runs.csv": _runs(spec, values)}
     write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
-    means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
+    missing = {
+        row.label: {c.title: text for c in spec.columns if (text := values.missing(row.key, c.title))} for row in spec.rows
+    }
+    means = {
+        row.label: missing[row.label] | {title: found.text for title, found in table.estimates(spec, values, row).items()}
+        for row in spec.rows
+    }
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
 
@@ -153,16 +160,18 @@ def _known_problems(spec: AblationReportSpec) -> Section | None:
 
 
 def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
-    """Every value: row, column, seeds."""
-    records = [
-        (row.label, column.title, pretraining, finetuning if column.benchmark else None, value)
-        for row in spec.rows
-        for column in spec.columns
-        for pretraining, own in sorted(values.runs[row.key, column.title].items())
-        for finetuning, value in sorted(own.items())
-    ]
-    names = ("row", "column", "pretraining_seed", "finetuning_seed", "value")
-    kinds = (pl.String(), pl.String(), pl.Int64(), pl.Int64(), pl.Float64())
+    """Every value: row, column, seeds; null with a note where it is undefined."""
+    records = []
+    for row in spec.rows:
+        for column in spec.columns:
+            place = row.key, column.title
+            runs: dict[tuple[int, int], float | None] = dict.fromkeys(values.undefined[place])
+            runs |= {(seed, number): value for seed, own in values.runs[place].items() for number, value in own.items()}
+            for seeds, value in sorted(runs.items(), key=lambda run: run[0]):
+                note = note_of(values.parts[place], undefined=values.undefined[place].get(seeds, ""))
+                records.append((row.label, column.title, seeds[0], seeds[1] if column.benchmark else None, value, note or None))
+    names = ("row", "column", "pretraining_seed", "finetuning_seed", "value", "note")
+    kinds = (pl.String(), pl.String(), pl.Int64(), pl.Int64(), pl.Float64(), pl.String())
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 

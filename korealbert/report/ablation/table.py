@@ -20,16 +20,20 @@ _ONE_PRETRAINING = "†"
 
 
 def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
-    """The mean of a row by column title, where there are values."""
-    found = {column.title: values.independent(row.key, column.title) for column in spec.columns}
+    """The mean of a row by column title, where there are values and all are defined."""
+    titles = [column.title for column in spec.columns if not values.missing(row.key, column.title)]
+    found = {title: values.independent(row.key, title) for title in titles}
     return {title: estimate(list(own.values()), spec.confidence) for title, own in found.items() if own}
 
 
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
-    """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds."""
+    """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds, or where a
+    score is undefined."""
     baseline = next(each for each in spec.rows if each.label == spec.baseline)
     found = {}
     for column in (column for column in spec.columns if column.is_score):
+        if any(values.missing(each.key, column.title) for each in (row, baseline)):
+            continue
         own, other = (values.independent(each.key, column.title) for each in (row, baseline))
         pairs = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         if pairs:
@@ -52,12 +56,15 @@ def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | 
 def section(spec: AblationReportSpec, values: Values) -> Section:
     """The paper's table, and how to read it."""
     ours = {row.key: estimates(spec, values, row) for row in spec.rows}
-    single = any(len(values.runs[row.key, c.title]) == 1 for row in spec.rows for c in spec.columns)
+    single = any(values.counts(row.key, c.title)[0] == 1 for row in spec.rows for c in spec.columns)
     body: list[list[str]] = []
     marked = set()
     for row in spec.rows:
         marked.add(len(body))
-        cells = (_cell(c, ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
+        cells = (
+            values.missing(row.key, c.title) or _cell(c, ours[row.key].get(c.title), values.counts(row.key, c.title)[0] == 1)
+            for c in spec.columns
+        )
         body.append([row.label, OURS, _runs(spec, values, row), *cells])
         if spec.printed is not None and spec.printed.statistic == "median" and (middle := _over_all(spec, values, row, median)):
             body.append(["", f"{OURS}, median", "", *middle])
@@ -68,9 +75,26 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
     blocks: list[Block] = [
         Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked)),
         Text(_how_to_read(spec, single=single), quiet=True),
+        *(Text(line, quiet=True) for line in _notes(spec, values)),
         *(Text(note, quiet=True) for note in spec.notes),
     ]
     return Section("table", "The table", [*blocks, *_medians(spec, values)])
+
+
+def _notes(spec: AblationReportSpec, values: Values) -> list[str]:
+    """The rows whose scores are over a part of the official examples, or undefined, by column."""
+    lines = []
+    for column in spec.columns:
+        rows: dict[str, list[str]] = {}
+        for row in spec.rows:
+            if note := values.note(row.key, column.title):
+                rows.setdefault(note, []).append(row.label)
+        everywhere = [row.label for row in spec.rows if values.counts(row.key, column.title)[0]]
+        for note, labels in rows.items():
+            of = "" if labels == everywhere else f", {', '.join(labels)}"
+            beside = "; the printed ones are of the whole test set" if column.printed and "examples" in note else ""
+            lines.append(f"Ours of {column.title}{of}: {note}{beside}.")
+    return lines
 
 
 def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
@@ -92,7 +116,9 @@ def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Cal
         [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
         for c in spec.columns
     ]
-    return [fixed(statistic(each)) if each else MISSING for each in runs] if max(map(len, runs)) > 1 else []
+    missing = [values.missing(row.key, c.title) if c.is_score else "" for c in spec.columns]
+    shown = [no or (fixed(statistic(each)) if each else MISSING) for no, each in zip(missing, runs, strict=True)]
+    return shown if max(map(len, runs)) > 1 else []
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
@@ -213,7 +239,7 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
 def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -> charts.Strip:
     own = values.independent(row.key, column.title)
     dots = [(value, f"seed {seed}: {fixed(value)}") for seed, value in own.items()]
-    text = estimate(list(own.values()), spec.confidence).text
+    text = values.missing(row.key, column.title) or estimate(list(own.values()), spec.confidence).text
     return charts.Strip(row.label, dots, text, 2 if row.label == spec.baseline else 1)
 
 
@@ -229,6 +255,7 @@ _SUMMARY = (
     "finetuning_runs",
     "printed",
     "source",
+    "note",
 )
 
 
@@ -254,6 +281,7 @@ def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, objec
                 *values.counts(row.key, column.title),
                 theirs.get(column.title, (None, None))[0],
                 source,
+                values.note(row.key, column.title) or None,
             )
             records.append(dict(zip(_SUMMARY, fields, strict=True)))
     assert all(not isinstance(v, float) or math.isfinite(v) for record in records for v in record.values())

@@ -43,9 +43,11 @@ class Score:
     task: str
     metric: str
     seed: int
-    value: float
-    """Test score × 100."""
+    value: float | None
+    """Test score × 100; None where the official script prints ``nan``."""
     artifact: str
+    note: str
+    """How many of the official examples were tested, and why there is no value; empty for most."""
 
 
 class Results:
@@ -81,7 +83,7 @@ class Results:
 
     def values(
         self, model: str, task: str, metric: str, *, english: bool = False, vocabulary: str | None = None
-    ) -> list[float]:
+    ) -> list[float | None]:
         """Values of a model on a task, by seed. Where several benchmarks of the recipe are of that task, of the first."""
         found = [
             s
@@ -91,7 +93,7 @@ class Results:
         ]
         return [s.value for s in sorted(found, key=lambda s: s.seed) if s.benchmark == found[0].benchmark]
 
-    def of_benchmark(self, model: str, benchmark: str, metric: str) -> list[float]:
+    def of_benchmark(self, model: str, benchmark: str, metric: str) -> list[float | None]:
         """Values of a model on a Korean benchmark of the recipe, by seed."""
         wanted = (model, benchmark, metric, False)
         found = [s for s in self.scores if (s.model, s.benchmark, s.metric, s.english) == wanted]
@@ -118,14 +120,18 @@ class Results:
         return f"{title}, Vocab-{vocabulary.title()}" if english and model != "source" else title
 
 
-def shown(values: Sequence[float]) -> str:
-    """Mean and deviation over seeds, or a dash."""
-    return spread(values) if values else MISSING
+def shown(values: Sequence[float | None]) -> str:
+    """Mean and deviation over seeds, a dash, or for how many seeds there is no defined score."""
+    defined = [value for value in values if value is not None]
+    if missing := len(values) - len(defined):
+        return scores.undefined_for(missing, scores.seeds(len(values)) if defined else "")
+    return spread(defined) if defined else MISSING
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """The mean over seeds, or None where there is none."""
-    return mean_and_sd(values)[0] if values else None
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean over seeds, or None where there is none, or one of them is undefined."""
+    defined = [value for value in values if value is not None]
+    return mean_and_sd(defined)[0] if defined and len(defined) == len(values) else None
 
 
 def distributions(results: Results, task: str) -> dict[str, Distribution]:
@@ -154,8 +160,10 @@ def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:
     model, vocabulary, english = _parts(cell.system)
     named = benchmark.name_with_head, benchmark.task
     for metric in benchmark.metrics:
-        value = float(cell.metrics["test"][metric])
-        yield Score(model, vocabulary, english, *named, metric, cell.seed, value, cell.artifact.name)
+        why = cell.undefined(metric)
+        value = None if why else float(cell.metrics["test"][metric])
+        note = scores.note_of(benchmark.part, undefined=why)
+        yield Score(model, vocabulary, english, *named, metric, cell.seed, value, cell.artifact.name, note)
 
 
 _Points = list[tuple[float, float]]
@@ -228,7 +236,8 @@ def language_loss(results: Results) -> Section | None:
             points: dict[float, list[float]] = {}
             for score in scored:
                 name, _, place = score.model.partition("/")
-                if (name, score.task, score.metric) == (variant, task, metric) and score.seed in seeds:
+                of_curve = (name, score.task, score.metric) == (variant, task, metric) and score.seed in seeds
+                if of_curve and score.value is not None:
                     points.setdefault(_step(results.artifacts, place), []).append(score.value)
             curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(points.items())], style))
         level = mean(results.values("source", task, metric, english=True))

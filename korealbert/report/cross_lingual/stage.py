@@ -136,17 +136,18 @@ def _split(artifacts: Artifacts) -> Section | None:
 
 
 def _scores(results: Results, model: str) -> pl.DataFrame:
-    """Every score as one row; ``value`` is times 100."""
+    """Every score as one row; ``value`` is times 100, null where the official script prints ``nan``; ``note`` says why, and of
+    how many of the official examples the score is."""
     records = [
         (
             results.title(s.model) if s.model.startswith(ENCODER) else f"{model} {s.model}",
-            *(s.vocabulary, s.benchmark, s.task, s.seed, s.metric, s.value, s.artifact),
+            *(s.vocabulary, s.benchmark, s.task, s.seed, s.metric, s.value, s.artifact, s.note),
         )
         for s in results.scores
     ]
-    columns = ("model", "vocabulary", "benchmark", "task", "seed", "metric", "value", "source")
+    columns = ("model", "vocabulary", "benchmark", "task", "seed", "metric", "value", "source", "note")
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
-    kinds = (text, text, text, text, whole, text, real, text)
+    kinds = (text, text, text, text, whole, text, real, text, text)
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 

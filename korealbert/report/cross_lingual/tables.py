@@ -12,10 +12,10 @@ from korealbert.formatting import MISSING, by_number, count, fixed, percent
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.cross_lingual import printed
-from korealbert.report.cross_lingual.models import ENCODER, PHASE_TITLES, Results, distributions, shown
+from korealbert.report.cross_lingual.models import ENCODER, PHASE_TITLES, Results, distributions, mean, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
 from korealbert.report.render.blocks import Block, Section, Table, Text
-from korealbert.report.sections.benchmarks import paired_differences
+from korealbert.report.sections.benchmarks import about_undefined, paired_differences
 from korealbert.xpt.phases import PHASES
 
 _COMPARED = (
@@ -108,17 +108,17 @@ def language_loss(results: Results) -> Section | None:
 
 
 def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
-    """Scores as shares of the source's."""
-    source = {column.title: results.values("source", *column.ours, english=True) for column in columns}
-    if not all(source.values()):
+    """Scores as shares of the source's, where both are defined."""
+    source = {column.title: mean(results.values("source", *column.ours, english=True)) for column in columns}
+    if not all(results.values("source", *column.ours, english=True) for column in columns):
         return None
     rows = []
     for words, phase, variant in product(("ko", "en"), PHASES, results.variants):
         cells = []
         for column in columns:
-            values = results.values(f"{variant}/{phase}", *column.ours, english=True, vocabulary=words)
-            base = sum(source[column.title]) / len(source[column.title])
-            cells.append(percent(sum(values) / len(values) / base) if values and base > 0 else MISSING)
+            own = mean(results.values(f"{variant}/{phase}", *column.ours, english=True, vocabulary=words))
+            base = source[column.title]
+            cells.append(MISSING if own is None or base is None or base <= 0 else percent(own / base))
         if set(cells) != {MISSING}:
             rows.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}", *cells])
     header = ["Model", *(column.title for column in columns)]
@@ -126,8 +126,15 @@ def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
 
 
 def _compared(results: Results, *, english: bool) -> list[Block]:
-    """From the summaries: intervals of every model, and paired significance tests between models."""
+    """What scores are over, and which are undefined; from the summaries intervals of every model, and paired significance tests
+    between models."""
     benchmarks = results.of_language(english=english)
+    notes: list[Block] = [
+        Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set.", quiet=True)
+        for benchmark in benchmarks
+        if benchmark.part
+    ]
+    notes += [line for benchmark in benchmarks for line in about_undefined(benchmark, results.system_title)]
     rows = [
         [
             f"{benchmark.title}, {benchmark.metric_title}",
@@ -141,10 +148,10 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
         for values in [benchmark.values(system)]
     ]
     if not rows:
-        return []
+        return [*notes, *paired_differences(benchmarks, results.system_title)]
     header = ["Benchmark", "Model", "Mean ± sd", "Median", "Best", next(b.interval_title for b in benchmarks if b.intervals)]
     table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3, 4, 5}))
-    return [table, *paired_differences(benchmarks, results.system_title)]
+    return [*notes, table, *paired_differences(benchmarks, results.system_title)]
 
 
 def intrinsic(results: Results) -> Section | None:

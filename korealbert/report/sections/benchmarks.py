@@ -179,19 +179,43 @@ def about_seeds(pairs: Collection[tuple[int, int]]) -> str:
     return " ".join(found)
 
 
+def about_undefined(
+    benchmark: Benchmark, name: Callable[[str], str] = str, *, split: str = "test", form: str = "", after: str = "."
+) -> list[Text]:
+    """Why scores are undefined, a line for each metric, system and reason, with ``name`` as the systems' titles; ``form``:
+    of the model, as ONNX."""
+    lines = []
+    for metric in benchmark.metrics:
+        found: dict[tuple[str, str], list[str]] = {}
+        for system in benchmark.systems:
+            for seed, why in benchmark.undefined(system, metric, kind=split).items():
+                found.setdefault((name(system), why), []).append(str(seed))
+        lines += [
+            f"{benchmark.title}, {metric_title(metric)}{form}: undefined by the official script, {system}, "
+            f"seed{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}{after}"
+            for (system, why), numbers in found.items()
+        ]
+    return [Text(line, quiet=True) for line in lines]
+
+
 def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
-    """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any."""
+    """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any. A difference from
+    an undefined score is undefined."""
     rows, seeds = [], set()
     for benchmark in benchmarks:
         number = {system: len(found["scores"]) for system, found in benchmark.summary.get("systems", {}).items()}
         for pair in benchmark.summary.get("comparisons", []):
+            between = f"{name(pair['first'])} less {name(pair['second'])}"
+            if benchmark.undefined(pair["first"]) or benchmark.undefined(pair["second"]):
+                rows.append([f"{benchmark.title}, {benchmark.metric_title}", between, "undefined", *3 * [MISSING]])
+                continue
             low, high = pair["interval"]
             seeds.add((number[pair["first"]], number[pair["second"]]))
             mcnemar = pair.get("mcnemar") or {}
             rows.append(
                 [
                     f"{benchmark.title}, {benchmark.metric_title}",
-                    f"{name(pair['first'])} less {name(pair['second'])}",
+                    between,
                     signed(pair["difference"]),
                     f"{signed(low)} to {signed(high)}",
                     _p_value(pair.get("p_value")),
@@ -289,6 +313,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, published_scores: pl.DataFra
 def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
     values = benchmark.values(system, metric)
     corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
+    unknown = benchmark.undefined(system, metric, kind="test_oracle")
     interval = benchmark.intervals.get(system) if metric == benchmark.metric else None
     several = len(values) > 1 and not benchmark.undefined(system, metric)
     return [
@@ -299,7 +324,7 @@ def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
         fixed(max(values)) if several else "",
         str(len(values)),
         fixed(statistics.fmean(corrected)) if corrected else "",
-        fixed(statistics.fmean(oracle)) if oracle else "",
+        "undefined" if unknown else fixed(statistics.fmean(oracle)) if oracle else "",
     ]
 
 

@@ -12,6 +12,7 @@ from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
 from korealbert.finetune.inference import BACKENDS
 from korealbert.finetune.spec import INITS
+from korealbert.finetune.undefined import why_undefined
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.cooccurrence import CooccurrenceStats
 from korealbert.pretrain.stage import PretrainStats
@@ -134,7 +135,17 @@ def _finetuning(benchmark: Benchmark) -> Figure:
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
         series.append(charts.Line(init, points, COLOUR_OF_INIT[init]))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
-    ends = "; ".join(f"{line.name} {fixed(line.points[-1][1])} at the end" for line in series if line.points)
+    lost = {
+        cell.init
+        for cell in benchmark.cells
+        for record in cell.metrics.get("epochs", [])[-1:]
+        if why_undefined({"dev": record}, benchmark.metric, "dev")
+    }
+    ends = "; ".join(
+        f"{line.name} {'undefined' if line.name in lost else fixed(line.points[-1][1])} at the end"
+        for line in series
+        if line.points
+    )
     return Figure(f"finetune-{benchmark.name}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
 
 

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.spec import INITS
-from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed, spread
+from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed
 from korealbert.huggingface.export import ExportStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
@@ -18,7 +18,7 @@ from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.render.markup import COLOUR_OF_INIT
 from korealbert.report.scores import ONNX_SPLITS, Benchmark, metric_title, seeds
-from korealbert.report.sections.benchmarks import about_few_seeds, entity_types, paired_differences
+from korealbert.report.sections.benchmarks import about_few_seeds, about_undefined, entity_types, paired_differences
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
@@ -129,7 +129,9 @@ def _against_random(benchmark: Benchmark) -> str:
 
 
 def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
-    """The interval of pretrained less random, where the summary has one."""
+    """The interval of pretrained less random, where the summary has one and both are defined."""
+    if any(benchmark.undefined(init) for init in INITS):
+        return None
     for pair in benchmark.summary.get("comparisons", []):
         if {pair["first"], pair["second"]} == set(INITS):
             low, high = sorted(float(end) if pair["first"] == INITS[0] else -float(end) for end in pair["interval"])
@@ -188,11 +190,12 @@ def _card(benchmark: Benchmark) -> Card:
     if not benchmark.undefined(benchmark.lead):
         detail += f", best {fixed(max(values))}" if len(values) > 1 else ""
         detail += f"; {interval}" if (interval := _interval_of(benchmark, benchmark.lead)) else ""
-        if benchmark.gain is not None:
-            detail += f"; random {benchmark.shown('random')}"
-            compared = _compared_with_random(benchmark)
-            unclear = ", which may be chance" if compared is not None and compared[0] <= 0 <= compared[1] else ""
-            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}{unclear}"
+    if benchmark.lead == INITS[0] and benchmark.of("random"):
+        detail += f"; random {benchmark.shown('random')}"
+    if benchmark.gain is not None:
+        compared = _compared_with_random(benchmark)
+        unclear = ", which may be chance" if compared is not None and compared[0] <= 0 <= compared[1] else ""
+        detail += f", gain {signed(benchmark.gain)}{unclear}"
     detail += f"; {benchmark.part}" if benchmark.part else ""
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
@@ -236,11 +239,10 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                     continue
                 if system == benchmark.lead and metric == benchmark.metric:
                     marked.add(len(rows))
-                corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
                 no = MISSING if benchmark.undefined(system, metric) else ""
                 best = (no or fixed(statistics.median(values)), no or fixed(max(values)))
                 figures = (benchmark.shown(system, metric), *best, str(len(values)))
-                others = (spread(found) if found else MISSING for found in (corrected, oracle))
+                others = (benchmark.shown(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
                 rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
     title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
@@ -249,17 +251,22 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
 
 def _onnx_table(benchmarks: Sequence[Benchmark]) -> list[Table]:
     """Scores of the models as ONNX beside torch's, where any was tested so."""
+
+    def change(benchmark: Benchmark, system: str, split: str) -> str:
+        own, other = benchmark.values(system), benchmark.values(system, kind=split)
+        if not other or benchmark.undefined(system) or benchmark.undefined(system, kind=split):
+            return MISSING
+        return signed(statistics.fmean(other) - statistics.fmean(own))
+
     rows = []
     for benchmark in benchmarks:
         for system in benchmark.systems:
-            found = [benchmark.values(system, kind=split) for split in ONNX_SPLITS]
-            if any(found):
-                lost = [
-                    signed(statistics.fmean(values) - statistics.fmean(benchmark.values(system))) if values else MISSING
-                    for values in found
+            if any(benchmark.values(system, kind=split) for split in ONNX_SPLITS):
+                columns = [
+                    text
+                    for split in ONNX_SPLITS
+                    for text in (benchmark.shown(system, kind=split), change(benchmark, system, split))
                 ]
-                shown = [spread(values) if values else MISSING for values in found]
-                columns = [column for pair in zip(shown, lost, strict=True) for column in pair]
                 rows.append([f"{benchmark.title}, {benchmark.metric_title}", system, benchmark.shown(system), *columns])
     titles = [title for name in ONNX_SPLITS.values() for title in (name, "Change")]
     header = ["Benchmark", "Weights", "torch", *titles]
@@ -273,32 +280,15 @@ def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOr
     for benchmark in benchmarks:
         if benchmark.part:
             partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{caveat}.", quiet=True))
-        for metric in benchmark.metrics:
-            partly += [
-                Text(
-                    f"{benchmark.title}, {metric_title(metric)}: undefined by the official script, {of}; {_CORRECTED}",
-                    quiet=True,
-                )
-                for of in _undefined(benchmark, metric)
-            ]
+        for split, form in {"test": "", **{split: f", {title}" for split, title in ONNX_SPLITS.items()}}.items():
+            after = f"; {_CORRECTED}" if split == "test" else "."
+            partly += about_undefined(benchmark, split=split, form=form, after=after)
     warnings = _warnings_table(benchmarks)
     number = len(warnings.rows)
     return [*partly, Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings])] if number else partly
 
 
-_CORRECTED = "the corrected value stands beside it, and in its place in figures, means and intervals."
-
-
-def _undefined(benchmark: Benchmark, metric: str) -> list[str]:
-    """``pretrained, seeds 1, 2: every prediction is the same``, for each system and reason."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for system in benchmark.systems:
-        for seed, why in benchmark.undefined(system, metric).items():
-            found.setdefault((system, why), []).append(str(seed))
-    return [
-        f"{system}, seed{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}"
-        for (system, why), numbers in found.items()
-    ]
+_CORRECTED = "the corrected value stands beside it, and in its place in figures."
 
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:

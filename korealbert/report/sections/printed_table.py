@@ -76,8 +76,8 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
             ours = [_ours(spec, column, row, artifacts, by_name, speeds) for column in spec.columns]
             body.append([row.model, row.encoder if row.encoder not in ("", OWN) else "ours", *ours])
             medians = [_score(spec, column, row, by_name, statistics.median) for column in spec.columns]
-            if spec.printed.statistic == "median" and any(each is not None for each in medians):
-                body.append(["", "median", *(MISSING if each is None else fixed(each) for each in medians)])
+            if spec.printed.statistic == "median" and any(each != MISSING for each in medians):
+                body.append(["", "median", *medians])
         cells = [_printed(spec.printed, row.model, column) for column in spec.columns]
         body.append(["" if row.encoder or row.shape else row.model, "printed", *cells])
     header = ["", "From", *(column.title for column in spec.columns)]
@@ -114,9 +114,8 @@ def _ours(
         return f"{speeds[row.shape]:.2f}×" if row.shape in speeds else MISSING
     if column.training == "parameters":
         return _parameters(row.encoder, artifacts)
-    score = _score(spec, column, row, benchmarks, statistics.fmean)
-    if score is None or column.average:
-        return MISSING if score is None else fixed(score)
+    if column.average or column.benchmark not in benchmarks:
+        return _score(spec, column, row, benchmarks, statistics.fmean)
     return benchmarks[column.benchmark].shown(_system(row), column.metric or None)
 
 
@@ -130,18 +129,19 @@ def _score(
     row: TableRow,
     benchmarks: Mapping[str, Benchmark],
     statistic: Callable[[list[float]], float],
-) -> float | None:
-    """A statistic over the seeds of a benchmark, or the mean of those of several; None where one is missing."""
+) -> str:
+    """A statistic over the seeds of a benchmark, or the mean of those of several; a dash where one is missing."""
     titles = {each.title: each for each in spec.columns}
-
-    def values(of: Column) -> list[float]:
-        benchmark = benchmarks.get(of.benchmark)
-        return [] if benchmark is None else benchmark.values(_system(row), of.metric or None)
-
-    groups = [[values(titles[title]) for title in group] for group in column.average] or [[values(column)]]
+    columns = [[titles[title] for title in group] for group in column.average] or [[column]]
+    if any(of.benchmark not in benchmarks for group in columns for of in group):
+        return MISSING
+    system = _system(row)
+    if any(benchmarks[of.benchmark].undefined(system, of.metric or None) for group in columns for of in group):
+        return "undefined"
+    groups = [[benchmarks[of.benchmark].values(system, of.metric or None) for of in group] for group in columns]
     if not all(found for group in groups for found in group):
-        return None
-    return statistics.fmean(statistics.fmean(map(statistic, group)) for group in groups)
+        return MISSING
+    return fixed(statistics.fmean(statistics.fmean(map(statistic, group)) for group in groups))
 
 
 def _printed(printed: Printed, model: str, column: Column) -> str:
