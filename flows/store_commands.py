@@ -10,7 +10,7 @@ from typing import IO, Annotated, Literal
 import typer
 from rich.table import Table
 
-from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact import Artifact, ArtifactError, Store, locks
 from korealbert.artifact.files import MANIFEST, atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
 from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
@@ -135,7 +135,8 @@ def export(
 @app.command("export-corpus")
 def export_corpus(
     artifact: Annotated[
-        str, typer.Argument(help="balance, dedup, clean/NAME, …; clean means all of its sources", autocompletion=labels)
+        str,
+        typer.Argument(help="balance, dedup, clean/NAME, …; clean means all sources of the newest run", autocompletion=labels),
     ],
     output: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
     form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
@@ -171,9 +172,32 @@ def export_curves(
 
 
 def _all_of(store: Path, name: str) -> list[Artifact]:
-    """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
-    below = {one.manifest["label"]: one for one in Store(store).artifacts() if one.manifest["label"].startswith(f"{name}/")}
-    return [below[label] for label in sorted(below)] or [find(store, name)]
+    """The artifacts of all labels below a name (``clean``), by label, else the one that it means.
+
+    Of a store with several recipes or sources that were given up, those of the newest run that has such labels; where no run is
+    recorded, as in an imported store, the newest of each. Raises ValueError for one that this run did not build.
+    """
+    here = Store(store)
+    known = {str(one.manifest["label"]): one for one in here.artifacts()}
+    below = sorted(label for label in known if label.startswith(f"{name}/"))
+    if name in known or not below:
+        return [find(store, name)]
+    recorded = [run for run in locks.runs(here.root) if any(label.startswith(f"{name}/") for label in run.artifacts)]
+    if not recorded:
+        warn(f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}", style="dim")
+        return [known[label] for label in below]
+    recipe, wanted = recorded[-1].recipe, dict[str, str]()
+    for run in recorded:
+        wanted |= run.artifacts if run.recipe == recipe else {}  # One part of a recipe may have been run after another.
+    found = {label: here.find(wanted[label]) for label in sorted(wanted) if label.startswith(f"{name}/")}
+    if missing := [label for label, one in found.items() if one is None]:
+        raise ValueError(
+            f"{', '.join(missing)}: the newest run of {recipe} has not built it; run it, or name one of its sources"
+        )
+    others = [label for label in below if label not in found]
+    told = f"; not in it: {', '.join(others)}" if others else ""
+    warn(f"{name}: taking {', '.join(found)} of the newest run of {recipe}{told}", style="dim")
+    return [one for one in found.values() if one is not None]
 
 
 @app.command()

@@ -159,7 +159,7 @@ def warn(told: object, *, style: str = "yellow") -> None:
 
 
 def find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest whose name begins so or whose label this is.
+    """The artifact of this name, else the newest of this label, else the newest whose name begins so.
 
     Raises ValueError when there is none.
     """
@@ -169,14 +169,19 @@ def find(store: Path, name: str) -> Artifact:
     if not store.is_dir():
         raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
     known = Store(store).artifacts()
-    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
+    found = (
+        [a for a in known if a.name == name]
+        or [a for a in known if a.manifest["label"] == name]
+        or [a for a in known if a.name.startswith(name)]
+    )
     if len(found) == 1:
         return found[0]
     if not found:
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     newest = found[-1]
-    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {newest.name}", style="dim")
+    told = f"{newest.name} ({newest.manifest['label']}), built {newest.manifest['created']}"
+    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {told}", style="dim")
     return newest
 
 
