@@ -161,7 +161,7 @@ def export_curves(
     ] = "tensorboard",
     store: StoreDir = Path("store"),
 ) -> None:
-    """Give the curves of a finished training to TensorBoard, Weights & Biases or MLflow."""
+    """Give the curves of a finished training to TensorBoard (in OUTPUT/NAME), Weights & Biases or MLflow."""
     from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
 
     with clear_errors():

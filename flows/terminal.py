@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -156,6 +157,18 @@ def print_sections(sections: Iterable[Section]) -> None:
 def warn(told: object, *, style: str = "yellow") -> None:
     """Print to standard error."""
     _PlainConsole(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
+
+
+@contextmanager
+def warnings_of(module: str) -> Iterator[None]:
+    """Print what a module logs as a warning to standard error, although Prefect's console shows none."""
+    shown = logging.Handler(logging.WARNING)
+    shown.emit = lambda record: warn(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger(module).addHandler(shown)
+    try:
+        yield
+    finally:
+        logging.getLogger(module).removeHandler(shown)
 
 
 def find(store: Path, name: str) -> Artifact:
