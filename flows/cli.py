@@ -42,6 +42,7 @@ from korealbert.flows.terminal import (
     print_sections,
     recipe_names,
     shipped,
+    sides,
     warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
@@ -441,9 +442,9 @@ def inspect(
 def diff(
     first: Annotated[
         str,
-        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels),
+        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=sides),
     ],
-    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels)],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=sides)],
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
     data: DataDir = None,

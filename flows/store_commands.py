@@ -11,9 +11,20 @@ import typer
 from rich.table import Table
 
 from korealbert.artifact import Artifact, ArtifactError, Store, locks
-from korealbert.artifact.files import MANIFEST, atomic_path, refuse_overwriting
+from korealbert.artifact.files import atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
-from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
+from korealbert.flows.terminal import (
+    DataDir,
+    DataRoot,
+    StoreDir,
+    clear_errors,
+    console,
+    existing,
+    find,
+    labels,
+    means_directory,
+    warn,
+)
 
 app = typer.Typer()
 
@@ -221,9 +232,8 @@ def push(
     from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
 
     with clear_errors(), ExitStack() as stack:
-        directory = Path(what)
-        if directory.is_dir() and not (directory / MANIFEST).is_file():
-            parcel = sharing.parcel_of_directory(directory)
+        if means_directory(store, what, "README.md"):
+            parcel = sharing.parcel_of_directory(Path(what))
         else:
             parcel = stack.enter_context(sharing.parcel(_all_of(store, what), repository.rpartition("/")[2]))
         console.print(f"license: {parcel.license}" + (f" ({parcel.why})" if parcel.why else ""), soft_wrap=True)

@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 
 import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact.files import MANIFEST
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
@@ -112,6 +113,11 @@ def recipe_names(incomplete: str) -> list[str]:
     return sorted(name for name in known if name.startswith(incomplete))
 
 
+def sides(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The labels and the recipes that begin so, for the shell's completion."""
+    return sorted({*labels(ctx, incomplete), *recipe_names(incomplete)})
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
@@ -177,7 +183,7 @@ def find(store: Path, name: str) -> Artifact:
     Raises ValueError when there is none.
     """
     path = Path(name)
-    if (path / "manifest.json").is_file():
+    if (path / MANIFEST).is_file():
         return Artifact(path.resolve().name, path.resolve())
     if not store.is_dir():
         raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
@@ -196,6 +202,18 @@ def find(store: Path, name: str) -> Artifact:
     told = f"{newest.name} ({newest.manifest['label']}), built {newest.manifest['created']}"
     warn(f"{len(found)} artifacts match {name!r}; taking the newest, {told}", style="dim")
     return newest
+
+
+def means_directory(store: Path, name: str, holds: str) -> bool:
+    """Whether a name means a directory that a command reads, and no artifact: it ``holds`` the command's file, or there is no
+    artifact of this name, beginning or label. The directory of an artifact is an artifact."""
+    directory = Path(name)
+    if not directory.is_dir() or (directory / MANIFEST).is_file():
+        return False
+    known = ((artifact.name, str(artifact.manifest["label"])) for artifact in Store(store).artifacts())
+    return (directory / holds).is_file() or not any(
+        own.startswith(name) or label == name or label.startswith(f"{name}/") for own, label in known
+    )
 
 
 def existing(store: Path) -> Store:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from korealbert.artifact import Artifact, locks
 from korealbert.flows.cli import app
-from korealbert.flows.terminal import find
+from korealbert.flows.terminal import find, means_directory
 from tests.report.conftest import made, write_documents
 
 
@@ -78,3 +78,23 @@ def test_a_source_that_its_run_did_not_build_is_told(tmp_path: Path) -> None:
         pass
     told = call("export-corpus", "clean", tmp_path / "out", "--store", tmp_path, code=2)
     assert "clean/b: the newest run of " in told and "has not built it; run it, or name one of its sources" in told
+
+
+def test_a_folder_does_not_hide_the_artifact_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("balance", "mine", "export"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "export" / "config.json").write_text("{}")
+    made_here = made(tmp_path / "store", "balance", {}, write=write_documents(3, {}))
+    made(tmp_path / "store", "export", {})
+
+    def meant(name: str) -> bool:
+        return means_directory(tmp_path / "store", name, "config.json")
+
+    assert [meant(name) for name in ("balance", "export", "mine", "none")] == [False, True, True, False]
+    assert not meant(str(made_here.path))
+    assert "nothing was sent; it would be the private dataset" in call(
+        "push", "balance", "me/x", "--dry-run", "--store", "store"
+    )
+    refused = call("fill-mask", "balance", "[MASK]", "--store", "store", code=2)
+    assert refused.startswith(f"{made_here.path}: no exported model here (config.json is missing)")
