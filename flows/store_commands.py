@@ -195,7 +195,8 @@ def _all_of(store: Path, name: str) -> list[Artifact]:
         return [find(store, name)]
     recorded = [run for run in locks.runs(here.root) if any(label.startswith(f"{name}/") for label in run.artifacts)]
     if not recorded:
-        warn(f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}", style="dim")
+        told = f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}"
+        console.print(told, style="dim", soft_wrap=True)
         return [known[label] for label in below]
     recipe, wanted = recorded[-1].recipe, dict[str, str]()
     for run in recorded:
@@ -206,8 +207,8 @@ def _all_of(store: Path, name: str) -> list[Artifact]:
             f"{', '.join(missing)}: the newest run of {recipe} has not built it; run it, or name one of its sources"
         )
     others = [label for label in below if label not in found]
-    told = f"; not in it: {', '.join(others)}" if others else ""
-    warn(f"{name}: taking {', '.join(found)} of the newest run of {recipe}{told}", style="dim")
+    told = f"{name}: taking {', '.join(found)} of the newest run of {recipe}"
+    console.print(told + (f"; not in it: {', '.join(others)}" if others else ""), style="dim", soft_wrap=True)
     return [one for one in found.values() if one is not None]
 
 
