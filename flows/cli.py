@@ -42,6 +42,8 @@ from korealbert.flows.terminal import (
     print_sections,
     recipe_names,
     shipped,
+    sides,
+    warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
@@ -315,7 +317,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     began = time.monotonic()
     built = [stage for stage in planned if stage.status != "cached"]
     try:
-        with api_for_one_run(runtime.store), _bars():
+        with api_for_one_run(runtime.store), _bars(), warnings_of(Lineage.__module__):
             last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
     finally:  # Too little text is why many a run fails.
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
@@ -440,9 +442,9 @@ def inspect(
 def diff(
     first: Annotated[
         str,
-        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels),
+        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=sides),
     ],
-    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels)],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=sides)],
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
     data: DataDir = None,
@@ -456,7 +458,9 @@ def diff(
         artifact = None if recipe.suffix == ".toml" else find(store, name)
         if html is not None:
             refuse_overwriting(html, [artifact.path if artifact else recipe])
-        return comparison.of_artifact(artifact) if artifact else comparison.of_recipe(recipe, Store(store), data=data)
+        if artifact is not None:
+            return comparison.of_artifact(artifact)
+        return comparison.of_recipe(recipe, Store(store), name.removesuffix(".toml"), data=data)
 
     with clear_errors():
         one, other = side(first), side(second)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels, warn
+from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels, means_directory, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
@@ -105,7 +105,7 @@ def fill_mask(
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
-        directory = Path(model) if Path(model).is_dir() else find(store, model).path
+        directory = Path(model) if means_directory(store, model, "config.json") else find(store, model).path
         for number, candidates in enumerate(fill(directory, [text], top)[0], start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
@@ -113,9 +113,18 @@ def fill_mask(
             console.print(table)
 
 
+def _tasks(incomplete: str) -> list[str]:
+    """The benchmarks that begin so, for the shell's completion."""
+    from korealbert.finetune import tasks  # noqa: PLC0415 (loads the tasks)
+
+    return [name for name in tasks.names() if name.startswith(incomplete)]
+
+
 @app.command()
 def score(
-    task: Annotated[str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …")],
+    task: Annotated[
+        str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …; or its TOML file", autocompletion=_tasks)
+    ],
     gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER", show_default=False)] = "",
     predictions: Annotated[
         str,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
@@ -43,6 +46,7 @@ _FACETS = {
     "jobType": ("2-0-4", "JobTypeJobFacet"),
 }
 """Version and name of the schema of each facet."""
+_KEY = "OPENLINEAGE_API_KEY"
 _SECONDS_TO_ANSWER = 10.0
 _MOST_CHARACTERS = 2_000
 """Of an error message."""
@@ -70,14 +74,19 @@ def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
 class Lineage:
     """Where the events of one run go: a file, an address, or nowhere (None).
 
-    Raises ValueError for an address that is none, for a file that cannot be written, and for one that is an artifact's or that
-    is ``read``.
+    Raises ValueError for an address that is none, for a key that no header can hold, for a file that cannot be written, and for
+    one that is an artifact's or that is ``read``.
     """
 
     def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
         self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
         self._writing, self._silent = threading.Lock(), False
-        if target is None or target.startswith(("http://", "https://")):
+        if target is None:
+            return
+        if target.startswith(("http://", "https://")):
+            _check_address(target)
+            if not re.fullmatch(r"[!-~]*", os.environ.get(_KEY, "")):  # It is never printed, not even in an error.
+                raise ValueError(f"{_KEY} has blanks, line breaks or characters beyond ASCII in it; set the key alone")
             return
         if "://" in target:
             raise ValueError(f"--lineage {target}: is no file, and no address that begins with http:// or https://")
@@ -146,14 +155,33 @@ class Lineage:
                 with Path(target).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(event, ensure_ascii=False) + "\n")
                 return
-            key = os.environ.get("OPENLINEAGE_API_KEY")
+            key = os.environ.get(_KEY)
             headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
             request = Request(target, json.dumps(event).encode(), headers)  # noqa: S310 (http alone)
             urlopen(request, timeout=_SECONDS_TO_ANSWER).close()  # noqa: S310
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:
+            # A ValueError repeats what is wrong, which may be the header with the key.
+            why = type(error).__name__ if isinstance(error, ValueError) else str(error)
+            if isinstance(error, HTTPError):
+                error.close()
             if not self._silent:
-                log.warning("lineage: %s takes no events (%s); the run goes on", target, error)
+                log.warning("lineage: %s takes no events (%s); the run goes on", target, why)
             self._silent = True
+
+
+def _check_address(target: str) -> None:
+    """Raise ValueError for what no request can be sent to."""
+    if not re.fullmatch(r"[!-~]+", target):
+        raise ValueError(f"--lineage {target}: an address has ASCII alone and no blanks; write others in its path as %EA%B2%BD")
+    try:
+        parts = urlsplit(target)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"--lineage {target}: is no address ({error}); write http://HOST:PORT/PATH") from None
+    if "@" in parts.netloc:
+        raise ValueError(f"--lineage: the address has a user in it; give it without, and the key as {_KEY}")
+    if not host:
+        raise ValueError(f"--lineage {target}: is no address (it names no host); write http://HOST:PORT/PATH")
 
 
 @dataclass

@@ -10,10 +10,21 @@ from typing import IO, Annotated, Literal
 import typer
 from rich.table import Table
 
-from korealbert.artifact import Artifact, ArtifactError, Store
-from korealbert.artifact.files import MANIFEST, atomic_path, refuse_overwriting
+from korealbert.artifact import Artifact, ArtifactError, Store, locks
+from korealbert.artifact.files import atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
-from korealbert.flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
+from korealbert.flows.terminal import (
+    DataDir,
+    DataRoot,
+    StoreDir,
+    clear_errors,
+    console,
+    existing,
+    find,
+    labels,
+    means_directory,
+    warn,
+)
 
 app = typer.Typer()
 
@@ -135,7 +146,8 @@ def export(
 @app.command("export-corpus")
 def export_corpus(
     artifact: Annotated[
-        str, typer.Argument(help="balance, dedup, clean/NAME, …; clean means all of its sources", autocompletion=labels)
+        str,
+        typer.Argument(help="balance, dedup, clean/NAME, …; clean means all sources of the newest run", autocompletion=labels),
     ],
     output: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
     form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
@@ -160,7 +172,7 @@ def export_curves(
     ] = "tensorboard",
     store: StoreDir = Path("store"),
 ) -> None:
-    """Give the curves of a finished training to TensorBoard, Weights & Biases or MLflow."""
+    """Give the curves of a finished training to TensorBoard (in OUTPUT/NAME), Weights & Biases or MLflow."""
     from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
@@ -171,9 +183,33 @@ def export_curves(
 
 
 def _all_of(store: Path, name: str) -> list[Artifact]:
-    """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
-    below = {one.manifest["label"]: one for one in Store(store).artifacts() if one.manifest["label"].startswith(f"{name}/")}
-    return [below[label] for label in sorted(below)] or [find(store, name)]
+    """The artifacts of all labels below a name (``clean``), by label, else the one that it means.
+
+    Of a store with several recipes or sources that were given up, those of the newest run that has such labels; where no run is
+    recorded, as in an imported store, the newest of each. Raises ValueError for one that this run did not build.
+    """
+    here = Store(store)
+    known = {str(one.manifest["label"]): one for one in here.artifacts()}
+    below = sorted(label for label in known if label.startswith(f"{name}/"))
+    if name in known or not below:
+        return [find(store, name)]
+    recorded = [run for run in locks.runs(here.root) if any(label.startswith(f"{name}/") for label in run.artifacts)]
+    if not recorded:
+        told = f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}"
+        console.print(told, style="dim", soft_wrap=True)
+        return [known[label] for label in below]
+    recipe, wanted = recorded[-1].recipe, dict[str, str]()
+    for run in recorded:
+        wanted |= run.artifacts if run.recipe == recipe else {}  # One part of a recipe may have been run after another.
+    found = {label: here.find(wanted[label]) for label in sorted(wanted) if label.startswith(f"{name}/")}
+    if missing := [label for label, one in found.items() if one is None]:
+        raise ValueError(
+            f"{', '.join(missing)}: the newest run of {recipe} has not built it; run it, or name one of its sources"
+        )
+    others = [label for label in below if label not in found]
+    told = f"{name}: taking {', '.join(found)} of the newest run of {recipe}"
+    console.print(told + (f"; not in it: {', '.join(others)}" if others else ""), style="dim", soft_wrap=True)
+    return [one for one in found.values() if one is not None]
 
 
 @app.command()
@@ -197,9 +233,8 @@ def push(
     from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
 
     with clear_errors(), ExitStack() as stack:
-        directory = Path(what)
-        if directory.is_dir() and not (directory / MANIFEST).is_file():
-            parcel = sharing.parcel_of_directory(directory)
+        if means_directory(store, what, "README.md"):
+            parcel = sharing.parcel_of_directory(Path(what))
         else:
             parcel = stack.enter_context(sharing.parcel(_all_of(store, what), repository.rpartition("/")[2]))
         console.print(f"license: {parcel.license}" + (f" ({parcel.why})" if parcel.why else ""), soft_wrap=True)

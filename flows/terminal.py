@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from typer.exceptions import TyperException
 
 import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact.files import MANIFEST
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
@@ -111,6 +113,11 @@ def recipe_names(incomplete: str) -> list[str]:
     return sorted(name for name in known if name.startswith(incomplete))
 
 
+def sides(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The labels and the recipes that begin so, for the shell's completion."""
+    return sorted({*labels(ctx, incomplete), *recipe_names(incomplete)})
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
@@ -158,26 +165,55 @@ def warn(told: object, *, style: str = "yellow") -> None:
     _PlainConsole(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
 
 
+@contextmanager
+def warnings_of(module: str) -> Iterator[None]:
+    """Print what a module logs as a warning to standard error, although Prefect's console shows none."""
+    shown = logging.Handler(logging.WARNING)
+    shown.emit = lambda record: warn(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger(module).addHandler(shown)
+    try:
+        yield
+    finally:
+        logging.getLogger(module).removeHandler(shown)
+
+
 def find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest whose name begins so or whose label this is.
+    """The artifact of this name, else the newest of this label, else the newest whose name begins so.
 
     Raises ValueError when there is none.
     """
     path = Path(name)
-    if (path / "manifest.json").is_file():
+    if (path / MANIFEST).is_file():
         return Artifact(path.resolve().name, path.resolve())
     if not store.is_dir():
         raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
     known = Store(store).artifacts()
-    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
+    found = (
+        [a for a in known if a.name == name]
+        or [a for a in known if a.manifest["label"] == name]
+        or [a for a in known if a.name.startswith(name)]
+    )
     if len(found) == 1:
         return found[0]
     if not found:
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     newest = found[-1]
-    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {newest.name}", style="dim")
+    told = f"{newest.name} ({newest.manifest['label']}), built {newest.manifest['created']}"
+    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {told}", style="dim")
     return newest
+
+
+def means_directory(store: Path, name: str, holds: str) -> bool:
+    """Whether a name means a directory that a command reads, and no artifact: it ``holds`` the command's file, or there is no
+    artifact of this name, beginning or label. The directory of an artifact is an artifact."""
+    directory = Path(name)
+    if not directory.is_dir() or (directory / MANIFEST).is_file():
+        return False
+    known = ((artifact.name, str(artifact.manifest["label"])) for artifact in Store(store).artifacts())
+    return (directory / holds).is_file() or not any(
+        own.startswith(name) or label == name or label.startswith(f"{name}/") for own, label in known
+    )
 
 
 def existing(store: Path) -> Store:

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 import torch
 
 from korealbert.artifact import Artifact
+from korealbert.artifact.files import refuse_overwriting
 from korealbert.formatting import flat
 
 Metrics = dict[str, float | None]
@@ -125,8 +126,9 @@ Tracker = Literal["tensorboard", "wandb", "mlflow"]
 def export_curves(artifact: Artifact, tracker: Tracker, directory: Path) -> int:
     """Give the curves of a finished training to a tracker; the number of lines of ``metrics.jsonl``.
 
-    Names are ``<split>/<metric>``, as in the event files that a training writes itself. Raises ValueError where the artifact
-    has no curves, or the tracker is not installed.
+    Names are ``<split>/<metric>``, as in the event files that a training writes itself. TensorBoard's are in a directory below
+    with the artifact's name, so that it shows the curves of several beside each other. Raises ValueError where the artifact has
+    no curves, the tracker is not installed, or files would be written into an artifact.
     """
     source = artifact.path / "metrics.jsonl"
     if not source.is_file():
@@ -134,6 +136,9 @@ def export_curves(artifact: Artifact, tracker: Tracker, directory: Path) -> int:
     if find_spec(tracker) is None:
         raise ValueError(f"{tracker} is not installed; run `pip install {tracker}`")
     lines = [json.loads(line) for line in source.read_bytes().splitlines()]
+    if tracker == "tensorboard":
+        directory /= artifact.name
+        refuse_overwriting(directory)
     directory.mkdir(parents=True, exist_ok=True)
     if tracker == "tensorboard":
         events = _EventFile(directory)

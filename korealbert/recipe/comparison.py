@@ -63,21 +63,23 @@ class Side:
     """By label."""
     root: str = ""
     """The label of the artifact that was named; nothing of a recipe."""
+    store: Path | None = None
+    """Where the artifacts of a recipe were looked for."""
 
     def artifacts(self) -> dict[str, Artifact]:
         """Those that are built, by label."""
         return {label: stage.artifact for label, stage in self.stages.items() if stage.artifact is not None}
 
 
-def of_recipe(path: Path, store: Store, **asked: Any) -> Side:
-    """A recipe and its artifacts in the store; ``asked`` as of ``prepare``. Raises RecipeError."""
+def of_recipe(path: Path, store: Store, name: str = "", **asked: Any) -> Side:
+    """A recipe, under a name if it has one, and its artifacts in the store; ``asked`` as of ``prepare``. Raises RecipeError."""
     prepared = prepare(path, store, **asked)
     stages, names = {}, {stage.label: stage.name for stage in prepared.planned}
     for label, node in prepared.nodes.items():
         inputs = {role: names[other] for role, other in node.inputs.items()}
         identity = node.stage.identity(node.spec, inputs, store)
         stages[label] = Stage(identity.document, node.spec.model_dump(mode="json"), store.find(names[label]))
-    return Side(path.stem, stages)
+    return Side(name or path.stem, stages, store=store.root)
 
 
 def of_artifact(artifact: Artifact, name: str = "") -> Side:
@@ -120,7 +122,7 @@ def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
 
 
 def lede(first: Side, second: Side) -> str:
-    """How much of the two is one and the same, and which is called A and which B."""
+    """How much of the two is one and the same, which is called A and which B, and of which recipe not all is built."""
     names = [side.name for side in _in_short(first, second)]
     called = "".join(
         f"{short} is {side.name}. " for short, side in zip(names, (first, second), strict=True) if short != side.name
@@ -132,7 +134,19 @@ def lede(first: Side, second: Side) -> str:
         label for label in both if all(label in side for side in built) and len({s[label].output_digest for s in built}) > 1
     ]
     text = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
-    return f"{text}; of {count(len(other))} the bytes differ." if other else f"{text}."
+    text += f"; of {count(len(other))} the bytes differ." if other else "."
+    return text + "".join(_unbuilt(short, side) for short, side in zip(names, (first, second), strict=True))
+
+
+def _unbuilt(name: str, side: Side) -> str:
+    """How much of a recipe is not built, for only settings are known of it; nothing where all is, and of artifacts."""
+    built, stages = len(side.artifacts()), len(side.stages)
+    if side.store is None or built == stages:
+        return ""
+    if built:
+        return f" {count(built)} of {count(stages)} stages of {name} are built in {side.store}."
+    told = f" No stage of {name} is built in {side.store}, so that settings alone are compared"
+    return f"{told}; where it was run into another store, name the directory of its report there."
 
 
 def _settings(first: Side, second: Side) -> list[Block]:

@@ -190,10 +190,19 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
     for label, artifact in artifacts.items():
         metrics = artifact.read_json("metrics.json")
         init = str(metrics["init"])
-        # Labels omit the initial weights where all runs start from pretrained ones.
-        *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
+        *root, benchmark = _parts(label, init)
         cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
     return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
+
+
+def benchmark_of(label: str, init: str) -> str:
+    """The benchmark of the label of a cell with these initial weights."""
+    return _parts(label, init)[-1]
+
+
+def _parts(label: str, init: str) -> list[str]:
+    """``[ENCODER, BENCHMARK]`` or ``[BENCHMARK]``: labels omit initial weights where all runs start from pretrained ones."""
+    return [part for part in label.split("/")[1:-1] if part != init]
 
 
 def _summary(artifact: Artifact | None) -> Mapping[str, Any]:

@@ -115,13 +115,7 @@ def _all_of(directory: Path) -> dict[str, Path]:
 
 def _model(export: Artifact) -> Parcel:
     pretrain, store = export.inputs()["pretrain"], Store(export.path.parent)
-    newest: dict[str, Artifact] = {}
-    for artifact in store.artifacts():
-        manifest = artifact.manifest
-        measured = manifest["recipe"]["stage"] == "finetune" and export.name in manifest["inputs"].values()
-        if measured and not manifest["label"].startswith("search/"):
-            newest[manifest["label"]] = artifact
-    benchmarks = scores.read(newest, {})
+    benchmarks = scores.read(_cells(export, store), {})
     stated = str(export.manifest["spec"]["license"])
     license, why = (stated, "") if stated != OTHER else license_of([export])
     card = ModelCard(card_with_scores(export, pretrain, benchmarks))
@@ -135,6 +129,29 @@ def _model(export: Artifact) -> Parcel:
         data.eval_results = results
     files = {name: export.path / name for name in (*_MODEL, *_MORE) if (export.path / name).is_file()}
     return Parcel("model", files, str(card), license, why)
+
+
+def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
+    """The fine-tuning cells of an exported model by label: of each benchmark those alone that have the newest cell's settings.
+
+    Cells of one label differ where somebody tried other settings before, and a mean over both is of neither.
+    """
+    found: dict[str, Artifact] = {}
+    settings: dict[str, Any] = {}
+    for artifact in reversed(store.artifacts()):
+        recipe, label = artifact.manifest["recipe"], str(artifact.manifest["label"])
+        if recipe["stage"] != "finetune" or export.name not in recipe["inputs"].values() or label.startswith("search/"):
+            continue
+        init = recipe["spec"]["init"]
+        benchmark = scores.benchmark_of(label, init)
+        own = [recipe["version"], {field: value for field, value in recipe["spec"].items() if field not in ("init", "seed")}]
+        # What a search chose is an input, and another one for each init.
+        if (
+            settings.setdefault(benchmark, own) == own
+            and settings.setdefault(f"{benchmark}/{init}", recipe["inputs"]) == (recipe["inputs"])
+        ):
+            found.setdefault(label, artifact)
+    return dict(reversed(found.items()))
 
 
 def _heldout(pretrain: Artifact) -> Iterator[EvalResult]:

@@ -116,6 +116,9 @@ def test_mistakes_are_told_in_one_line_with_a_remedy(store: Path, tmp_path: Path
         ("korealbert plan kowiki-s", ["kowiki-small"]),
         ("korealbert inspect clean/n", ["clean/news"]),
         ("korealbert push cl", ["clean/news"]),
+        ("korealbert score klue_dp_", ["klue_dp_no_pos"]),
+        ("korealbert diff kowiki-s", ["kowiki-small"]),
+        ("korealbert diff sample cl", ["clean/news"]),
     ],
 )
 def test_shells_complete_commands_options_recipes_and_artifacts(store: Path, typed: str, offered: list[str]) -> None:

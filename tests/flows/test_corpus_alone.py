@@ -62,9 +62,12 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        warned.append(done.stderr)
         return done.stdout
 
-    told = call("run")
+    warned: list[str] = []
+    told = call("run", "--lineage", "http://127.0.0.1:1/x")
+    assert warned[0].count("lineage: http://127.0.0.1:1/x takes no events (") == 1 and "Connection refused" in warned[0]
     assert "13 of 14 kept, 1 quarantined" in told and "12 of 13 kept, 1 dropped" in told
     assert (
         "extract/blog: 1 of 14 documents quarantined (1 malformed_json); korealbert inspect extract/blog --quarantine\n" in told

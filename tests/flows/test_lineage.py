@@ -130,6 +130,37 @@ def test_events_are_posted_with_the_key_and_a_refusal_stops_nothing(
     assert caplog.text.count("takes no events") == 1 and "secret" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("http://host/경로", "ASCII alone and no blanks"),
+        ("http://host/a b", "ASCII alone and no blanks"),
+        ("http://[::1/x", "is no address \\(Invalid IPv6 URL\\)"),
+        ("http://host:99999/x", "is no address \\(Port out of range"),
+        ("http:///x", "it names no host"),
+        ("http://me:geheim@host/x", "--lineage: the address has a user in it"),
+    ],
+)
+def test_an_address_that_cannot_be_is_told_at_once(address: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as error:
+        Lineage(address)
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["geheim\n", "geheim열쇠", "ge heim"])
+def test_a_key_that_cannot_be_sent_is_told_and_never_printed(
+    key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lineage = Lineage("http://127.0.0.1:1/x")
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", key)
+    with pytest.raises(ValueError, match="OPENLINEAGE_API_KEY has blanks, line breaks or") as error:
+        Lineage("http://127.0.0.1:1/x")
+    assert "geheim" not in str(error.value)
+    lineage.send("START", "", "", "")
+    assert "takes no events" in caplog.text and "geheim" not in caplog.text
+    Lineage(None)
+
+
 def test_a_target_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is no file, and no address"):
         Lineage("kafka://events")

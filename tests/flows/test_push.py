@@ -178,6 +178,12 @@ def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], serve
         ("CC0 1.0", "cc0-1.0"),
         ("public domain", "cc0-1.0"),
         ("Apache-2.0", "apache-2.0"),
+        ("GPL-3.0-or-later", "gpl-3.0"),
+        ("AGPL 3.0", "agpl-3.0"),
+        ("GFDL 1.3", "gfdl"),
+        ("GFDL-1.2-or-later", "gfdl"),
+        ("ODbL-1.0", "odbl"),
+        ("ODC-By 1.0", "odc-by"),
         ("CC BY-SA 7.0", None),
         ("press copyright; measurements only", None),
         ("", None),
@@ -196,6 +202,16 @@ def test_licenses_have_the_hubs_names(stated: str, known: str | None) -> None:
         (["CC BY 4.0", "CC BY-NC-SA 2.0 KR"], "cc-by-nc-sa-2.0"),
         (["CC0 1.0", "Apache-2.0"], "apache-2.0"),
         (["CC BY-SA 4.0", "CC BY-NC-SA 2.0 KR"], "other"),
+        (["MIT", "MIT", "CC0 1.0", "Unlicense"], "mit"),
+        (["Unlicense", "CC0 1.0"], "unlicense"),
+        (["GFDL 1.3", "CC0 1.0"], "gfdl"),
+        (["CC BY 4.0", "MIT"], "other"),
+        (["CC BY-SA 4.0", "MIT"], "other"),
+        (["CC BY 4.0", "ODC-By 1.0"], "other"),
+        (["Apache-2.0", "MIT"], "other"),
+        (["GPL-3.0", "GPL-2.0"], "other"),
+        (["CC BY-ND 4.0"], "other"),
+        (["CC BY-NC-ND 4.0", "CC0 1.0"], "other"),
         (["CC BY 4.0", "CC BY-ND 4.0"], "other"),
         (["CC BY-NC 4.0", "CC BY-SA 4.0"], "other"),
         (["CC BY 4.0", ""], "other"),
@@ -205,3 +221,9 @@ def test_licenses_have_the_hubs_names(stated: str, known: str | None) -> None:
 def test_the_license_of_several_sources_is_other_only_where_none_fits_all(stated: list[str], license: str) -> None:
     found, why = combined({f"source{number}": each for number, each in enumerate(stated)})
     assert found == license and bool(why) == (license == "other")
+
+
+def test_why_a_license_is_other_names_the_sources_at_fault() -> None:
+    told = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
+    assert told == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
+    assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these cannot be one: a CC BY 4.0, b MIT"

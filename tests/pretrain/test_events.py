@@ -44,9 +44,23 @@ def test_a_finished_training_can_still_write_them(alone: Ranks, tmp_path: Path) 
     trainer(spec(), tmp_path / "without", alone).run()
     written = export_curves(Artifact("without", tmp_path / "without"), "tensorboard", tmp_path / "out")
     assert written == len((tmp_path / "without" / "metrics.jsonl").read_text().splitlines())
-    assert (tmp_path / "out" / EVENT_FILE).read_bytes() == (tmp_path / "with" / EVENT_FILE).read_bytes()
+    assert (tmp_path / "out" / "without" / EVENT_FILE).read_bytes() == (tmp_path / "with" / EVENT_FILE).read_bytes()
     with pytest.raises(ValueError, match="it has no metrics"):
         export_curves(Artifact("none", tmp_path), "tensorboard", tmp_path / "out")
+
+
+def test_curves_of_several_trainings_stand_beside_each_other(tmp_path: Path) -> None:
+    runs = {"pretrain-a": 1.5, "pretrain-b": 2.5}
+    for name, loss in runs.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps({"split": "train", "step": 1, "loss": loss}) + "\n")
+        export_curves(Artifact(name, tmp_path / name), "tensorboard", tmp_path / "out")
+    assert {name: scalars(tmp_path / "out" / name / EVENT_FILE)["train/loss"] for name in runs} == {
+        name: [(1, loss)] for name, loss in runs.items()
+    }
+    (tmp_path / "pretrain-a" / "manifest.json").write_text('{"output_digest": ""}')
+    with pytest.raises(ValueError, match="is the directory of an artifact"):
+        export_curves(Artifact("pretrain-a", tmp_path / "pretrain-a"), "tensorboard", tmp_path)
 
 
 @pytest.mark.skipif(find_spec("wandb") is not None, reason="it is installed here")

@@ -52,6 +52,19 @@ def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Pat
     assert [row[:2] for row in rows] == [["extract/a", "paths.0"]]
 
 
+def test_two_projects_are_told_apart_and_what_is_not_built_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text.jsonl").write_text(f'{{"text": "{name}"}}\n', "utf-8")
+        (tmp_path / name / "recipe.toml").write_text('[extract.x]\nformat = "jsonl"\npaths = ["text.jsonl"]\n', "utf-8")
+    done = CliRunner().invoke(app, ["diff", "a/recipe.toml", "b/recipe.toml", "--store", "store"])
+    assert done.exit_code == 0, done.output
+    assert "A is recipe" not in done.output and "a/recipe" in done.output and "b/recipe" in done.output
+    for name in ("a/recipe", "b/recipe"):
+        assert f"No stage of {name} is built in {tmp_path / 'store'}, so that settings alone are compared" in done.output
+
+
 def run_with(store: Path, kept: int, speed: float) -> Artifact:
     """A corpus of so many documents, and a training on it whose held-out loss is ``speed`` times the usual one."""
 

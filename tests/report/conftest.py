@@ -21,6 +21,8 @@ SCRIPT = "<script>alert('제목')</script>"
 
 class AnySpec(Spec):
     seed: int = 1
+    init: str = "pretrained"
+    task: str = ""
     source: str = ""
     title: str = "KoreALBERT"
     license: str = "other"
@@ -95,8 +97,8 @@ def write_metrics(out: Path) -> None:
     )
 
 
-def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **changes: Any) -> Artifact:
-    """A fine-tuning cell whose score follows from its seed."""
+def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, epochs: int = 3, **changes: Any) -> Artifact:
+    """A fine-tuning cell whose score follows from its seed; ``changes`` of its metrics."""
     classification = task == "nsmc"
     metric = "accuracy" if classification else "spearman"
     score = (84.0 if classification else 61.0) + 0.3 * seed - (6.5 if init == "random" else 0)
@@ -125,7 +127,18 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **change
         (out / "metrics.json").write_text(json.dumps(metrics))
 
     stats = FinetuneStats.within(metrics).facts()
-    return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, write, seed=seed)
+    return made(
+        store,
+        f"finetune/{task}/{init}/{seed}",
+        stats,
+        {"model": model},
+        write,
+        source="",
+        task=task,
+        init=init,
+        seed=seed,
+        epochs=epochs,
+    )
 
 
 def whole_run(store: Path) -> dict[str, Artifact]:

@@ -1,0 +1,32 @@
+"""Which fine-tuning scores of a store go with a model to the hub."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from korealbert.artifact import Artifact
+from korealbert.report import sharing
+from tests.report.conftest import cell, whole_run
+
+
+def measures(export: Artifact) -> list[str]:
+    """The scores on NSMC that are published of an export."""
+    with sharing.parcel([export], "model") as parcel:
+        return [told for told in parcel.measures if told.startswith("NSMC")]
+
+
+def test_a_mean_is_over_cells_of_the_newest_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("korealbert.artifact.stage.utc_now", lambda: f"2026-01-01T{next(seconds):06}Z")
+    monkeypatch.setattr(sharing, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
+    export = whole_run(tmp_path)["export"]
+    tried = {"examples_test": 100, "epochs": 1}
+    for seed in (1, 2, 3, 4):
+        cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 60.0}, **tried)
+    assert measures(export) == ["NSMC: accuracy, 100 of 50,000 examples, mean of 4 seeds: 60.00 ± 0.00 60.0"]
+    for seed in (1, 2):
+        cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 90.0}, epochs=5)
+    assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 90.00 ± 0.00 90.0"]
