@@ -327,9 +327,12 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
 
 
 def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
-    """Of each stage that left documents out, how many, why, and how to see them."""
+    """Of each stage that left documents out, how many, why, and how to see them; and rows of tables that others swallowed."""
     for artifact in built:
         stats, label = artifact.stats, artifact.manifest["label"]
+        if swallowed := stats.get("rows_in_quotes"):
+            remedy = f"if quotation marks are text there, set quoted = false in [{label.replace('/', '.')}]"
+            yield f"{label}: {sum(swallowed.values()):,} lines within quotes look like rows ({next(iter(swallowed))}); {remedy}"
         for word, reasons, option in (
             ("dropped", stats.get("dropped"), "--dropped all"),
             ("quarantined", stats.get("quarantine_reasons"), "--quarantine"),
