@@ -108,9 +108,17 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
         _leave_at_once(number, frame)
 
 
+def _new_directory(given: str) -> Path:
+    if not given:
+        raise typer.BadParameter("it is empty; name the directory to make, or . for this one")
+    if Path(given).is_file():
+        raise typer.BadParameter(f"Directory {given!r} is a file.")
+    return Path(given)
+
+
 @app.command()
 def new(
-    directory: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
+    directory: Annotated[Path, typer.Argument(help="the directory to make", parser=_new_directory, metavar="DIRECTORY")],
     sources: Annotated[
         list[Path] | None,
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),

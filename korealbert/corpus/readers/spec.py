@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Names, Spec
 from korealbert.documents.streams import ReadLimits
@@ -168,6 +168,13 @@ class ExtractSpec(Spec):
     """Records below which no share is too large, but for the whole: a source of which nothing can be read always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard; the unit of parallel work and of resuming."""
+
+    @field_validator("delimiter", mode="before")
+    @classmethod
+    def _one_character(cls, given: object) -> object:
+        if isinstance(given, str) and len(given) != 1:
+            raise ValueError(r'a delimiter is one character; a tab is "\t"')
+        return given
 
     @model_validator(mode="after")
     def _fits_format(self) -> ExtractSpec:
