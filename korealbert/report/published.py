@@ -7,7 +7,6 @@ the report stage.
 from __future__ import annotations
 
 import io
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -70,7 +69,7 @@ def parse(content: bytes, file: str) -> pl.DataFrame:
 def notes(name: str) -> list[str]:
     """Known problems of a table, in full sentences."""
     lines = _directory().joinpath("NOTES.md").read_text("utf-8").splitlines()
-    return [line.removeprefix("- ") for line in lines if re.match(rf"- {re.escape(name)}\.csv\b", line)]
+    return [line.removeprefix(before) for line in lines if line.startswith(before := f"- {name}.csv: ")]
 
 
 def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:
