@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a format": ("plan --set extract.x.format=cvs", r"field 'format': .*\(it is 'cvs'\) \(did you mean 'csv'\?\)"),
     "a pattern for a path": (
         of_recipe("text", "texts/*.txt"),
-        r"no such file or directory: .*; patterns are not expanded here: name the directory .*/texts and set members .\*\.txt",
+        r"no such file or directory: .*; patterns are not expanded here: name the directory .*/texts and set members .+\.txt",
     ),
     "a path": (of_recipe("text", "textz"), r"no such file or directory: .*textz \(did you mean 'texts'\?\)"),
     "a delimiter by name": (
