@@ -110,9 +110,17 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
         _leave_at_once(number, frame)
 
 
+def _new_directory(given: str) -> Path:
+    if not given:
+        raise typer.BadParameter("it is empty; name the directory to make, or . for this one")
+    if Path(given).is_file():
+        raise typer.BadParameter(f"Directory {given!r} is a file.")
+    return Path(given)
+
+
 @app.command()
 def new(
-    directory: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
+    directory: Annotated[Path, typer.Argument(help="the directory to make", parser=_new_directory, metavar="DIRECTORY")],
     sources: Annotated[
         list[Path] | None,
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
@@ -329,9 +337,12 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
 
 
 def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
-    """Of each stage that left documents out, how many, why, and how to see them."""
+    """Of each stage that left documents out, how many, why, and how to see them; and rows of tables that others swallowed."""
     for artifact in built:
         stats, label = artifact.stats, artifact.manifest["label"]
+        if swallowed := stats.get("rows_in_quotes"):
+            remedy = f"if quotation marks are text there, set quoted = false in [{label.replace('/', '.')}]"
+            yield f"{label}: {sum(swallowed.values()):,} lines within quotes look like rows ({next(iter(swallowed))}); {remedy}"
         for word, reasons, option in (
             ("dropped", stats.get("dropped"), "--dropped all"),
             ("quarantined", stats.get("quarantine_reasons"), "--quarantine"),

@@ -91,6 +91,8 @@ class ExtractStats(DocumentStats):
     lost_characters: dict[str, int] = Field(default_factory=dict)
     """Characters of markup whose text is left out, by construct."""
     namespaces: dict[str, int] = Field(default_factory=dict)
+    rows_in_quotes: dict[str, int] = Field(default_factory=dict)
+    """Lines within quoted fields that would be rows by themselves, by the place of the row of a table that holds them."""
 
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
@@ -217,7 +219,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
         case "text":
             framer = partial(frame_delimited, delimiter=b"\n") if spec.document == "line" else frame_paragraphs
         case "books" | "csv":
-            framer = partial(frame_csv, delimiter=spec.delimiter, columns=len(spec.columns))
+            framer = partial(frame_csv, delimiter=spec.delimiter, columns=len(spec.columns), quoted=spec.quoted)
         case "news_text" | "html":
             framer = frame_whole
         case "namuwiki" | "news" | "json":
@@ -253,6 +255,8 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
     examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
     doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
+    if stats.get("rows_in_quotes"):
+        doubt = "; or set quoted = false, by which quotation marks are text"
     if spec.format == "text" and spec.document == "file" and "record_too_long" in {entry.reason for entry in first}:
         doubt = '; or set document = "record", which makes a document of each paragraph'
     raise ExtractionError(

@@ -43,6 +43,10 @@ _LETTERS_PER_SYLLABLE = 10
 and its category in Korean the text."""
 _LITTLE = 0.1
 """Share of another field's prose below which a field is not the text."""
+_ALSO_PROSE = 0.2
+"""Share of the text's prose from which on another column has prose too; a translation into English has about as much."""
+_FEWEST_ROWS, _ALIKE = 5, 0.95
+"""Lines of a text with tabs that are a table, and the share of them with as many tabs as the first."""
 _WORDS = re.compile(r"(?<!\S)[^\W\d_]+[.,!?]?(?!\S)")
 """Words of prose; an address, a code or a number has none."""
 
@@ -54,6 +58,8 @@ class Table:
     records: Sequence[Mapping[str, Any]] = ()
     delimiter: str = ""
     columns: tuple[str, ...] = ()
+    quoted: bool = True
+    """Whether quotation marks quote fields; otherwise they are text."""
 
 
 def encoding_of(begin: bytes) -> str:
@@ -98,24 +104,76 @@ def table_of_csv(begin: bytes, *, first: str, cut: bool) -> Table:
 
     ``cut``: the last row need not be whole.
     """
-    text = decoded(begin)
-    whole = text[: text.rfind("\n") + 1] if cut else text
-    best: tuple[float, str, list[list[str]]] = (0.0, first, [])
+    whole = _whole_lines(begin, cut=cut)
+    best: tuple[float, str, bool, list[list[str]]] = (0.0, first, True, [])
     for delimiter in sorted(_DELIMITERS, key=lambda one: one != first):
         with suppress(csv.Error):
-            reader = csv_reader(io.StringIO(whole, newline=""), delimiter=delimiter)
-            rows = list(islice(filter(None, reader), _RECORDS_LOOKED_AT + 1))
+            quoted = _is_quoted(whole, delimiter)
+            rows = list(islice(_rows(whole, delimiter, quoted=quoted), _RECORDS_LOOKED_AT + 1))
             alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
             worth = alike + (1 if rows and len(rows[0]) > 1 else 0)
             if worth > best[0]:
-                best = worth, delimiter, rows
-    _, delimiter, rows = best
+                best = worth, delimiter, quoted, rows
+    _, delimiter, quoted, rows = best
+    return _table(rows, delimiter, quoted=quoted)
+
+
+def table_of_tabs(begin: bytes, *, cut: bool) -> Table:
+    """The first rows of a text whose lines have as many tabs as the first, one or more; an empty table of any other text."""
+    lines = [line.rstrip("\r") for line in _whole_lines(begin, cut=cut).split("\n") if line.strip()]
+    tabs = [line.count("\t") for line in lines]
+    if len(lines) < _FEWEST_ROWS or not tabs[0] or tabs.count(tabs[0]) < _ALIKE * len(lines):
+        return Table()
+    return _table([line.split("\t") for line in lines[: _RECORDS_LOOKED_AT + 1]], "\t", quoted=False)
+
+
+def _whole_lines(begin: bytes, *, cut: bool) -> str:
+    text = decoded(begin)
+    return text[: text.rfind("\n") + 1] if cut else text
+
+
+def _rows(text: str, delimiter: str, *, quoted: bool, strict: bool = False) -> Iterator[list[str]]:
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    return filter(None, csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=strict))
+
+
+def _rows_alike(text: str, delimiter: str, *, quoted: bool) -> int:
+    """Rows with as many fields as the first, up to one that cannot be read."""
+    found = list[int]()
+    with suppress(csv.Error):
+        found.extend(len(row) for row in _rows(text, delimiter, quoted=quoted, strict=True))
+    return found.count(found[0]) if found else 0
+
+
+def _is_quoted(text: str, delimiter: str) -> bool:
+    """Whether quotation marks in a table quote fields, as RFC 4180 has it, and are not text.
+
+    In tables with tabs they do where each of them can be read so and one of them is needed: for a tab, a line break, another
+    quotation mark, or around every name of the header. In others they do unless some cannot be read so, and more rows are whole
+    without.
+    """
+    if '"' not in text:
+        return delimiter != "\t"
+    as_text, as_quotes = (_rows_alike(text, delimiter, quoted=quoted) for quoted in (False, True))
+    one = re.escape(delimiter)
+    field = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)(?:"|\Z)|[^"{one}\n]*)(?:{one}|\r?\n|\Z)')
+    position, needed = 0, all(name[:1] == '"' for name in text.partition("\n")[0].split(delimiter))
+    while position < len(text) and (found := field.match(text, position)):
+        position = found.end()
+        needed = needed or any(mark in (found[1] or "") for mark in ('"', "\n", delimiter))
+    if delimiter != "\t":
+        return position == len(text) or as_text <= as_quotes
+    return needed and position == len(text) and as_text <= as_quotes
+
+
+def _table(rows: Sequence[Sequence[str]], delimiter: str, *, quoted: bool) -> Table:
+    """The table of these rows, of which the first may name the columns."""
     if not rows:
         return Table((), delimiter)
     names = tuple(" ".join(name.split()) for name in rows[0])
     columns = () if _is_header(names, rows[1:]) else tuple(f"column{number}" for number in range(1, len(names) + 1))
     body = rows if columns else rows[1:]
-    return Table([dict(zip(columns or names, row, strict=False)) for row in body], delimiter, columns)
+    return Table([dict(zip(columns or names, row, strict=False)) for row in body], delimiter, columns, quoted)
 
 
 def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -140,12 +198,20 @@ def text_column(records: Sequence[Mapping[str, Any]]) -> str:
 def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
     """The list or object in the records that has more prose than the field of text, and whether that field has little of it.
 
-    No reader takes text from either. The name is empty where there is none.
+    A title, an address and the like are never the text beside such a field. No reader takes text from a list or an object. The
+    name is empty where there is none.
     """
     own, nested = _prose(records, str)[text], _prose(records, (list, dict))
     name, amount = next(iter(nested.most_common(1)), ("", 0.0))
     kind = "a list" if any(isinstance(record.get(name), list) for record in records) else "an object"
-    return (f"{name!r}, {kind}", own < _LITTLE * amount) if amount > own else ("", False)
+    little = own < _LITTLE * amount or _spelt(text) in {name for names in _FIELDS.values() for name in names}
+    return (f"{name!r}, {kind}", little) if amount > own else ("", False)
+
+
+def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Fields or columns besides that of the text which have prose too, and no meaning of their own."""
+    found, taken = _prose(records, str), set(fields_of(text, records).values())
+    return tuple(name for name, amount in found.items() if name not in taken and amount > _ALSO_PROSE * found[text])
 
 
 def _prose(records: Sequence[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:
@@ -174,10 +240,14 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
     """Fields or columns by meaning, however their names are written: ``Doc ID`` is ``doc_id``."""
     spelt: dict[str, str] = {}
     for key in dict.fromkeys(str(key) for record in records for key in record if key != text):
-        spelt.setdefault(re.sub(r"[\s-]+", "_", key.strip().lower()), key)
+        spelt.setdefault(_spelt(key), key)
     return {"text": text} | {
         role: next((spelt[name] for name in names if name in spelt), "") for role, names in _FIELDS.items()
     }
+
+
+def _spelt(name: str) -> str:
+    return re.sub(r"[\s-]+", "_", name.strip().lower())
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -170,7 +170,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
         return planned
-    prices = Prices(history, registry.by_name(), machine_named(machine) if machine else this_machine())
+    prices = Prices(history, registry.by_name(), this_machine() if machine is None else machine_named(machine))
     return list(_priced(planned, nodes, artifacts, prices))
 
 

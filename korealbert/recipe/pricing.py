@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +39,8 @@ from korealbert.xpt.transfer import target_config
 PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
 """Endings of packed files, and how many times as long their text is, about."""
 _UNPACKED_AT_MOST = 4 << 20
-"""Bytes: packed files up to this size are unpacked to see how long their text is."""
+"""Bytes: packed files up to this size are unpacked to see how long their text is; of larger archives so much, to see which
+share of them is wanted."""
 _BYTES_PER_SENTENCE = 90
 """Of Korean text in UTF-8, film reviews among it."""
 _EXAMPLE_BYTES = 400
@@ -332,22 +335,40 @@ _KINDS: Mapping[str, Callable[[Any, _Given, Rate], tuple[Volume, Work]]] = {
 
 @lru_cache(maxsize=256)
 def unpacked(path: Path, members: str = "*") -> float:
-    """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none."""
+    """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none. Of directories and archives only
+    those of ``members``, a pattern as extraction has it."""
     if path.is_dir():
-        return float(sum(unpacked(file) for file in files_of(path)))
+        inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
+        return float(sum(unpacked(one, members) for one, name in inside if is_archive(name) or fnmatchcase(name, members)))
     if not path.is_file():
         return 0.0
+    if is_archive(path.name):
+        return _unpacked_archive(path, members)
     size, packing = path.stat().st_size, PACKED.get(path.suffix.lower())
-    if packing is None and not is_archive(path.name):
-        return size
-    if size > _UNPACKED_AT_MOST:
+    if packing is None or size > _UNPACKED_AT_MOST:
         return size * (packing or 1)
-    found = 0
+    return float(sum(len(block) for _, block in _blocks(path)))
+
+
+def _unpacked_archive(path: Path, members: str) -> float:
+    size = path.stat().st_size
+    if size > _UNPACKED_AT_MOST and path.suffix.lower() == ".zip":
+        with suppress(zipfile.BadZipFile, OSError):
+            return float(sum(one.file_size for one in zipfile.ZipFile(path).infolist() if fnmatchcase(one.filename, members)))
+    wanted = total = 0
+    for member, block in _blocks(path):
+        wanted, total = wanted + len(block) * fnmatchcase(member, members), total + len(block)
+        if total >= _UNPACKED_AT_MOST < size:
+            return size * PACKED.get(path.suffix.lower(), 1) * wanted / total
+    return wanted
+
+
+def _blocks(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What a file or an archive holds, unpacked, with the member that it is of, up to what cannot be read."""
     with suppress(ReadFault, OSError):
-        for raw in open_files([path], members, ReadLimits()):
+        for raw in open_files([path], "*", ReadLimits()):
             while not isinstance(raw, Quarantined) and (block := raw.read()):
-                found += len(block)
-    return found
+                yield raw.name.partition("::")[2], block
 
 
 @lru_cache(maxsize=256)

@@ -16,11 +16,12 @@ import jinja2
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
-from korealbert.corpus.readers.records import writable
+from korealbert.corpus.readers.records import one_line, writable
 from korealbert.formatting import size as formatted
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
-from korealbert.recipe.sources import CONVERT, RENAME, SCHEMA, STORE, Found, Source, listed, look
+from korealbert.recipe.source_files import RENAME, SCHEMA, STORE
+from korealbert.recipe.sources import CONVERT, Found, Source, listed, look
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
@@ -61,6 +62,9 @@ def told(found: Found) -> Iterator[str]:
             yield f"  not everything can be read: {source.read.fault}"
         if source.unread:
             yield f"  {source.unread}, has more text, and is not read"
+        if source.further:
+            have, both = _several(source)
+            yield f"  {have} too, and not read; fields.text = {both} takes them together"
         if source.fields and (lengths := source.read.lengths) and (usual := median(lengths)) < _SHORT:
             remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
             yield f"  half of its texts have at most {usual:.0f} characters; {remedy}"
@@ -94,7 +98,14 @@ def _settings(sources: Sequence[Source], share: float = 1.0) -> dict[str, Any]:
 
 def _quoted(value: str) -> str:
     """A basic string of TOML, which is one of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+
+
+def _several(source: Source) -> tuple[str, str]:
+    """That other columns have prose, and the value of ``fields.text`` that reads all."""
+    names = ", ".join(map(_quoted, source.further))
+    columns = ", ".join(map(_quoted, (source.fields["text"], *source.further)))
+    return f"{names} {'has' if len(source.further) == 1 else 'have'} prose", f"[{columns}]"
 
 
 def write(directory: Path, paths: Sequence[Path]) -> Found:
@@ -107,8 +118,9 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     found = look(paths, directory)
     _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
-    templates = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 (TOML)
-    templates.filters["quoted"] = _quoted
+    layout = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    templates = jinja2.Environment(loader=loader, autoescape=False, **layout)  # type: ignore[arg-type]  # noqa: S701 (TOML)
+    templates.filters |= {"quoted": _quoted, "one_line": one_line, "several": _several}
     template = templates.get_template(RECIPE)
 
     def recipe(share: float) -> bytes:
@@ -138,7 +150,10 @@ def _refuse_too_little(found: Found) -> None:
     if len(lengths) >= _FEWEST_DOCUMENTS and sum(lengths) >= _FEWEST_CHARACTERS:
         return
     columns = "".join(
-        f"; of {source.name} the text is in {source.fields['text']!r}" for source in found.sources if source.fields
+        f"; of {source.name} the text is in {source.fields['text']!r}"
+        + (f", and {source.unread}, has more and is not read" if source.unread else "")
+        for source in found.sources
+        if source.fields
     )
     faults = "".join(f"; {source.read.fault}" for source in found.sources if source.read.fault)
     raise RecipeError(

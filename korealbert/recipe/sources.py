@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from korealbert.artifact.files import entries_of
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
-from korealbert.corpus.readers.records import Outcome, Tally, writable
+from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import is_archive
 from korealbert.documents.schema import Document, Quarantined
-from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import by_number
 from korealbert.recipe.columns import (
     NAMUWIKI,
@@ -33,49 +28,16 @@ from korealbert.recipe.columns import (
     decoded,
     encoding_of,
     fields_of,
+    further_columns,
     is_json_list,
     nested_text,
-    table_of_csv,
-    table_of_json,
-    table_of_parquet,
     text_column,
 )
-from korealbert.recipe.pricing import PACKED
+from korealbert.recipe.source_files import ENDINGS, EXTRACTED, FORMATS, STORE, File, ending_of, files_below
 from korealbert.recipe.tables import RecipeError
 
-SCHEMA, STORE = "recipe.schema.json", "store"
-"""What ``new`` and ``run`` write beside a recipe."""
-_EXTRACTED = "wiki_"
-"""How the files of WikiExtractor begin, which have no ending."""
-_FORMATS = {
-    ".txt": "text",
-    ".md": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".xml": "mediawiki",
-    ".html": "html",
-    ".htm": "html",
-    ".warc": "warc",
-    ".wet": "wet",
-    _EXTRACTED: "wikiextractor",
-}
-_ENDINGS = tuple(ending for ending in _FORMATS if ending != _EXTRACTED)
-_TAIL = re.compile(rf"({'|'.join(map(re.escape, _ENDINGS))})({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
-RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
-_KNOWN = f"{', '.join(_ENDINGS)}, and files of WikiExtractor; compressed or in archives"
-_ABOUT = re.compile(r"(readme|licen[cs]e)([._-]?[a-z]{2})?(\.(txt|md|html?))?", re.IGNORECASE)
-"""Names of files about the others: ``README.ko.md``, ``LICENSE``."""
-_MEMBERS_LOOKED_AT = 2_000
-"""Of one archive; later ones are taken to be like these."""
-_BYTES_LOOKED_AT, _BYTES_OF_JSON = 1 << 16, 1 << 22
-"""Of a file; of one whose first record is longer."""
-_PARQUET_LOOKED_AT = 1 << 28
-"""Bytes: the schema of such a file is at its end."""
+_KNOWN = f"{', '.join(ENDINGS)}, and files of WikiExtractor; compressed or in archives"
 _BYTES_READ = 12_000_000
 """Of a source, as documents: for the length of documents, and the characters that the vocabulary must cover."""
 _LONGEST_DOCUMENT = 64 << 10
@@ -123,6 +85,10 @@ class Source:
     """Between columns; empty: the format's own."""
     columns: tuple[str, ...] = ()
     """Names of columns that have no header line."""
+    quoted: bool = True
+    """Whether quotation marks quote fields of a table; otherwise they are text."""
+    further: tuple[str, ...] = ()
+    """Fields or columns that have prose too, and are not read."""
     unread: str = ""
     """A list or object of the records that has more prose than their text."""
     markdown: bool = False
@@ -174,28 +140,6 @@ class Found:
     """Paths given that lie in others given, or are the same."""
 
 
-@dataclass(eq=False)
-class _File:
-    """A file, or a member of an archive."""
-
-    path: Path
-    member: str
-    """Empty: the file itself."""
-    size: float
-    tail: str
-    """The part of its name that gives format and packing, as it is written: ``.TXT``, ``.jsonl.zst``."""
-    begin: bytes = b""
-    table: Table = field(default_factory=Table)
-    """Of formats that have columns."""
-    damaged: bool = False
-    """Whether it cannot be read; the extract stage says why."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds nothing but blanks."""
-        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.damaged
-
-
 def look(paths: Sequence[Path], project: Path) -> Found:
     """Sources in files and directories; what ``new`` and ``run`` write into the directory of the project is none.
 
@@ -229,18 +173,19 @@ def listed(left_out: Mapping[str, int]) -> str:
 
 def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
     """The sources below one path, and what is left out there."""
-    files, left_out, other = _files(path, project)
+    files, left_out, other = files_below(path, project)
     groups = list(_groups(files, left_out))
     found: list[Source] = []
-    texts: dict[str, list[_File]] = {}
+    texts: dict[str, list[File]] = {}
     for tail, format_, _, group in groups:
         if format_ == "text":
             texts.setdefault(tail, []).extend(group)  # In all encodings, of which two are two sources.
     for tail, format_, fields, group in groups:
         stem = path.name.split(".")[0]
-        name = _name(stem if len(groups) == 1 else f"{stem}-{_ending(tail).strip('._')}", taken)
+        name = _name(stem if len(groups) == 1 else f"{stem}-{ending_of(tail).strip('._')}", taken)
         taken.add(name)
         table = next((file.table for file in group if file.table.delimiter), Table())
+        records = [record for file in group for record in file.table.records]
         encodings = {encoding_of(file.begin) for file in group}
         source = Source(
             name=name,
@@ -249,10 +194,10 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
             fields=fields,
             delimiter="" if table.delimiter == "," else table.delimiter,
             columns=table.columns,
-            unread=nested_text(fields["text"], [record for file in group for record in file.table.records])[0]
-            if fields
-            else "",
-            markdown=_ending(tail) == ".md",
+            quoted=table.quoted,
+            unread=nested_text(fields["text"], records)[0] if fields else "",
+            further=further_columns(fields["text"], records) if fields else (),
+            markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=_unit(texts[tail]) if format_ == "text" else "",
             files=len(group),
@@ -264,7 +209,7 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
 
 
 def _placed(
-    source: Source, path: Path, group: Sequence[_File], files: Sequence[_File], other: set[Path], taken: set[str]
+    source: Source, path: Path, group: Sequence[File], files: Sequence[File], other: set[Path], taken: set[str]
 ) -> Iterator[Source]:
     """The source with the paths and the pattern that mean its files, and none of the others below that path.
 
@@ -303,102 +248,7 @@ def _pattern(tails: Sequence[str]) -> str:
     """The fnmatch pattern of names that end so, in upper or lower case as they do."""
     letters = [sorted(set(spelt)) for spelt in zip(*tails, strict=True)]
     written = "".join(spelt[0] if len(spelt) == 1 else f"[{''.join(spelt)}]" for spelt in letters)
-    return f"*{written}" + "*" * (tails[0] == _EXTRACTED)
-
-
-def _files(path: Path, project: Path) -> tuple[list[_File], Counter[str], set[Path]]:
-    """The files of known formats below a path, those left out by ending, and paths that no source may contain.
-
-    The store of a new project is one before it exists; other stores are known by their digests.
-    """
-    found: list[_File] = []
-    left_out: Counter[str] = Counter()
-    listing = sorted(entries_of(path)) if path.is_dir() else [path]
-    stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
-    other = {project / SCHEMA, project / STORE}
-    for file in listing:
-        name = file.relative_to(path) if path.is_dir() else Path(file.name)
-        if not file.is_file():
-            continue
-        if file in other or stores & set(file.parents) or any(part.startswith(".") for part in name.parts):
-            other.add(file)
-            continue
-        if (shown := writable(str(file))) != str(file):
-            raise RecipeError(f"{shown}: this name is not UTF-8, so that no run can read it; {RENAME}")
-        here = list(_opened(file))
-        found += [one for one in here if one.tail]
-        left_out.update(_label(one) for one in here if not one.tail)
-        if not any(one.tail for one in here):
-            other.add(file)
-    return found, left_out, other
-
-
-def _label(file: _File) -> str:
-    name = PurePosixPath(file.member or file.path.name)
-    return name.name if _ABOUT.fullmatch(name.name) else writable(name.suffix.lower()) or "without an ending"
-
-
-def _opened(file: Path) -> Iterator[_File]:
-    """A file with its first bytes, or the members of an archive."""
-    total = file.stat().st_size * PACKED.get(file.suffix.lower(), 1)
-    if not is_archive(file.name):
-        members = [_File(file, "", total, _tail(file.name))]
-        if members[0].tail:
-            for raw in open_files([file], "*", ReadLimits()):
-                _begin(members[0], raw)
-        yield from members
-        return
-    members = []
-    for raw in islice(open_files([file], "*", ReadLimits()), _MEMBERS_LOOKED_AT):
-        member = raw.name.partition("::")[2] if isinstance(raw, RawFile) else ""
-        if not member or any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(member).parts):
-            continue  # The extract stage reports what cannot be read, with its position.
-        members.append(_File(file, member, total, _tail(member)))
-        _begin(members[-1], raw)
-    sizes = dict[str, int]()
-    with suppress(zipfile.BadZipFile, OSError):
-        if file.suffix.lower() == ".zip":
-            sizes = {one.filename: one.file_size for one in zipfile.ZipFile(file).infolist()}
-    for one in members:
-        short = one.tail and len(one.begin) < _BYTES_LOOKED_AT
-        one.size = sizes.get(one.member, len(one.begin) if short else total / len(members))
-    yield from members
-
-
-def _begin(file: _File, raw: RawFile | Quarantined) -> None:
-    """Read the first bytes of a file, and the first of its records."""
-    if isinstance(raw, Quarantined) or not file.tail:
-        return
-    kind = _FORMATS[_ending(file.tail)]
-    try:
-        file.begin = raw.read(_PARQUET_LOOKED_AT if kind == "parquet" and file.member else _BYTES_LOOKED_AT)
-        if kind == "parquet":
-            file.table = table_of_parquet(file.begin if file.member else file.path)
-        elif kind == "csv":
-            first, cut = "\t" if _ending(file.tail) == ".tsv" else ",", len(file.begin) == _BYTES_LOOKED_AT
-            file.table = table_of_csv(file.begin, first=first, cut=cut)
-        elif kind in ("json", "jsonl"):
-            file.table = table_of_json(file.begin)
-            if not file.table.records and len(file.begin) == _BYTES_LOOKED_AT:
-                file.table = table_of_json(file.begin + raw.read(_BYTES_OF_JSON))
-    except ReadFault:
-        file.damaged = True
-
-
-def _tail(name: str) -> str:
-    """The part of a file's name that gives its format and packing, as it is written; empty where neither is known."""
-    last = PurePosixPath(name).name
-    if last.startswith(".") or _ABOUT.fullmatch(last):
-        return ""
-    if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
-        return _EXTRACTED
-    found = _TAIL.search(last)
-    return found[0] if found else ""
-
-
-def _ending(tail: str) -> str:
-    """The part that gives the format."""
-    return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
+    return f"*{written}" + "*" * (tails[0] == EXTRACTED)
 
 
 def _name(written: str, taken: set[str]) -> str:
@@ -409,12 +259,12 @@ def _name(written: str, taken: set[str]) -> str:
     return name if name not in taken else next(n for n in numbered if n not in taken)
 
 
-def _groups(files: Sequence[_File], left_out: Counter[str]) -> Iterator[tuple[str, str, Mapping[str, str], list[_File]]]:
+def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str, str, Mapping[str, str], list[File]]]:
     """Files that one table reads, with their ending, format and fields; those that none reads are counted as left out.
 
     Empty files go with the others of their ending.
     """
-    tails: dict[str, list[_File]] = {}
+    tails: dict[str, list[File]] = {}
     for file in files:
         tails.setdefault(file.tail.lower(), []).append(file)
     for tail, here in sorted(tails.items()):
@@ -428,19 +278,22 @@ def _groups(files: Sequence[_File], left_out: Counter[str]) -> Iterator[tuple[st
             yield tail, format_, fields, group + empty * (number == largest)
 
 
-def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterator[tuple[str, Mapping[str, str], list[_File]]]:
+def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str, Mapping[str, str], list[File]]]:
     """Files of one ending by encoding, delimiter and the column of text."""
-    format_ = _FORMATS[_ending(tail)]
+    format_ = FORMATS[ending_of(tail)]
     try:
         check_installed(ExtractSpec.model_validate({"source": "new", "format": format_}))
     except ExtractionError as error:
         left_out.update([f"{tail} ({error})"] * len(files))
         return
-    parts: dict[tuple[Any, ...], list[_File]] = {}
+    parts: dict[tuple[Any, ...], list[File]] = {}
     for file in files:
         wiki = format_ == "json" and bool(file.table.records) and file.table.records[0].keys() >= NAMUWIKI
         kind = "namuwiki" if wiki else "json" if format_ == "jsonl" and is_json_list(file.begin) else format_
-        parts.setdefault((kind, encoding_of(file.begin) == "utf-16", file.table.delimiter, file.table.columns), []).append(file)
+        table = file.table
+        kind = "csv" if kind == "text" and table.delimiter else kind
+        alike = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted
+        parts.setdefault((kind, *alike), []).append(file)
     for (kind, *_), part in parts.items():
         if kind not in ("json", "jsonl", "csv", "parquet"):
             yield kind, {}, part
@@ -449,7 +302,9 @@ def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterato
         while remaining:
             text = text_column([record for file in remaining for record in file.table.records])
             if not text:
-                left_out.update([f"{tail} whose records have no field of text"] * len(remaining))
+                nested, _ = nested_text("", [record for file in remaining for record in file.table.records])
+                why = f"text is in {nested}" if nested else "records have no field of text"
+                left_out.update([f"{tail} whose {why}"] * len(remaining))
                 break
             these = [file for file in remaining if any(text in record for record in file.table.records)]
             remaining = [file for file in remaining if file not in set(these)]
@@ -461,7 +316,7 @@ def _alike(tail: str, files: Sequence[_File], left_out: Counter[str]) -> Iterato
             yield kind, fields_of(text, records), these
 
 
-def _unit(files: Sequence[_File]) -> str:
+def _unit(files: Sequence[File]) -> str:
     """What a document is in files of text: a file, unless these are few or large and blank lines or lines part them."""
     sizes = sorted(file.size for file in files)
     if len(files) >= _FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
@@ -490,6 +345,6 @@ def _outcomes(source: Source) -> Iterator[Outcome]:
         "document": source.document,
         "markdown": source.markdown,
     }
-    spec = ExtractSpec.model_validate({name: value for name, value in given.items() if value})
+    spec = ExtractSpec.model_validate({name: value for name, value in given.items() if value} | {"quoted": source.quoted})
     for part in raw_parts(spec):
         yield from parse(spec, part, Tally())

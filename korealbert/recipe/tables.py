@@ -205,7 +205,12 @@ class Tables:
     def names(self, table: str) -> list[str]:
         """The names of ``[table.NAME]``, in the order of the file."""
         section = self.tables.get(table, {})
-        if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
+        if not isinstance(section, dict):
+            raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
+        if wrong := {name: value for name, value in section.items() if not isinstance(value, dict)}:
+            sources = self.tables.get("extract", {}) if table != "extract" else {}
+            if wrong.keys() <= sources.keys():  # Each is a source's table that is none.
+                raise RecipeError("\n".join(self._no_table(f"{table}.{name}", value) for name, value in wrong.items()))
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         for name in section:
             if (fault := _fault_of(name)) is not None:
@@ -223,8 +228,11 @@ class Tables:
         for part in name.split("."):
             table = table.get(part, {})
         if not isinstance(table, dict):
-            raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
+            raise RecipeError(self._no_table(name, table))
         return dict(table)
+
+    def _no_table(self, name: str, value: Any) -> str:
+        return f"{self.path}: [{name}] must be a table, it is a {type(value).__name__}"
 
     def spec(self, kind: type[B], name: str, **extra: Any) -> B:
         """The spec of a table; ``extra`` are fields that the recipe sets and the table must not."""
@@ -263,7 +271,7 @@ class Tables:
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         told_once = [] if self.data.exists() else ours
         lines = [
-            f"{where} {name!r}: no such file or directory: {path}{_origin(spec, name, ours=path in ours)}"
+            f"{where} {name!r}: no such file or directory: {path}{_instead(path)}{_origin(spec, name, ours=path in ours)}"
             for name, path in missing
             if path not in told_once
         ]
@@ -289,6 +297,16 @@ def _origin(spec: Spec, field: str, *, ours: bool) -> str:
     if hub := getattr(spec, "hub", ""):
         return f"; it is at https://huggingface.co/{hub}"
     return "; the first lines of the recipe say what it is" if ours else ""
+
+
+def _instead(path: Path) -> str:
+    """What a path may mean that does not exist: a pattern, or the nearest name where its directory exists."""
+    pattern = next((part for part in path.parts if set("*?[") & set(part)), None)
+    if pattern is not None:
+        directory = Path(*path.parts[: path.parts.index(pattern)])
+        inside = json.dumps(path.relative_to(directory).as_posix(), ensure_ascii=False)
+        return f"; patterns are not expanded here: name the directory {directory} and set members = {inside}"
+    return nearest(path.name, sorted(each.name for each in path.parent.iterdir())) if path.parent.is_dir() else ""
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
@@ -329,6 +347,7 @@ Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
 _OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
 """The tables of a corpus."""
+_OF_MODEL = ("examples", "views", "pretrain", "export", "encoder", "finetune")
 
 KINDS: dict[Kind, str] = {
     "model": "a model from raw text",
@@ -347,6 +366,8 @@ def kind_of(path: Path) -> Kind:
     evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary.
     """
     tables = read_toml(path)
+    if wrong := [name for name in tables if name != name.lower() and name.lower() in (*TOP, *_OF_CORPUS, *_OF_MODEL)]:
+        raise RecipeError("\n".join(f"{path}: [{name}]: write it in lower case, [{name.lower()}]" for name in wrong))
     if "recipe" in tables:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():

@@ -40,6 +40,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "a.csv").write_text("title,body\n" + "제목,본문\n" * 30)
     (root / "cp949.txt").write_bytes("도서관".encode("cp949"))
     (root / "plain").touch()
+    (root / "capitals.toml").write_text('[Extract.x]\nformat = "text"\npaths = ["texts"]\n[clean.x]\n')
     training = root / "pretrain-0123456789abcdef"
     training.mkdir()
     (training / "config.json").write_text("{}")
@@ -90,6 +91,19 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a type": ("plan --set vocab.size=many", r"\[vocab\], field 'size': .*valid integer \(it is 'many'\)"),
     "a path for a list": ("plan --set extract.x.paths=texts", r'field .paths.: .*; write paths = \["texts"\]'),
     "a format": ("plan --set extract.x.format=cvs", r"field 'format': .*\(it is 'cvs'\) \(did you mean 'csv'\?\)"),
+    "a pattern for a path": (
+        of_recipe("text", "texts/*.txt"),
+        r"no such file or directory: .*; patterns are not expanded here: name the directory .*/texts and set members .+\.txt",
+    ),
+    "a path": (of_recipe("text", "textz"), r"no such file or directory: .*textz \(did you mean 'texts'\?\)"),
+    "a delimiter by name": (
+        of_recipe("csv", "a.csv", 'delimiter = "tab"'),
+        r"field 'delimiter': a delimiter is one character; a tab is \"\\t\" \(it is 'tab'\)",
+    ),
+    "a value for a table": ("plan --set clean.x=news", r"\[clean\.x\] must be a table, it is a str"),
+    "a table in capitals": ("plan --set x=1 capitals.toml", r"\[Extract\]: write it in lower case, \[extract\]"),
+    "a directory without a name": (lambda _: ["new", ""], r"it is empty; name the directory to make, or \. for this one"),
+    "a machine without a name": (lambda _: ["plan", "--as", ""], r"no machine ''.*known are core, h100"),
     "a stray table": ("plan --set clean.y.source_kind=1", r"\[clean.y\]: no source of this name.*begins with \[extract.y\]"),
     "a source's name": ('plan --set dedup.priority=["y"]', r"\[dedup\], field 'priority': no source 'y'; there are x"),
     "forgotten --data": (

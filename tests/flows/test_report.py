@@ -174,7 +174,7 @@ def test_the_facts_of_vocabulary_rows_noise_and_held_out_scores_are_the_manifest
 def test_means_and_deviations_over_seeds_are_those_of_the_cells(
     artifacts: dict[str, Artifact], tables: dict[str, Rows]
 ) -> None:
-    title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
+    title = next(title for title in tables if title.startswith("Test scores over seeds, times 100: official ones"))
     shown = {(row[0], row[1]): row[2:6] for row in tables[title]}
     titles = {"NSMC, accuracy": "nsmc", "KorSTS, Spearman": "korsts", "KorSTS, Pearson": "korsts"}
     assert set(shown) == {(title, init) for title in titles for init in ("pretrained", "random")}

@@ -280,9 +280,9 @@ def test_files_are_looked_at_however_many_and_those_left_out_are_told(tmp_path: 
     texts |= {"z.csv": table("id,text"), "b.pdf": b"%PDF-1.4", "c.PDF": b"%PDF-1.4", "d.hwp": b"\xd0\xcf", "squad.json": nested}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
     assert {(source.format, source.files) for source in found.sources} == {("text", 230), ("csv", 1)}
-    assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose records have no field of text": 1}
+    assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose text is in 'data', a list": 1}
     assert list(project.told(found))[-1].startswith(
-        "left out: 2 .pdf, 1 .hwp, 1 .json whose records have no field of text; convert"
+        "left out: 2 .pdf, 1 .hwp, 1 .json whose text is in 'data', a list; convert"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from korealbert.finetune import tasks
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 from korealbert.report import published
+from korealbert.report.sections.benchmarks import _as_printed
 
 
 def test_every_published_score_has_a_source() -> None:
@@ -154,3 +155,13 @@ def test_bad_tables_are_named(content: bytes, message: str) -> None:
 def test_an_unknown_table_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="no published table 'bert'; known are albert, ax_encoder, klue_readme"):
         published.load("bert")
+
+
+def test_a_note_on_several_rows_of_a_model_is_printed_once() -> None:
+    rows = [
+        ("a", "NER", "acc", "1", "Mixes rows. Not defined."),
+        ("a", "NSMC", "acc", "2", "Mixes rows."),
+        ("b", "NER", "acc", "3", ""),
+    ]
+    [row, _] = _as_printed("Table II", rows).rows
+    assert row[-1] == "Mixes rows. Not defined."

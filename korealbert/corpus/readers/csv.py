@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, one_line, read_each
@@ -19,6 +20,9 @@ _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
 
 _MAX_FIELDS = 1 << 20
 """Delimiters from which on a row counts as an attack or an accident: each field costs memory, however short."""
+
+_PLACES = 3
+"""Rows of a shard that hold others, as it seems, which its statistics name; the lines of further ones are counted together."""
 
 
 class _RowTooLong(Exception):
@@ -87,20 +91,21 @@ class _RowLines:
 
 
 def frame_csv(
-    raw: RawFile, *, delimiter: str, columns: int, encoding: str, max_record_bytes: int
+    raw: RawFile, *, delimiter: str, columns: int, quoted: bool, encoding: str, max_record_bytes: int
 ) -> Iterator[RawRecords | Quarantined]:
     """Batches of whole rows, in bounded memory; the header row is the ``context`` (decoded as Latin-1) of each.
 
-    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is.
+    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is. ``quoted``: fields may be
+    in quotation marks and over several lines.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, marks=None)
     cursor.context = delimiter.join("x" * columns)
-    return guarded(cursor, _rows(cursor, delimiter))
+    return guarded(cursor, _rows(cursor, delimiter, quoted=quoted))
 
 
-def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
+def _rows(cursor: Cursor, delimiter: str, *, quoted: bool) -> Iterator[RawRecords | Quarantined]:
     lines = _RowLines(cursor, delimiter)
-    reader = csv_reader(lines, delimiter=delimiter, strict=True)
+    reader = _reader(lines, delimiter, quoted=quoted, strict=True)
     data, cuts = bytearray(), list[tuple[int, int]]()
 
     def flush() -> Iterator[RawRecords]:
@@ -121,7 +126,7 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
                 yield cursor.too_long(cursor.line, cursor.byte)
             else:
                 lines.give_back(_next_row(bytes(lines.row), cursor.context, delimiter))
-                remedy = f"{error}: correct the quotes of this row"
+                remedy = f"{error}: correct the quotes of this row" if quoted else f"{error}: correct this row"
                 excerpt = lines.row[:200].decode("utf-8", "replace")
                 yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", "malformed_csv", remedy, excerpt)
             lines.forget(cursor)
@@ -168,11 +173,14 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     uses, no row can be read.
     """
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
-    header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter)]
+    header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter, quoted=spec.quoted)]
     ambiguous = next((name for name in spec.field_map.names if header.count(name) > 1), None)
 
     def read(text: str, start: int, end: int) -> Outcome:
-        fields = _fields(text, spec.delimiter)
+        fields = _fields(text, spec.delimiter, quoted=spec.quoted)
+        if spec.quoted and "\n" in text[:-1] and (within := _rows_within(text, spec.delimiter, len(header))):
+            seen = tally.rows_in_quotes
+            seen[f"{records.file}, line {records.line_at(start)}" if len(seen) < _PLACES else "further rows"] += within
         if len(fields) != len(header):
             remedy = (
                 f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
@@ -187,5 +195,22 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     return read_each(records, records.cuts, tally, read)
 
 
-def _fields(row: str, delimiter: str) -> list[str]:
-    return next(csv_reader(io.StringIO(row, newline="\n"), delimiter=delimiter), [])  # lines as the framing has them
+def _rows_within(row: str, delimiter: str, columns: int) -> int:
+    """Lines of a row after its first that would be rows by themselves, as each of its lines would.
+
+    Then a quotation mark that is text may have begun the field, and another ended it lines later. Prose that has a comma in
+    each of its lines is no row of two columns.
+    """
+    first, *others = (line.count(delimiter) == columns - 1 for line in row.rstrip("\n").split("\n"))
+    likely = columns > 2 or (columns == 2 and delimiter == "\t")
+    return len(others) if likely and first and all(others) else 0
+
+
+def _fields(row: str, delimiter: str, *, quoted: bool = True) -> list[str]:
+    lines = io.StringIO(row, newline="\n")  # Lines as the framing has them.
+    return next(_reader(lines, delimiter, quoted=quoted), [])
+
+
+def _reader(lines: Iterable[str], delimiter: str, *, quoted: bool, strict: bool = False) -> Any:
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    return csv_reader(lines, delimiter=delimiter, quoting=quoting, strict=strict)

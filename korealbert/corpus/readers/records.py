@@ -65,6 +65,8 @@ class Tally:
     """Dates in a form that ``iso_date`` does not know; their documents have none."""
     namespaces: Counter[str] = field(default_factory=Counter)
     """Wiki pages by namespace."""
+    rows_in_quotes: Counter[str] = field(default_factory=Counter)
+    """Lines within quoted fields of a table that would be rows by themselves, by the place of the row that holds them."""
 
     def extracted(self, source: str, text: str, lost: Mapping[str, int]) -> None:
         """Account for a page that is kept: each character of its source is in its text, in a construct, or layout."""
@@ -86,6 +88,7 @@ class Tally:
             "source_characters": self.source_characters,
             "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
             "namespaces": dict(sorted(self.namespaces.items())),
+            "rows_in_quotes": dict(sorted(self.rows_in_quotes.items())),
         }
 
 

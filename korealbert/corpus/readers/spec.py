@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Names, Spec
 from korealbert.documents.streams import ReadLimits
@@ -106,7 +106,7 @@ class WikiOptions(Spec):
 class ExtractSpec(Spec):
     """One source of raw text."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"columns"})
+    later: ClassVar[frozenset[str]] = frozenset({"columns", "quoted"})
 
     source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
     """Name of the source in the recipe; part of every document's id."""
@@ -150,6 +150,9 @@ class ExtractSpec(Spec):
     """Between the columns of csv and books."""
     columns: tuple[str, ...] = ()
     """Names of the columns of csv and books whose files have no header line."""
+    quoted: bool = True
+    """Fields of csv and books in quotation marks may hold delimiters and line breaks (RFC 4180). false: quotation marks are
+    text, and each line is a row, as in most .tsv files."""
     markdown: bool = False
     """Strip Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()
@@ -166,6 +169,13 @@ class ExtractSpec(Spec):
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard; the unit of parallel work and of resuming."""
 
+    @field_validator("delimiter", mode="before")
+    @classmethod
+    def _one_character(cls, given: object) -> object:
+        if isinstance(given, str) and len(given) != 1:
+            raise ValueError(r'a delimiter is one character; a tab is "\t"')
+        return given
+
     @model_validator(mode="after")
     def _fits_format(self) -> ExtractSpec:
         if self.document == "file" and self.format not in ("json", "jsonl", "news", "text"):
@@ -174,6 +184,8 @@ class ExtractSpec(Spec):
             raise ValueError(f'document = "line" needs format text, not {self.format}')
         if self.columns and self.format not in ("csv", "books"):
             raise ValueError(f"columns names those of csv and books, not of {self.format}")
+        if not self.quoted and self.format not in ("csv", "books"):
+            raise ValueError(f"quoted is about csv and books, not {self.format}")
         if self.category_by_folder and self.category:
             raise ValueError("set category or category_by_folder, not both")
         if self.wiki.expand_templates and self.format != "mediawiki":

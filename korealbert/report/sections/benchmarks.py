@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -341,6 +341,13 @@ def _by_source(name: str) -> dict[str, list[_Printed]]:
 
 _PRINTED = ("model", "task", "metric", "value", "note")
 
+
+def _joined(notes: Iterable[str]) -> str:
+    """The notes on several rows, each once: that on one row may be part of that on another."""
+    known = list(notes)
+    return " ".join(note for note in known if not any(note != other and note in other for other in known))
+
+
 _MOST_CHARACTERS = 160
 """Sum of the longest words of the columns of a table as printed: so many fit into 1,300 pixels."""
 
@@ -369,7 +376,7 @@ def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
     header = ["Model", *(f"{task} {metric}" for task, metric in columns), *(["Note"] if notes else [])]
     body = [
         [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)]
-        + ([" ".join(notes.get(model, {}))] if notes else [])
+        + ([_joined(notes.get(model, {}))] if notes else [])
         for model in models
     ]
     prose = frozenset({len(header) - 1}) if notes else frozenset()

@@ -245,7 +245,14 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                 others = (benchmark.shown(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
                 rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
-    title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
+    shown = ["official ones"]
+    shown += [
+        what
+        for number, what in ((6, "corrected ones"), (7, "the best reachable"))
+        if any(row[number] != MISSING for row in rows)
+    ]
+    told = " and ".join(shown) if len(shown) < 3 else f"{', '.join(shown[:-1])}, and {shown[-1]}"
+    title = f"Test scores over seeds, times 100: {told}"
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 

@@ -1,0 +1,99 @@
+"""What ``korealbert new`` makes of tables: quotation marks, tabs in text files, several columns of prose, lists."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from korealbert.recipe import project
+from korealbert.recipe.columns import table_of_csv, table_of_tabs
+from korealbert.recipe.tables import RecipeError
+from tests.recipe.test_project import built, prose, records, written
+
+
+def rows(header: str, *, text: str = "{}", count: int = 40) -> str:
+    """A table with tabs whose second column is some prose."""
+    return "\n".join([header, *(f"{n}\t{text.format(prose(n))}\t{n % 2}" for n in range(count))]) + "\n"
+
+
+@pytest.mark.parametrize("text", ["{}", '"{}', '{}"', '"인용" {}'])
+def test_quotation_marks_of_tables_with_tabs_are_text(text: str, tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"a.tsv": rows("id\tdocument\tlabel", text=text)})
+    [source] = project.write(tmp_path / "mine", [here]).sources
+    assert (source.delimiter, source.quoted) == ("\t", False)
+    assert tomllib.loads((tmp_path / "mine" / "recipe.toml").read_text("utf-8"))["extract"]["t"]["quoted"] is False
+    artifact = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
+    assert (artifact.stats["documents_out"], artifact.stats["quarantined"]) == (40, 0)
+
+
+@pytest.mark.parametrize("more", ["\t", "\n", '"'])
+def test_quoted_tables_with_tabs_are_read_as_such(more: str) -> None:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="\t").writerows([["id", "text"], *([n, f"글{more} {prose(n)}"] for n in range(30))])
+    table = table_of_csv(stream.getvalue().encode(), first="\t", cut=False)
+    assert (table.delimiter, table.quoted, len(table.records)) == ("\t", True, 30)
+
+
+def test_stray_quotation_marks_of_other_tables_are_text() -> None:
+    stray = "id;text\n" + "".join(f'{n};"바다가" 조용하다\n{n};도서관에서"\n' for n in range(20))
+    assert not table_of_csv(stray.encode(), first=",", cut=False).quoted
+    inches = "id,text\n" + "".join(f'{n},"5"" 화면, 도서관"\n{n},5" 화면\n' for n in range(20))
+    assert table_of_csv(inches.encode(), first=",", cut=False).quoted
+
+
+def test_text_files_that_are_tables_with_tabs_are_read_as_tables(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"ratings.txt": rows("id\tdocument\tlabel"), "글.txt": "\n\n".join(map(prose, range(30)))})
+    found = project.write(tmp_path / "mine", [here]).sources
+    assert sorted((source.format, source.fields.get("text", "")) for source in found) == [("csv", "document"), ("text", "")]
+    stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
+    assert sorted(artifact.stats["documents_out"] for artifact in stages.values()) == [30, 40]
+    assert not table_of_tabs("\t바다가\n도서관에서\n\t마을\n걸었다\n오래\n".encode(), cut=False).records
+
+
+def test_columns_of_prose_that_are_not_read_are_told(tmp_path: Path) -> None:
+    pairs = records("a.jsonl", title=prose, question=prose, answer=lambda n: prose(n) + prose(n + 1), label="긍정")
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", pairs)])
+    assert found.sources[0].further == ("question",)
+    told = [line for line in project.told(found) if "too, and" in line]
+    assert told == ['  "question" has prose too, and not read; fields.text = ["answer", "question"] takes them together']
+    recipe = (tmp_path / "mine" / "recipe.toml").read_text("utf-8")
+    assert '# "question" has prose too: text = ["answer", "question"] reads them together.\n' in recipe
+
+
+def test_text_in_lists_is_named_whatever_else_there_is(tmp_path: Path) -> None:
+    sentences = [[prose(n)[:30], prose(n)[30:60]] for n in range(50)]
+    (tmp_path / "p").mkdir()
+    pq.write_table(pa.table({"id": list(range(50)), "text": sentences}), tmp_path / "p" / "a.parquet")
+    with pytest.raises(RecipeError, match=r"only 1 \.parquet whose text is in 'text', a list;"):
+        project.write(tmp_path / "mine", [tmp_path / "p"])
+    titled = records("a.jsonl", title=lambda n: prose(n)[:40], text=lambda n: [prose(n)[:40]] * 4)
+    with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'text', a list;"):
+        project.write(tmp_path / "mine", [written(tmp_path / "t", titled)])
+    few = records("a.jsonl", 5, post="바다가 조용하다", comments=lambda n: ["도서관", "바다가 오래"])
+    with pytest.raises(RecipeError, match=r"the text is in 'post', and 'comments', a list, has more and is not read"):
+        project.write(tmp_path / "mine", [written(tmp_path / "f", few)])
+
+
+def test_pipes_and_links_to_nothing_are_left_out(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)})
+    os.mkfifo(here / "pipe.txt")
+    (here / "gone.txt").symlink_to(tmp_path / "nowhere")
+    found = project.write(tmp_path / "mine", [here])
+    assert found.left_out == {".txt that is no regular file": 1, ".txt that links to nothing": 1}
+
+
+@pytest.mark.parametrize("name", ["두 줄\n글", "글\x7f", 'a"b\\'])
+def test_a_recipe_is_toml_whatever_the_names_of_directories(name: str, tmp_path: Path) -> None:
+    here = written(tmp_path / name / "t", {"a.jsonl": "".join(json.dumps({"글\x7f": prose(n)}) + "\n" for n in range(30))})
+    project.write(tmp_path / name / "mine" / name, [here])
+    recipe = (tmp_path / name / "mine" / name / "recipe.toml").read_bytes()
+    assert tomllib.loads(recipe.decode())["extract"]["t"]["paths"] == [str(here)]
+    assert recipe.endswith(b"\n")
