@@ -92,7 +92,7 @@ def test_means_deviations_best_and_gain_are_told(artifacts: Artifacts, report: P
         assert "gain +6.50" in document
     assert "| **NSMC, accuracy** | **pretrained** | **85.30 ± 1.48** | **84.60** | **87.00** | **3** |" in text
     assert "monologg/KoELECTRA README" in text
-    assert "mixes Table I's" in text
+    assert "Mixes Table I's" in text
 
 
 def test_every_section_stands_there_and_names_what_it_was_read_from(artifacts: Artifacts, report: Path) -> None:
