@@ -42,7 +42,7 @@ class ModelFacts:
     @classmethod
     def of(cls, pretrain: Artifact, *, title: str, license: str, snapshot: int | None) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
-        config = read_config(pretrain.path, snapshot)
+        config = read_config(pretrain.path)
         return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length, snapshot)
 
 

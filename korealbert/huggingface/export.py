@@ -27,7 +27,7 @@ from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
 from korealbert.huggingface.onnx import Form, check_onnx, write_encoder
-from korealbert.model.config import weights_file
+from korealbert.model.config import read_config, weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
 
@@ -63,8 +63,10 @@ class ExportSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _card_of_its_step(cls, fields: Any) -> Any:
-        snapshot = isinstance(fields, Mapping) and fields.get("snapshot") is not None
-        return {**fields, "card": "snapshot"} if snapshot else fields
+        if not isinstance(fields, Mapping):
+            return fields
+        arrays = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}  # as strict Python has them
+        return {**fields, **arrays} | ({"card": "snapshot"} if fields.get("snapshot") is not None else {})
 
     @field_validator("onnx")
     @classmethod
@@ -103,7 +105,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     """Write the directory. Raises ValueError when model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
     facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license, snapshot=spec.snapshot)
-    config = facts.config
+    config = read_config(pretrain.path, spec.snapshot)
     vocabulary = Vocabulary.load(vocab.path)
     if vocabulary.size != config.vocab_size:
         raise ValueError(

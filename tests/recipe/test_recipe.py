@@ -97,7 +97,7 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
         "[finetune.nsmc], field 'test': no such file or directory",
     ):
         assert len([line for line in told if part in line]) == 1, (part, told)
-    assert "archive.org" in next(line for line in told if "namuwiki" in line), "where it is to be had"
+    assert "archive.org" in next(line for line in told if "[extract.namuwiki]" in line), "where it is to be had"
     assert "github.com/e9t/nsmc" in next(line for line in told if "finetune.nsmc" in line)
     assert told[-1] == f"${{data}} stands for {editable.parent}; name the directory of your data with --data"
     assert all(line.startswith(f"{editable}") for line in told[:-1])

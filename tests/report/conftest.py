@@ -97,7 +97,7 @@ def write_metrics(out: Path) -> None:
     )
 
 
-def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, epochs: int = 3, **changes: Any) -> Artifact:
+def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, trained_epochs: int = 3, **changes: Any) -> Artifact:
     """A fine-tuning cell whose score follows from its seed; ``changes`` of its metrics."""
     classification = task == "nsmc"
     metric = "accuracy" if classification else "spearman"
@@ -137,7 +137,7 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, epoch
         task=task,
         init=init,
         seed=seed,
-        epochs=epochs,
+        epochs=trained_epochs,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from korealbert.formatting import MISSING
 from korealbert.report.sections.outcome import _scores_table
 
 
@@ -28,6 +29,6 @@ def test_the_title_of_the_scores_names_the_columns_that_are_shown(further: Mappi
         lead="pretrained",
         values=lambda *_, kind="test": further.get(kind, [0.8] if kind == "test" else []),
         undefined=lambda *_: {},
-        shown=lambda *_: "80.00",
+        shown=lambda *_, kind="test": "80.00" if kind == "test" or kind in further else MISSING,
     )
     assert _scores_table([benchmark]).title == f"Test scores over seeds, times 100: {told}"

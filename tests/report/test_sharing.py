@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,10 @@ def test_a_mean_is_over_cells_of_the_newest_settings_alone(tmp_path: Path, monke
     monkeypatch.setattr("korealbert.artifact.stage.utc_now", lambda: f"2026-01-01T{next(seconds):06}Z")
     monkeypatch.setattr(sharing, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
     export = whole_run(tmp_path)["export"]
-    tried = {"examples_test": 100, "epochs": 1}
+    tried: dict[str, Any] = {"examples_test": 100, "trained_epochs": 1}
     for seed in (1, 2, 3, 4):
         cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 60.0}, **tried)
     assert measures(export) == ["NSMC: accuracy, 100 of 50,000 examples, mean of 4 seeds: 60.00 ± 0.00 60.0"]
     for seed in (1, 2):
-        cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 90.0}, epochs=5)
+        cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 90.0}, trained_epochs=5)
     assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 90.00 ± 0.00 90.0"]
