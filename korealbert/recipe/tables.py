@@ -270,8 +270,10 @@ class Tables:
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         told_once = [] if self.data.exists() else ours
+        described = ours if self.path.resolve().is_relative_to(_SHIPPED.resolve().parent) else []
         lines = [
-            f"{where} {name!r}: no such file or directory: {path}{_instead(path)}{_origin(spec, name, ours=path in ours)}"
+            f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
+            f"{_origin(spec, name, shipped=path in described)}"
             for name, path in missing
             if path not in told_once
         ]
@@ -282,8 +284,8 @@ class Tables:
             raise RecipeError("\n".join(lines))
 
 
-def _origin(spec: Spec, field: str, *, ours: bool) -> str:
-    """Where the missing file of a field can be obtained; ``ours``: it is one of the recipe's data."""
+def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
+    """Where the missing file of a field can be obtained; ``shipped``: it is one of the data of a recipe of the package."""
     if isinstance(spec, FinetuneSpec):
         task = tasks.load(spec.task)
         return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
@@ -296,7 +298,7 @@ def _origin(spec: Spec, field: str, *, ours: bool) -> str:
         return f"; {ORIGINS[spec.format]}"
     if hub := getattr(spec, "hub", ""):
         return f"; it is at https://huggingface.co/{hub}"
-    return "; the first lines of the recipe say what it is" if ours else ""
+    return "; the first lines of the recipe say what it is" if shipped else ""
 
 
 def _instead(path: Path) -> str:

@@ -108,7 +108,8 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a source's name": ('plan --set dedup.priority=["y"]', r"\[dedup\], field 'priority': no source 'y'; there are x"),
     "forgotten --data": (
         'plan --set extract.x.paths=["${data}/a.txt"]',
-        r"no such file or directory: .*a.txt; \$\{data\} stands for .*; name the directory of your data with --data",
+        r"no such file or directory: .*a.txt \(did you mean .texts.\?\); \$\{data\} stands for .*; name the directory of your "
+        r"data with --data",
     ),
     "a data directory": (
         "plan --data nowhere",
