@@ -142,8 +142,11 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
 
 
 def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
-    parameters = (settings.get("rope_parameters") or {}).get(kind) or {}
+    both = settings.get("rope_parameters") or {}
+    parameters = (both.get(kind) or {}) if isinstance(both, Mapping) else both
     for scaling in filter(None, (parameters, settings.get("rope_scaling"))):
+        if not isinstance(scaling, Mapping):
+            raise ValueError(f"rotary positions of {kind}: found {scaling!r}, expected an object with rope_type")
         if (how := scaling.get("rope_type", scaling.get("type", "default"))) != "default":
             raise ValueError(f"rotary positions of {kind} are scaled ({how!r}); only unscaled ones can be read")
     theta = parameters.get("rope_theta", settings.get(old_name, default))

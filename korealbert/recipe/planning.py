@@ -14,7 +14,7 @@ from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import Machine, figures, machine_named, this_machine
-from korealbert.recipe.pricing import Cost, Prices, Volume
+from korealbert.recipe.pricing import Cost, Prices, Volume, Work
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
@@ -188,16 +188,16 @@ def _priced(
         else:
             training = isinstance(node.spec, PretrainSpec)
             cost = prices.cost(stage.label, node.stage.name, work, training=training)
-            advice = _advice(work.precision, prices.machine) if training else ""
+            advice = _advice(work, prices.machine) if training else ""
             yield replace(stage, cost=cost, width=work.width, advice=advice)
 
 
-def _advice(precision: str, machine: Machine) -> str:
+def _advice(work: Work, machine: Machine) -> str:
     faster = machine.faster_precision
-    if faster is None or (precision == "fp32") == (faster == "fp32"):
+    if faster is None or (work.precision == "fp32") == (faster == "fp32"):
         return ""
-    muon = " (and the optimizer's arithmetic)" if faster == "bf16" else ""
-    return f'it trains in {precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
+    muon = f' (and optimizer.arithmetic = "{faster}")' if work.muon_operations and work.muon_arithmetic != faster else ""
+    return f'it trains in {work.precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:

@@ -93,6 +93,8 @@ def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
     for settings, told in (
         ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2.0}}}, "full_attention are scaled .'linear'."),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "are scaled .'yarn'."),
+        ({"rope_scaling": "linear"}, "found 'linear', expected an object with rope_type"),
+        ({"rope_parameters": ["linear"]}, "expected an object"),
         ({"rope_parameters": {}, "local_rope_theta": None}, "local_rope_theta = None: expected a number"),
     ):
         (modern / "config.json").write_text(written, "utf-8")

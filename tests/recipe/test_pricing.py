@@ -126,7 +126,7 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("flags", "precision", "told"),
     [
-        ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16" (and the optimizer\'s arithmetic)'),
+        ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16"'),
         ({"avx512f", "amx_bf16"}, "bf16", ""),
         ({"avx2"}, "bf16", 'it trains in bf16; this machine multiplies faster in fp32: set precision = "fp32"'),
         ({"avx2"}, "fp32", ""),
@@ -142,6 +142,14 @@ def test_a_plan_says_which_precision_is_faster_here(
     (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
     assert advice.endswith(told) and bool(advice) == bool(told)
     assert not any(stage.advice for stage in recipes.prepare(TINY, Store(tmp_path), machine="corex2").planned)
+
+
+def test_advice_on_precision_names_the_arithmetic_of_muon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.recipe.machines._processor_flags", lambda: frozenset({"amx_bf16"}))
+    overrides = {"pretrain.precision": "fp32", "pretrain.optimizer.arithmetic": "fp32"}
+    planned = recipes.prepare(SAMPLE, Store(tmp_path), overrides=overrides).planned
+    (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
+    assert advice.endswith('set precision = "bf16" (and optimizer.arithmetic = "bf16")')
 
 
 def test_products_of_matrices_are_probed_once() -> None:
