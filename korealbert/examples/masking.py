@@ -218,7 +218,9 @@ def _ngram_sizes(ngram_max: int, words: Words) -> Ints:
 
 
 _LANES = 4
-"""Words that a counter gives: turns that one computation of randomness lasts."""
+"""Words that a counter gives: turns that one computation of randomness lasts at least."""
+_COUNTERS_AHEAD = 2_048
+"""Counters computed at once where rows are few: a computation of some rows takes as long as one of hundreds."""
 
 
 class Turns:
@@ -229,14 +231,24 @@ class Turns:
 
     def __init__(self, draws: RowDraws, stream: Stream) -> None:
         self._draws, self._stream = draws, stream
-        self._words = np.empty((_LANES, len(draws.ids)), dtype=np.uint64)
+        self._first = 0
+        self._words = np.empty((0, len(draws.ids)), dtype=np.uint64)
 
     def words(self, rows: Ints, turn: int) -> Words:
         """Of some rows in this turn."""
-        if turn % _LANES == 0:
-            self._words[:, rows] = self._draws.block(self._stream, rows, block=turn // _LANES)
-        words: Words = self._words[turn % _LANES, rows]
+        if turn - self._first == len(self._words):
+            self._draw(rows, turn)
+        words: Words = self._words[turn - self._first, rows]
         return words
+
+    def _draw(self, rows: Ints, turn: int) -> None:
+        """The words of this turn and of some after it."""
+        blocks = turn // _LANES + np.arange(max(1, min(32, _COUNTERS_AHEAD // max(1, rows.size))), dtype=np.uint64)
+        lanes = self._draws.block(self._stream, rows, block=blocks[:, None])
+        self._first = turn
+        self._words = np.empty((_LANES * len(blocks), len(self._draws.ids)), dtype=np.uint64)
+        for lane, drawn in enumerate(lanes):
+            self._words[lane::_LANES, rows] = drawn
 
 
 class PartialShuffle:
