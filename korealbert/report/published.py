@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -39,6 +40,7 @@ def tables() -> list[str]:
     return sorted(path.name.removesuffix(".csv") for path in _directory().iterdir() if path.name.endswith(".csv"))
 
 
+@cache
 def load(name: str) -> pl.DataFrame:
     """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
     ``note``: known problems of the row or other remarks; may be empty.
@@ -106,7 +108,8 @@ def _place(row: Mapping[str, Any]) -> str:
     return "; ".join(" and ".join(field) if isinstance(field, list) else field for field in fields) or "All rows"
 
 
-def _toml(name: str) -> dict[str, Any]:
+@cache
+def _toml(name: str) -> Mapping[str, Any]:
     return tomllib.loads(_directory().joinpath(f"{name}.toml").read_text("utf-8"))
 
 
