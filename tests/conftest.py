@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from korealbert.pretrain.engine import Ranks
+    from korealbert.pretrain.runtime import TrainingRuntime
 
 # Every run tries the same cases, for as long as they take; `pytest --hypothesis-profile=explore` tries new ones.
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -111,3 +119,51 @@ def real_data() -> Path:
     if not path.is_dir():
         pytest.skip("the real corpora are not beside the project")
     return path
+
+
+@pytest.fixture(scope="session")
+def alone() -> Iterator[Ranks]:
+    """This process as the only rank, on one thread."""
+    import torch
+
+    from korealbert.pretrain.engine import join
+
+    threads, before = torch.get_num_threads(), dict(os.environ)
+    torch.set_num_threads(1)
+    yield join(rank=0, world_size=1, device=torch.device("cpu"))
+    torch.distributed.destroy_process_group()
+    torch.set_num_threads(threads)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSpeed remembers per process that an engine was in low precision, and would scale ZeRO's losses ever after."""
+    if autocast := sys.modules.get("deepspeed.runtime.torch_autocast"):
+        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_INITIALIZED", False)
+        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_DTYPE", None)
+
+
+@contextmanager
+def training_within(ranks: Ranks) -> Iterator[None]:
+    """Stages that pretrain on one process do it in this one. Loading torch anew takes longer than a tiny model trains, and
+    ``tests/pretrain/test_stage.py`` shows that processes of their own give the same bytes."""
+    from korealbert.pretrain.job import Job
+    from korealbert.pretrain.worker import train
+
+    def run_here(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime, on_line: Callable[[str], None]) -> None:
+        assert module == "korealbert.pretrain.worker" and runtime.processes == 1
+        job = Job.model_validate_json(Path(*arguments).read_bytes())
+        assert train(job, ranks, send=on_line, stop_requested=lambda: False) == 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("korealbert.pretrain.stage.run_ranks", run_here)
+        yield
+
+
+@pytest.fixture
+def trains_here(alone: Ranks, one_precision: None) -> Iterator[None]:
+    """See ``training_within``."""
+    with training_within(alone):
+        yield

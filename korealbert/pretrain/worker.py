@@ -10,17 +10,18 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import torch
 from torch import distributed
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from korealbert.artifact.shards import die_with_parent
-from korealbert.pretrain.engine import join
+from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line, open_batches
 from korealbert.pretrain.metrics import Metrics
 from korealbert.pretrain.runtime import pick_device
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(job: Job, init_method: str) -> int:
-    """Train as this rank and write events to standard output."""
+    """Join the other ranks, train as this one and write events to standard output."""
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     stopping: list[int] = []
 
@@ -53,22 +54,28 @@ def run(job: Job, init_method: str) -> int:
     signal.signal(signal.SIGINT, stop)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
 
-    def send(line: str) -> None:
-        if rank == 0:
-            print(line, flush=True)
-
-    def report(step: int, metrics: Metrics) -> None:
-        send(event_line("metrics", step, metrics))
-
     device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")  # TF32: products of what precision = "fp32" leaves in float32
+    ranks = join(rank=rank, world_size=world_size, device=device, init_method=init_method)
+    status = train(job, ranks, send=partial(print, flush=True), stop_requested=lambda: bool(stopping))
+    if status == 0:
+        distributed.destroy_process_group()
+    return status
+
+
+def train(job: Job, ranks: Ranks, *, send: Callable[[str], object], stop_requested: Callable[[], bool]) -> int:
+    """Train as one rank of a process group; rank 0 sends its events, a line each. Returns the status that ends its process."""
+
+    def tell(kind: Literal["metrics", "stats", "stopped"], step: int, content: Metrics | None) -> None:
+        if ranks.rank == 0:
+            send(event_line(kind, step, content))
+
     long = None
     if job.examples_long is not None and job.views_long is not None:
         source = partial(open_batches, job.spec, job.examples_long, job.views_long)
         long = Rows(source("train"), source("heldout"))
-    ranks = join(rank=rank, world_size=world_size, device=device, init_method=init_method)
     try:
         trainer = Trainer(
             job.spec,
@@ -80,15 +87,14 @@ def run(job: Job, init_method: str) -> int:
             long=long,
             ranks=ranks,
             out_dir=job.out_dir,
-            report=report,
-            stop_requested=lambda: bool(stopping),
+            report=partial(tell, "metrics"),
+            stop_requested=stop_requested,
         )
         stats = trainer.run()
     except Stopped as stopped:
-        send(event_line("stopped", stopped.step, None))
+        tell("stopped", stopped.step, None)
         return STOPPED_STATUS
-    send(event_line("stats", job.spec.steps, stats))
-    distributed.destroy_process_group()
+    tell("stats", job.spec.steps, stats)
     return 0
 
 

@@ -13,20 +13,22 @@ from prefect.settings import temporary_settings
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.flows.services.local_server import temporary_server
+from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.conftest import training_within
 from tests.once import shared_directory
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 
 @pytest.fixture(scope="session")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     """Every stage of the tiny recipe, built without interruption by one worker and one thread; by label.
 
     It is built once for all workers of the test run; each has a copy.
     """
     own = tmp_path_factory.mktemp("straight") / "store"
-    with shared_directory(tmp_path_factory, "straight") as directory:
+    with shared_directory(tmp_path_factory, "straight") as directory, training_within(alone):
         runtime = TrainingRuntime(store=directory / "store", workers=1, threads=1)
         built: dict[str, Artifact] = {}
         for label, node in recipes.graph(recipes.load(TINY)).items():

@@ -17,6 +17,7 @@ from tests.flows.conftest import TINY
 TINY_ABLATION = TINY.parent / "ablations" / "tiny.toml"
 
 
+@pytest.mark.usefixtures("trains_here")
 def test_an_ablation_builds_only_what_its_recipe_has_not(straight: dict[str, Artifact], tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(straight["report"].path.parent, store)

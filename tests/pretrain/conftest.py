@@ -1,16 +1,10 @@
-"""What runs share: one process group within this process, real rows, and a run on two ranks to compare others with."""
+"""What runs share: real rows, and a run on two ranks to compare others with."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 from korealbert.artifact import Artifact, build
-from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
@@ -31,25 +25,9 @@ TWO_RANKS = PretrainSpec(
 """What ``two_ranks`` trains."""
 
 
-@pytest.fixture(scope="session")
-def alone() -> Iterator[Ranks]:
-    """This process as the only rank, on one thread."""
-    threads = torch.get_num_threads()
-    before = dict(os.environ)
-    torch.set_num_threads(1)
-    yield join(rank=0, world_size=1, device=torch.device("cpu"))
-    torch.distributed.destroy_process_group()
-    torch.set_num_threads(threads)
-    os.environ.clear()
-    os.environ.update(before)
-
-
 @pytest.fixture(autouse=True)
-def _one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSpeed remembers per process that an engine was in low precision, and would scale ZeRO's losses ever after."""
-    if autocast := sys.modules.get("deepspeed.runtime.torch_autocast"):
-        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_INITIALIZED", False)
-        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_DTYPE", None)
+def _one_precision(one_precision: None) -> None:
+    """Trainings of either precision share the processes of a test run."""
 
 
 @pytest.fixture(scope="session")

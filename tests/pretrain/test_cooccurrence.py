@@ -174,6 +174,7 @@ def test_spec_and_input_must_agree(ancestry: dict[str, Artifact]) -> None:
         check(spec(), **places, cooccurrence=Path())
 
 
+@pytest.mark.usefixtures("trains_here")
 def test_the_stage_trains_from_them(ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
     model = {**TINY_MODEL, "max_positions": 32}

@@ -18,6 +18,8 @@ from korealbert.pretrain.stage import STAGE
 from tests.pretrain.runs import lines
 from tests.pretrain.shards import build_long
 
+pytestmark = pytest.mark.usefixtures("trains_here")
+
 MODERN = {
     "architecture": "modern",
     "hidden_size": 16,

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from korealbert.artifact import Artifact, build
+from korealbert.artifact import Artifact
 from korealbert.examples.batches import IGNORED
 from korealbert.pretrain.data import micro_batches, on_host
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.intrinsic import STAGE as INTRINSIC
-from korealbert.pretrain.intrinsic import IntrinsicSpec
 from korealbert.pretrain.job import open_batches
 from korealbert.pretrain.objective import make_objective
-from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.pretrain.stage import STAGE, check
+from korealbert.pretrain.stage import check
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import lines, same_bytes, train_here
 from tests.pretrain.shards import build_long
@@ -76,18 +73,6 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
     stats = train_here(spec, roles, tmp_path / "stopped", alone)
     assert stats["epochs"] > 1
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
-
-
-def test_a_process_trains_to_the_same_bytes_and_its_model_is_scored(
-    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
-) -> None:
-    spec = packed_spec(steps=30, log_every=5, heldout_every=15, checkpoint_every=30)
-    train_here(spec, ancestry, tmp_path / "here", alone)
-    runtime = TrainingRuntime(store=tmp_path / "store", threads=1, device="cpu")
-    artifact = build(STAGE, spec, ancestry, runtime).artifact
-    assert same_bytes(tmp_path / "here", artifact.path)
-    scored = build(INTRINSIC, IntrinsicSpec(), {**ancestry, "pretrain": artifact}, runtime).artifact
-    assert scored.stats["heldout"] == pytest.approx(artifact.stats["heldout"], rel=1e-3)
 
 
 def test_every_number_of_ranks_sees_the_same_batches(ancestry: dict[str, Artifact]) -> None:

@@ -81,10 +81,12 @@ def interrupt(
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("trains_here")
 def test_stopped_killed_and_finished_equals_straight(
     ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On short sequences, then on long ones; and a compilation that was killed before holds nobody up."""
+    """Processes are stopped on short sequences and killed on long ones, and this one goes on to the bytes of a straight run; a
+    compilation that was killed before holds nobody up."""
     model = {**SPEC["model"], "max_positions": 64}
     short = {"steps": 90, "heldout_every": 45, "long": {"from_step": 50}}
     spec = PretrainSpec(**{**SPEC, **short, "model": model, "tensorboard": True})

@@ -195,6 +195,7 @@ def test_special_pieces_that_a_text_writes_out_are_text(begun: dict[str, Begun],
         one.vocabulary.encode(["가", "나\ud800"])
 
 
+@pytest.mark.usefixtures("trains_here")
 @pytest.mark.parametrize(
     ("family", "pack"),
     [("modernbert", "best_fit"), *(pytest.param(family, "none", marks=pytest.mark.soak) for family in ("bert", "roberta"))],

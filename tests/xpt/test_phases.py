@@ -18,7 +18,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
-from korealbert.pretrain.engine import Ranks, join
+from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.objective import digest_of
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.trainer import Stopped, Trainer
@@ -43,11 +43,6 @@ FAST: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def alone() -> Ranks:
-    return join(rank=0, world_size=1, device=torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
@@ -69,6 +64,7 @@ def transferred(store: Path, data: dict[str, Artifact], tmp_path_factory: pytest
     return made
 
 
+@pytest.mark.usefixtures("trains_here")
 def test_a_modern_encoder_is_trained_on_with_our_words_and_packed_rows(
     store: Path, data: dict[str, Artifact], tmp_path: Path
 ) -> None:
@@ -179,6 +175,7 @@ def test_a_stopped_phase_resumes_to_the_same_bytes(
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
+@pytest.mark.usefixtures("trains_here")
 def test_phase_2_goes_on_from_phase_1_and_leaves_it_cached(
     transferred: dict[str, Artifact], data: dict[str, Artifact], store: Path, alone: Ranks, tmp_path: Path
 ) -> None:
