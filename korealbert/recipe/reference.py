@@ -9,8 +9,8 @@ import ast
 import inspect
 import re
 import sys
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -156,15 +156,21 @@ def _rows(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, s
             yield from _rows(inner, f"{prefix}{name}.")
 
 
+@cache
+def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+    """The classes of a module as they are written, by name."""
+    written = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+    return {node.name: node for node in written if isinstance(node, ast.ClassDef)}
+
+
 def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
     """The docstring beneath each field of a model, its parents' included."""
     found: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
         if not issubclass(parent, BaseModel) or parent is BaseModel:
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, beneath in zip(body.body, body.body[1:]):
+        body = _classes(parent.__module__)[parent.__name__].body
+        for field, beneath in zip(body, body[1:]):
             meaning = beneath.value if isinstance(beneath, ast.Expr) else None
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(meaning, ast.Constant):
                 found[field.target.id] = inspect.cleandoc(str(meaning.value))
