@@ -39,7 +39,7 @@ def features(target: Any) -> list[Feature]:
 @pytest.mark.parametrize(
     ("mode", "name", "head"),
     [
-        (None, "nsmc", "own"),
+        pytest.param(None, "nsmc", "own", marks=pytest.mark.soak),
         ("BERT", "klue_ner", "own"),
         pytest.param("modern", "nsmc", "mean", marks=pytest.mark.soak),
         pytest.param("feed-forward", "squad2", "answerability", marks=pytest.mark.soak),

@@ -112,7 +112,7 @@ main()
     assert words[-1] == "MemoryError: no room for the batch"
 
 
-@pytest.mark.parametrize("victim", ["rank", "machine"])
+@pytest.mark.parametrize("victim", [pytest.param("rank", marks=pytest.mark.soak), "machine"])
 def test_a_killed_rank_or_machine_ends_the_run_and_is_named(launch: Launch, tmp_path: Path, victim: str) -> None:
     """``sleep`` here stands for a collective operation that never notices: what ends the run are the agents."""
 

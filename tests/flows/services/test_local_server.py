@@ -234,6 +234,7 @@ def test_a_server_that_the_environment_names_is_waited_for_with_a_line(
         local_server._wait_for(url)
 
 
+@pytest.mark.soak
 def test_a_run_beside_a_server_that_refuses_us_says_so_in_a_line_and_starts_its_own(
     with_database: Callable[[Path], Path], tmp_path: Path
 ) -> None:
