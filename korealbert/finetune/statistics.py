@@ -200,14 +200,14 @@ def _beta_share(x: float, a: float, b: float) -> float:
         return 0.0
     begin = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     fraction = 1.0
-    for m in range(_TERMS, 0, -1):
+    for m in range(min(_MOST_TERMS, 30 + int(3 * max(a, b) ** 0.5)), 0, -1):  # More change no bit.
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
         fraction = 1 + odd / (1 + even / fraction)
     return begin / fraction
 
 
-_TERMS = 400
+_MOST_TERMS = 400
 """Terms of the continued fraction: enough for any number of seeds."""
 
 
