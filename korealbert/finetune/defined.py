@@ -23,7 +23,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression

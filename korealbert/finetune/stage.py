@@ -32,7 +32,6 @@ from pydantic import Field
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune.analysis import analysis
 from korealbert.finetune.features import (
     SPLITS,
     FeatureTable,
@@ -42,6 +41,7 @@ from korealbert.finetune.features import (
     task_tokenizer,
     write_features,
 )
+from korealbert.finetune.scores.analysis import analysis
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task

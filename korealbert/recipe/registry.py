@@ -19,10 +19,11 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
-from korealbert.finetune import encoder_files, features, search, speed, summary
+from korealbert.finetune import encoder_files, features, search, speed
 from korealbert.finetune import stage as finetune
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval
+from korealbert.finetune.scores import summary
 from korealbert.huggingface import export
 from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Statistics
-from korealbert.finetune import encoder_files, features, search, speed, stage, summary
+from korealbert.finetune import encoder_files, features, search, speed, stage
+from korealbert.finetune.scores import summary
 
 _SPLIT = {"examples_dev": 30, "features_dev": 31, "mean_length_dev": 17.0, "at_max_length_dev": 2}
 _SYSTEM = {"best": 90.0, "mean": 89.5, "sd": 0.5, "median": 89.5, "interval": [88.0, 91.0]}

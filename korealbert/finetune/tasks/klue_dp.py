@@ -22,7 +22,7 @@ from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of
 from korealbert.finetune.task_types.tagged import IGNORED
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences

@@ -22,7 +22,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences

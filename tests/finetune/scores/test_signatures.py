@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.finetune.certifying import PREDICTIONS, call, change, rewrite, score
+from tests.finetune.scores.certifying import PREDICTIONS, call, change, rewrite, score
 
 
 def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from korealbert.finetune.metrics import Interval, Mode
-from korealbert.finetune.resampling import Answered, Counts, Draws, Masks, Values
+from korealbert.finetune.scores.resampling import Answered, Counts, Draws, Masks, Values
 from korealbert.finetune.task import Example, Task
 
 
@@ -107,7 +107,7 @@ def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]
         welch = seeds**2 / sum((mean.variance / mean.count) ** 2 / (mean.count + 1) for mean in means) - 2
         freedom = min(max(welch, min(freedoms)), freedom)
     # Satterthwaite's exponent is 2. With one degree of freedom that gives 13 % of false alarms where examples add a tenth to
-    # the variance, and this one 7 % (`tests/finetune/test_statistics.py`).
+    # the variance, and this one 7 % (`tests/finetune/scores/test_statistics.py`).
     exponent = 2 * freedom / (freedom + 2)
     return math.sqrt(examples + seeds), freedom * ((examples + seeds) / seeds) ** exponent
 

@@ -19,10 +19,10 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
-from korealbert.finetune.kept import answered_of, differences, read_kept, recipe_beside
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.resampling import Draws
-from korealbert.finetune.statistics import Comparison, answered, compare, mcnemar_of
+from korealbert.finetune.scores.kept import answered_of, differences, read_kept, recipe_beside
+from korealbert.finetune.scores.resampling import Draws
+from korealbert.finetune.scores.statistics import Comparison, answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification
 from korealbert.finetune.task_types.tagged import Tagging

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.analysis import analysis, confusion, dist, f1_of
 from korealbert.finetune.metrics.labels import binary_f1
+from korealbert.finetune.scores.analysis import analysis, confusion, dist, f1_of
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation

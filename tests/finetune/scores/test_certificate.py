@@ -18,8 +18,8 @@ import pytest
 from korealbert.artifact import Artifact, ArtifactError, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
-from korealbert.finetune.certificate import certify, read_certificate, verify
-from tests.finetune.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
+from korealbert.finetune.scores.certificate import certify, read_certificate, verify
+from tests.finetune.scores.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
 
 
 def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: Path) -> None:

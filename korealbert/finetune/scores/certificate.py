@@ -32,10 +32,10 @@ from korealbert.artifact.store import contradictions, faults_within
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
-from korealbert.finetune.kept import differences, digest_of
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
-from korealbert.finetune.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
+from korealbert.finetune.scores.kept import differences, digest_of
+from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
+from korealbert.finetune.scores.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
 """Largest certificate that is read."""
@@ -247,7 +247,7 @@ def _files(artifact: Artifact) -> dict[str, str]:
 
 
 def _code() -> _Code:
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}
     return _Code(version=host_facts()["korealbert"], sha256=digest_of_listing(files))
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scoring import compare_files, score_file
+from korealbert.finetune.scores.scoring import compare_files, score_file
 from korealbert.flows.cli import app
 
 NLI = "sentence1\tsentence2\tgold_label\n비가 온다\t날이 맑다\tcontradiction\n눈이 온다\t춥다\tneutral\n"

@@ -13,7 +13,8 @@ import torch
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune import ensemble, tasks
+from korealbert.finetune import tasks
+from korealbert.finetune.scores import ensemble
 from korealbert.finetune.stage import EVIDENCE
 from korealbert.finetune.task import Encoded, Example, Feature, Spans
 from korealbert.finetune.task_types.questions import Question, Window, best_span, best_spans

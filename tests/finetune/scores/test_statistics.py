@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
 
 from korealbert.finetune.metrics import Interval
-from korealbert.finetune.resampling import Additive, Draws
-from korealbert.finetune.statistics import (
+from korealbert.finetune.scores.resampling import Additive, Draws
+from korealbert.finetune.scores.statistics import (
     Comparison,
     _deviation,
     _Mean,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from korealbert.finetune import tasks
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation
-from korealbert.finetune.undefined import why_undefined
 
 SAME = "every prediction is the same"
 

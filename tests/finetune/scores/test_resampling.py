@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from korealbert.finetune import tasks
-from korealbert.finetune.resampling import Draws, ranks
-from korealbert.finetune.statistics import Whole, answered, compare
+from korealbert.finetune.scores.resampling import Draws, ranks
+from korealbert.finetune.scores.statistics import Whole, answered, compare
 from korealbert.finetune.task import Example, Task
 
 LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3}
@@ -68,7 +68,7 @@ def test_draws_do_not_depend_on_how_many_fit_into_memory(monkeypatch: pytest.Mon
     draws = Draws(50, 40, seed=7)
     counts, masks = np.hstack(list(draws.counts())), np.hstack(list(draws.masks()))
     assert counts.shape == masks.shape == (50, 40) and (counts.sum(axis=0) == 50).all()
-    monkeypatch.setattr("korealbert.finetune.resampling.BLOCK_ENTRIES", 120)
+    monkeypatch.setattr("korealbert.finetune.scores.resampling.BLOCK_ENTRIES", 120)
     assert len(list(draws.counts())) == 20
     assert (np.hstack(list(draws.counts())) == counts).all()
     assert (np.hstack(list(draws.masks())) == masks).all()

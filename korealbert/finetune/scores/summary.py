@@ -25,13 +25,13 @@ from korealbert.artifact.files import write_json
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
-from korealbert.finetune.kept import PREDICTIONS, read_kept
 from korealbert.finetune.metrics import Interval
-from korealbert.finetune.resampling import Answered, Draws
+from korealbert.finetune.scores.kept import PREDICTIONS, read_kept
+from korealbert.finetune.scores.resampling import Answered, Draws
+from korealbert.finetune.scores.statistics import Comparison, answered, compare, intervals, mcnemar_of, spread
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import FeaturesSpec
-from korealbert.finetune.statistics import Comparison, answered, compare, intervals, mcnemar_of, spread
 from korealbert.finetune.task import Example, Task
-from korealbert.finetune.undefined import why_undefined
 
 
 class SummarySpec(FeaturesSpec):

@@ -14,9 +14,10 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune import stage, summary, tasks
+from korealbert.finetune import stage, tasks
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.scores import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_dp import Tree

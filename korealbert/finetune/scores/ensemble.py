@@ -20,11 +20,11 @@ from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stat
 from korealbert.artifact.files import write_json
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.features import SPLITS, read_examples
-from korealbert.finetune.kept import PREDICTIONS, read_kept
+from korealbert.finetune.scores.kept import PREDICTIONS, read_kept
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.stage import EVIDENCE
 from korealbert.finetune.task import Example, Task
-from korealbert.finetune.undefined import why_undefined
 
 
 class EnsembleSpec(FeaturesSpec):
