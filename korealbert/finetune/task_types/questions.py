@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.alignment import Frame, Pieces, Span, frame, pieces
+from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
 from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.resampling import Additive

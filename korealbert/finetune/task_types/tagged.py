@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
-from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
+from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
 from korealbert.finetune.task import Encoded, Example, Feature, Task

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
+from korealbert.finetune.encoders.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from korealbert.finetune import tasks
-from korealbert.finetune.alignment import Pieces, frame, owned_units, pieces, with_every_unit
+from korealbert.finetune.encoders.alignment import Pieces, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.task import Encoded
 from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_re import KlueRe, Related, marked_ids

@@ -39,8 +39,8 @@ class EncoderStats(Statistics):
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EncoderStats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
-    from korealbert.finetune.encoder import load_encoder, load_input  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import load_encoder, load_input  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     place = spec.directory()

@@ -18,7 +18,7 @@ from tokenizers.models import Unigram
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from korealbert.artifact.files import write_json
-from korealbert.finetune.encoder import LOCAL_ONLY, first_line, load_config
+from korealbert.finetune.encoders.encoder import LOCAL_ONLY, first_line, load_config
 from korealbert.huggingface.directory import OFFSET_POSITIONS, SENTENCEPIECE_FILES, TOKENIZER_FILES, copy_files
 from korealbert.vocab.morphemes import for_directory
 

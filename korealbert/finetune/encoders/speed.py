@@ -98,7 +98,7 @@ class SpeedSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"inference"})
 
     architectures: tuple[str, ...] = ()
-    """Names of shapes, as ``korealbert/finetune/speed.py`` lists them; none: nothing is measured."""
+    """Names of shapes, as ``korealbert/finetune/encoders/speed.py`` lists them; none: nothing is measured."""
     batch_size: int = Field(default=32, ge=1)
     """Inputs of one step."""
     sequence_length: int = Field(default=128, ge=8, le=512)
@@ -239,7 +239,7 @@ def _measured(name: str, baseline: _Trainer, spec: SpeedSpec, device: torch.devi
 def _inference(name: str, spec: SpeedSpec, threads: int) -> dict[str, dict[str, float]]:
     from transformers import AutoModel  # noqa: PLC0415 (planning does without)
 
-    from korealbert.finetune.inference import measure_inference  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.inference import measure_inference  # noqa: PLC0415 (planning does without)
 
     return measure_inference(
         AutoModel.from_config(config_of(name, shrink=spec.shrink)),

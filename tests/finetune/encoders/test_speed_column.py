@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from transformers import AutoModel
 
 from korealbert.artifact import Artifact, build
-from korealbert.finetune import inference
-from korealbert.finetune.encoder import Encoder
-from korealbert.finetune.inference import BACKENDS
-from korealbert.finetune.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
+from korealbert.finetune.encoders import inference
+from korealbert.finetune.encoders.encoder import Encoder
+from korealbert.finetune.encoders.inference import BACKENDS
+from korealbert.finetune.encoders.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.registry import REPORT

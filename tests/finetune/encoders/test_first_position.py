@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from korealbert.finetune.encoder import FIRST_POSITION_FAMILIES, keep_first_position
+from korealbert.finetune.encoders.encoder import FIRST_POSITION_FAMILIES, keep_first_position
 
 SHAPE = {
     "hidden_size": 16,

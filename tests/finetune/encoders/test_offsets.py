@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from korealbert.finetune.alignment import pieces
+from korealbert.finetune.encoders.alignment import pieces
 from korealbert.vocab.morphemes import BOUNDARY, for_directory, split_morphemes
 from korealbert.vocab.normalisation import SEPARATORS
 from korealbert.vocab.stage import VocabSpec, train_model, write_vocabulary

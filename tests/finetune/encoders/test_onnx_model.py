@@ -12,10 +12,11 @@ import torch
 from pydantic import ValidationError
 
 from korealbert.artifact import build
-from korealbert.finetune import encoder_files, tasks
-from korealbert.finetune.encoder import Encoder, load_encoder, load_input
+from korealbert.finetune import tasks
+from korealbert.finetune.encoders import stage as encoder_stage
+from korealbert.finetune.encoders.encoder import Encoder, load_encoder, load_input
+from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model
 from korealbert.finetune.loop import FinetunedModel
-from korealbert.finetune.onnx_model import OnnxModel, write_model
 from korealbert.finetune.search import trial_cell
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import STAGE
@@ -25,7 +26,7 @@ from korealbert.huggingface.onnx import FILES
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.report import scores
 from korealbert.report.sections.outcome import _onnx_table
-from tests.finetune.test_as_trained import MODES, made
+from tests.finetune.encoders.test_as_trained import MODES, made
 
 CPU = torch.device("cpu")
 LENGTHS = (23, 9, 3)
@@ -72,7 +73,7 @@ def test_a_cell_keeps_the_model_and_scores_it_under_other_names(model_dir: Path,
     pytest.importorskip("onnxruntime")
     settings = {**nsmc, "epochs": 3, "batch_size": 32, "learning_rate": 5e-3}
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
-    model = build(encoder_files.STAGE, ModelPlace(path=model_dir), {}, runtime).artifact
+    model = build(encoder_stage.STAGE, ModelPlace(path=model_dir), {}, runtime).artifact
     plain = build(STAGE, FinetuneSpec(**settings), {"model": model}, runtime).artifact
     label = "finetune/nsmc/pretrained/1"
     kept = build(STAGE, FinetuneSpec(**settings, onnx=("fp32", "int8")), {"model": model}, runtime, label=label).artifact
@@ -93,7 +94,7 @@ def test_a_cell_keeps_the_model_and_scores_it_under_other_names(model_dir: Path,
 def test_a_model_without_a_test_set_is_kept_too(model_dir: Path, nsmc: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
-    model = build(encoder_files.STAGE, ModelPlace(path=model_dir), {}, runtime).artifact
+    model = build(encoder_stage.STAGE, ModelPlace(path=model_dir), {}, runtime).artifact
     spec = trial_cell(FinetuneSpec(**{**nsmc, "epochs": 1}), 1).with_settings({"onnx": ("fp32",)})
     assert spec.test is None
     kept = build(STAGE, spec, {"model": model}, runtime).artifact

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from korealbert.finetune.encoder import PaddedBatch, pad
+from korealbert.finetune.encoders.encoder import PaddedBatch, pad
 from korealbert.finetune.loop import FinetunedModel
 from korealbert.finetune.task import Feature, Spans
 from korealbert.huggingface.onnx import FILES, Form, Session, write_module

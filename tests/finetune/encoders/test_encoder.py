@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ElectraConfig, ElectraModel, RobertaConfig, RobertaModel
 
-from korealbert.finetune.encoder import load_encoder, pad
+from korealbert.finetune.encoders.encoder import load_encoder, pad
+from korealbert.finetune.encoders.tokenizer import load_tokenizer
 from korealbert.finetune.spec import Init
 from korealbert.finetune.task import Feature
-from korealbert.finetune.tokenizer import load_tokenizer
 
 CPU = torch.device("cpu")
 BATCH = [Feature([2, 9, 3], [0, 0, 0], 1), Feature([2, 9, 8, 7, 3], [0, 0, 0, 1, 1], 0)]

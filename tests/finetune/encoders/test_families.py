@@ -20,19 +20,19 @@ from transformers import AutoModel
 
 from korealbert.artifact import InputPath, build
 from korealbert.finetune import tasks
-from korealbert.finetune.alignment import frame, pieces
-from korealbert.finetune.encoder import Encoder, load_encoder, pad
-from korealbert.finetune.encoder_files import STAGE, EncoderStats, ModelPlace
+from korealbert.finetune.encoders.alignment import frame, pieces
+from korealbert.finetune.encoders.encoder import Encoder, load_encoder, pad
+from korealbert.finetune.encoders.stage import STAGE, EncoderStats, ModelPlace
+from korealbert.finetune.encoders.tokenizer import load_tokenizer
 from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.task import Encoded, Example
 from korealbert.finetune.task_types.questions import Answer, Question
 from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
-from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
-from tests.finetune.families import FAMILIES, TEXT, write_family
-from tests.finetune.test_offsets import TEXTS, shown
+from tests.finetune.encoders.families import FAMILIES, TEXT, write_family
+from tests.finetune.encoders.test_offsets import TEXTS, shown
 
 CPU = torch.device("cpu")
 SENTENCE = "할머니는 시장에서 동생을 기다렸다."

@@ -14,8 +14,8 @@ from torch import nn
 
 from korealbert.artifact import Artifact
 from korealbert.artifact.files import write_json
-from korealbert.finetune import encoder_files
-from korealbert.finetune.encoder import OwnEncoder, as_exported, load_encoder, load_input, pad
+from korealbert.finetune.encoders import stage as encoder_stage
+from korealbert.finetune.encoders.encoder import OwnEncoder, as_exported, load_encoder, load_input, pad
 from korealbert.finetune.spec import FinetuneSpec, Init
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Feature
@@ -194,7 +194,7 @@ def test_copies_that_differ_are_refused(tmp_path: Path) -> None:
 
 def test_an_encoder_of_another_recipe_counts_what_was_trained(tmp_path: Path, fresh: Callable[[str], Path]) -> None:
     mode = made(MODES["feed-forward"], tmp_path)
-    stats = encoder_files.run(ModelPlace(), mode.inputs, fresh("out"), TrainingRuntime())
+    stats = encoder_stage.run(ModelPlace(), mode.inputs, fresh("out"), TrainingRuntime())
     assert (stats.model_type, stats.parameters) == ("albert", count_parameters(mode.model.encoder))
 
 

@@ -26,7 +26,7 @@ from korealbert.finetune.retrieval.stage import RetrievalSpec, best
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.vocab.morphemes import morphemes
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pytrec_eval.json").read_text("utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "pytrec_eval.json").read_text("utf-8"))
 
 CORPUS = [
     {"_id": "d1", "title": "영화", "text": "배우 연기 장면"},
@@ -301,6 +301,6 @@ def test_vectors_that_are_not_finite_are_refused(
 ) -> None:
     import torch
 
-    monkeypatch.setattr("korealbert.finetune.encoder.mean_vectors", lambda hidden, mask: hidden[:, 0] * torch.nan)
+    monkeypatch.setattr("korealbert.finetune.encoders.encoder.mean_vectors", lambda hidden, mask: hidden[:, 0] * torch.nan)
     with pytest.raises(ValueError, match="the encoder's vectors are not finite: nothing is nearest"):
         retrieval.run(RetrievalSpec(path=collection(), depth=4), {"model": model}, fresh("out"), runtime)
