@@ -21,11 +21,11 @@ _MAX_SHOWN_CHARACTERS = 500
 Distribution = dict[str, dict[str, int]]
 
 
-def dist(gold: Sequence[str], pred: Sequence[str], *, top: int | None = None) -> Distribution:
+def dist(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
     """For each gold label the predicted ones with their counts, most frequent first; gold labels in order of their names.
 
-    Equal counts are in order of their names. With ``top`` only that many of each. The counts of a gold label add up to its
-    total unless ``top`` cuts them. Raises ValueError when the lists differ in length.
+    Equal counts are in order of their names. The counts of a gold label add up to its total. Raises ValueError when the lists
+    differ in length.
     """
     if len(gold) != len(pred):
         raise ValueError(f"{len(gold):,} gold labels and {len(pred):,} predicted ones; give one prediction for each")
@@ -33,8 +33,7 @@ def dist(gold: Sequence[str], pred: Sequence[str], *, top: int | None = None) ->
     for wanted, given in zip(gold, pred, strict=True):
         counted.setdefault(wanted, Counter())[given] += 1
     return {
-        label: dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top])
-        for label, counts in sorted(counted.items())
+        label: dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))) for label, counts in sorted(counted.items())
     }
 
 

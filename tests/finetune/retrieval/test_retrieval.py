@@ -18,7 +18,7 @@ import pytest
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.metrics.rankings import METRICS, ranking_scores, trec_order
+from korealbert.finetune.metrics.rankings import METRICS, ranking_scores
 from korealbert.finetune.retrieval import stage as retrieval
 from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import read_collection
@@ -55,6 +55,11 @@ def collection(tmp_path: Path) -> Callable[..., Path]:
         return directory
 
     return write
+
+
+def trec_order(scores: dict[str, float]) -> list[str]:
+    """Documents as ``trec_eval`` orders them: by score in single precision; of equal ones the id that sorts last is first."""
+    return sorted(scores, key=lambda document: (np.float32(scores[document]), document), reverse=True)
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: str(case["case"]))
