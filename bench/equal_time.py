@@ -26,7 +26,7 @@ from korealbert.artifact.store import default_store
 from korealbert.artifact.subprocess_build import Job, build_apart
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import views
-from korealbert.finetune.encoder_files import EncoderStats
+from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import spread
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace

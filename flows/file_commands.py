@@ -150,8 +150,8 @@ def score(
     store: StoreDir = Path("store"),
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
-    from korealbert.finetune.certificate import certify  # noqa: PLC0415 (loads the tasks)
-    from korealbert.finetune.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
+    from korealbert.finetune.scores.certificate import certify  # noqa: PLC0415 (loads the tasks)
+    from korealbert.finetune.scores.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
     told: dict[str, Any] = {}
     with clear_errors():
@@ -191,7 +191,7 @@ def verify_score(
 
     The exit status is 1 where anything differs, 2 for what is no certificate.
     """
-    from korealbert.finetune.certificate import verify  # noqa: PLC0415 (loads the tasks)
+    from korealbert.finetune.scores.certificate import verify  # noqa: PLC0415 (loads the tasks)
 
     differs = False
     with clear_errors():

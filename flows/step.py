@@ -31,7 +31,7 @@ from prefect.states import Cancelling, Completed
 
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
-from korealbert.finetune.undefined import why_undefined
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.flows import publish
 from korealbert.flows.lineage import Lineage
 from korealbert.pretrain.launch import RankKilled

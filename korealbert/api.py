@@ -13,7 +13,7 @@ from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import read_documents as _documents_of
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scoring import Scored, score_file
+from korealbert.finetune.scores.scoring import Scored, score_file
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.planning import Planned, prepare
 

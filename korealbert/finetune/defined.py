@@ -23,7 +23,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
@@ -277,18 +277,16 @@ class _Tagging(_Defined, Tagging):
         return Tagged(name, separator.join(units), tags, spans=tuple(spans))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
-        """A tag of any form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
+        """A tag written as ``B-PER``, ``PER-B`` or ``PER_B``, and ``O`` or ``-``, as ``B-PER``.
+
+        Raises ValueError naming the known ones when it is none of them.
+        """
         found = OUTSIDE if written == "-" else written
         if found not in self.tags and (suffixed := _SUFFIXED.fullmatch(written)):
             found = f"{suffixed[2]}-{suffixed[1]}"
         elif found not in self.tags and (prefixed := _PREFIXED.fullmatch(written)):
             found = f"{prefixed[1]}-{prefixed[2]}"
-        return self.check_tag(found, line=line, field=field)
-
-    def prediction(self, record: Record, example: Example) -> list[str]:
-        """The tags in ``tags``, one per unit, as ``B-PER``, ``PER-B`` or ``PER_B``, and ``O`` or ``-``."""
-        plain = [self.tag(tag, line=record.line, field=f"tags[{n}]") for n, tag in enumerate(record.texts("tags"))]
-        return super().prediction(Record(record.line, {"tags": plain}), example)
+        return super().tag(found, line=line, field=field)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``entity_micro_f1`` as seqeval, ``entity_macro_f1`` over types as its strict IOB2, ``accuracy`` of all units."""

@@ -330,7 +330,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 def task_tokenizer(task: Task, directory: Path) -> Any:
     """The tokenizer of a model's directory, with the markers that a task puts into its texts."""
-    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
 
     tokenizer = load_tokenizer(directory)
     if task.markers:

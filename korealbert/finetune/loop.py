@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune.encoder import Encoder, PaddedBatch, mean_vectors, pad
+from korealbert.finetune.encoders.encoder import Encoder, PaddedBatch, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task

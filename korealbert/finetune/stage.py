@@ -32,7 +32,6 @@ from pydantic import Field
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune.analysis import analysis
 from korealbert.finetune.features import (
     SPLITS,
     FeatureTable,
@@ -42,6 +41,7 @@ from korealbert.finetune.features import (
     task_tokenizer,
     write_features,
 )
+from korealbert.finetune.scores.analysis import analysis
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
@@ -112,7 +112,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
-    from korealbert.finetune.encoder import load_input  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
@@ -177,7 +177,7 @@ def _as_onnx(
     spec: FinetuneSpec, model: FinetunedModel, test: Encoded | None, out_dir: Path, threads: int
 ) -> dict[str, dict[str, float]]:
     """Keep the model as ONNX; returns its official scores in each form, where there is a test set."""
-    from korealbert.finetune.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
+    from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
 
     write_model(model, out_dir, spec.onnx)
     if test is None:

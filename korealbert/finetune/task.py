@@ -19,7 +19,7 @@ import pyarrow as pa
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.resampling import Answered
+from korealbert.finetune.scores.resampling import Answered
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
-from korealbert.finetune import ensemble, features, stage, summary
+from korealbert.finetune import features, stage
 from korealbert.finetune.definition import Definition, RemoteFile
+from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint

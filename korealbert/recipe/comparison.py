@@ -18,10 +18,10 @@ from typing import Any
 from korealbert.artifact import Artifact, Store, ancestors
 from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
-from korealbert.finetune.resampling import Draws
+from korealbert.finetune.scores.resampling import Draws
+from korealbert.finetune.scores.statistics import compare as compare_answers
+from korealbert.finetune.scores.summary import answers_of
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.statistics import compare as compare_answers
-from korealbert.finetune.summary import answers_of
 from korealbert.formatting import MISSING, compact, count, duration, fixed, mean_and_sd, percent, signed
 from korealbert.inspection.differences import words
 from korealbert.recipe.planning import changed_fields, prepare

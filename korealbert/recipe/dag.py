@@ -15,9 +15,9 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
-from korealbert.finetune import encoder_files
-from korealbert.finetune import speed as speed_stage
-from korealbert.finetune.speed import SpeedSpec
+from korealbert.finetune.encoders import speed as speed_stage
+from korealbert.finetune.encoders import stage as encoder_stage
+from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
@@ -149,7 +149,7 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
     found = {}
     for name, model in encoders.items():
         found[name] = measured = _measured(f"encoder/{name}", model)
-        _add_model(nodes, measured.model, encoder_files.STAGE, model, pretrain=measured.pretrain)
+        _add_model(nodes, measured.model, encoder_stage.STAGE, model, pretrain=measured.pretrain)
     return found
 
 

@@ -21,8 +21,8 @@ from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
+from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec

@@ -19,10 +19,13 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
-from korealbert.finetune import encoder_files, features, search, speed, summary
+from korealbert.finetune import features, search
 from korealbert.finetune import stage as finetune
+from korealbert.finetune.encoders import speed
+from korealbert.finetune.encoders import stage as encoder_stage
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval
+from korealbert.finetune.scores import summary
 from korealbert.huggingface import export
 from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
@@ -51,7 +54,7 @@ STAGES: tuple[Stage[Any], ...] = (
     fetch.BENCHMARK,
     features.STAGE,
     search.SELECTION,
-    encoder_files.STAGE,
+    encoder_stage.STAGE,
     finetune.STAGE,
     summary.STAGE,
     bi_encoder.STAGE,

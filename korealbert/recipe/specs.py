@@ -19,7 +19,7 @@ from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
-from korealbert.finetune.speed import SpeedSpec
+from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.huggingface import checkpoint, export
 from korealbert.huggingface.directory import ModelPlace, longest_input_of
 from korealbert.model.config import AnyConfig

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from korealbert.artifact import Artifact
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.undefined import why_undefined
 from korealbert.formatting import MISSING, mean_and_sd, part_of, percent, spread
 from korealbert.huggingface.onnx import FILES
 from korealbert.report import published

@@ -16,7 +16,7 @@ from transformers import AlbertConfig, AlbertModel, PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
 from korealbert.pretrain.runtime import TrainingRuntime
-from tests.finetune.certifying import GOLD, PREDICTIONS
+from tests.finetune.scores.certifying import GOLD, PREDICTIONS
 from tests.finetune.toml_benchmarks import Bench
 
 SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")

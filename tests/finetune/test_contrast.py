@@ -16,7 +16,8 @@ from transformers import AutoModel, AutoTokenizer
 from korealbert.artifact import Artifact, Store
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import stage, tasks
-from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.encoders.encoder import load_encoder
+from korealbert.finetune.encoders.tokenizer import copy_tokenizer, load_tokenizer
 from korealbert.finetune.features import read_triples
 from korealbert.finetune.loop import FinetunedModel
 from korealbert.finetune.retrieval import bi_encoder
@@ -24,12 +25,11 @@ from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
-from korealbert.finetune.tokenizer import copy_tokenizer, load_tokenizer
 from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.conftest import BLAME, NEUTRAL
-from tests.finetune.families import FAMILIES, write_family
-from tests.finetune.test_as_trained import MODES, made
+from tests.finetune.encoders.families import FAMILIES, write_family
+from tests.finetune.encoders.test_as_trained import MODES, made
 
 QUICK = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-3, "head": "bi-encoder"}
 

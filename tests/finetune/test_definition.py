@@ -21,7 +21,7 @@ from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.files import Record
-from korealbert.finetune.scoring import record_format, score_file
+from korealbert.finetune.scores.scoring import record_format, score_file
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import PAIR_HEADS, Example

@@ -17,7 +17,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.metrics.units import joint_goal_accuracy, slot_micro_f1
-from korealbert.finetune.scoring import score_file
+from korealbert.finetune.scores.scoring import score_file
 from korealbert.finetune.task import EncoderOutput, Example, Feature
 from korealbert.finetune.tasks import klue_dst
 from korealbert.finetune.tasks.klue_dst import KlueDst, Turn, slot_and_value

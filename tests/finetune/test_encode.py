@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.finetune.encoder import pad
+from korealbert.finetune.encoders.encoder import pad
 from korealbert.finetune.loop import evaluation_batches, training_batches
 from korealbert.finetune.task import Example, Feature
 from korealbert.finetune.task_types.sequence import encode_sequences

@@ -16,21 +16,21 @@ from transformers import ElectraForMultipleChoice, ElectraForSequenceClassificat
 from korealbert.artifact import Artifact, Store
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import features, stage, tasks
-from korealbert.finetune.encoder import load_encoder, pad
+from korealbert.finetune.encoders.encoder import load_encoder, pad
+from korealbert.finetune.encoders.tokenizer import load_tokenizer
 from korealbert.finetune.loop import FinetunedModel
 from korealbert.finetune.metrics.labels import spearman
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import EncoderOutput, Example, Feature, Head
 from korealbert.finetune.task_types.heads import CosineHead, PooledHead, WhitenedHead
 from korealbert.finetune.task_types.sequence import Choice
-from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.dag import evaluation_graph
 from korealbert.recipe.reading import load_evaluation
 from korealbert.report.render.text import markdown
 from korealbert.report.scores import Benchmark, Cell
 from korealbert.report.sections.benchmarks import comparison
-from tests.finetune.families import FAMILIES, write_family
+from tests.finetune.encoders.families import FAMILIES, write_family
 
 CPU = torch.device("cpu")
 QUICK = {"epochs": 4, "batch_size": 16, "learning_rate": 5e-3}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.scoring import record_format, score_file
+from korealbert.finetune.scores.scoring import record_format, score_file
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_dp import RELATIONS as DEPENDENCIES
 from korealbert.finetune.tasks.klue_re import RELATIONS

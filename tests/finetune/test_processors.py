@@ -13,15 +13,15 @@ import numpy as np
 
 from korealbert.artifact.stage import host_facts
 from korealbert.finetune.metrics.labels import mean_ranks, pearson, spearman
-from korealbert.finetune.resampling import exact_sums
+from korealbert.finetune.scores.resampling import exact_sums
 
 KERNELS = ("Haswell", "SkylakeX", "Prescott")
 SCRIPT = """
 import numpy as np
-from korealbert.finetune.resampling import Correlated
+from korealbert.finetune.scores.resampling import Correlated
 from korealbert.finetune.metrics.labels import pearson, spearman
-from korealbert.finetune.resampling import Additive, Draws
-from korealbert.finetune.statistics import compare
+from korealbert.finetune.scores.resampling import Additive, Draws
+from korealbert.finetune.scores.statistics import compare
 
 generator = np.random.Generator(np.random.Philox(key=[1, 2]))
 for count in (97, 1379, 5000):

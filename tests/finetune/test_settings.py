@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Artifact
 from korealbert.finetune import tasks
-from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Spans

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Statistics
-from korealbert.finetune import encoder_files, features, search, speed, stage, summary
+from korealbert.finetune import features, search, stage
+from korealbert.finetune.encoders import speed
+from korealbert.finetune.encoders import stage as encoder_stage
+from korealbert.finetune.scores import summary
 
 _SPLIT = {"examples_dev": 30, "features_dev": 31, "mean_length_dev": 17.0, "at_max_length_dev": 2}
 _SYSTEM = {"best": 90.0, "mean": 89.5, "sd": 0.5, "median": 89.5, "interval": [88.0, 91.0]}
 _WRITTEN: list[tuple[type[Statistics], dict[str, Any]]] = [
-    (encoder_files.EncoderStats, {"model_type": "bert", "parameters": 110, "pieces": 8002, "longest_input": 512}),
+    (encoder_stage.EncoderStats, {"model_type": "bert", "parameters": 110, "pieces": 8002, "longest_input": 512}),
     (features.FeaturesStats, {"task": "nsmc", **_SPLIT}),
     (stage.FinetuneStats, {"metric": "f1", "dev": {"f1": 90.0}, "test": {"f1": 89.0}, "best_epoch": 2, "warnings": ["few"]}),
     (stage.FinetuneStats, {"metric": "f1", "dev": {}, "best_epoch": 0, "warnings": []}),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.finetune import tasks
-from korealbert.finetune.alignment import Frame, Pieces
+from korealbert.finetune.encoders.alignment import Frame, Pieces
 from korealbert.finetune.task import Encoded, Feature
 from korealbert.finetune.task_types.questions import STRIDE, Answer, Found, Question, Window, best_span, near_spans, windows
 

@@ -12,7 +12,7 @@ from pyarrow import ipc
 from typer.testing import CliRunner
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Store, build
-from korealbert.finetune import summary
+from korealbert.finetune.scores import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.flows.cli import app
 from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.finetune.statistics import t_quantile
+from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.report.ablation.runs import estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 from korealbert.report.ablation.stage import run

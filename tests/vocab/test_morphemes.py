@@ -16,8 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples import packing
-from korealbert.finetune.alignment import pieces
-from korealbert.finetune.tokenizer import load_tokenizer
+from korealbert.finetune.encoders.alignment import pieces
+from korealbert.finetune.encoders.tokenizer import load_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, for_directory, split_morphemes
 from korealbert.vocab.normalisation import normalizer
 from korealbert.vocab.stage import STAGE, VocabSpec

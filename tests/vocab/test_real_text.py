@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor
 from transformers import AutoTokenizer
 
 from korealbert.examples.encoding import DocumentEncoder
-from korealbert.finetune.alignment import Span, pieces
+from korealbert.finetune.encoders.alignment import Span, pieces
 from korealbert.vocab.normalisation import SEPARATORS
 from korealbert.vocab.stage import VocabSpec, train_model
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary, fast_tokenizer

@@ -13,7 +13,7 @@ import pytest
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.analysis import dist
+from korealbert.finetune.scores.analysis import dist
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation
 from korealbert.recipe.reading import load_cross_lingual

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.finetune.analysis import f1_of
+from korealbert.finetune.scores.analysis import f1_of
 from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.cross_lingual.stage import STAGE, CrossLingualReportSpec

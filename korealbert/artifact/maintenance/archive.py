@@ -83,7 +83,7 @@ def export(artifact: Artifact, stream: IO[bytes], told: _Told = lambda name, siz
     return [each.name for each in lineage]
 
 
-def bring(store: Store, stream: IO[bytes], told: _Told = lambda name, size: None) -> dict[str, bool]:
+def bring(store: Store, stream: IO[bytes]) -> dict[str, bool]:
     """Read an archive into the store; returns its artifacts by name, inputs first, and whether each is new there.
 
     All or nothing: until the archive's last byte was checked, the store shows none of it. Raises ArtifactError naming what is
@@ -93,7 +93,7 @@ def bring(store: Store, stream: IO[bytes], told: _Told = lambda name, size: None
     with telling_of_a_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
             with _readable(stream) as tar:
-                names = _Reader(tar, store, staging, told).read()
+                names = _Reader(tar, store, staging).read()
             brought = [Artifact(name, staging / name) for name in names]
             for each in brought:
                 _is_there(store, each)  # All or nothing: all are checked before the first is moved.
@@ -139,8 +139,8 @@ def _readable(stream: IO[bytes]) -> Iterator[TarReader]:
 class _Reader:
     """Reads an archive member by member into a staging directory, each checked against the manifests."""
 
-    def __init__(self, tar: TarReader, store: Store, staging: Path, told: _Told) -> None:
-        self._tar, self._store, self._staging, self._told = tar, store, staging, told
+    def __init__(self, tar: TarReader, store: Store, staging: Path) -> None:
+        self._tar, self._store, self._staging = tar, store, staging
 
     def read(self) -> list[str]:
         """The names of the archive's artifacts, all of them whole under the staging directory."""
@@ -169,7 +169,6 @@ class _Reader:
         for relative, entry in files.items():
             if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
-            self._told(name, entry["size"])
         if not digest_of_output(files) == artifact.output_digest == output_digest:
             raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
 

@@ -9,8 +9,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 _CUT = 10
 """Cutoff of nDCG, by which BEIR and MTEB rank systems."""
 _RECALLS = (1, 10, 100)
@@ -18,14 +16,6 @@ _RECALLS = (1, 10, 100)
 METRIC = "ndcg@10"
 """The score that systems are compared by."""
 METRICS = (METRIC, "map", "mrr", *(f"recall@{cut}" for cut in _RECALLS))
-
-
-def trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Documents by score, highest first; of equal ones the id that sorts last comes first.
-
-    Scores are compared in single precision, as ``trec_eval`` keeps them.
-    """
-    return sorted(scores, key=lambda document: (np.float32(scores[document]), document), reverse=True)
 
 
 def ranking_scores(ranked: Sequence[str], judged: Mapping[str, int]) -> dict[str, float]:

@@ -25,7 +25,7 @@ from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_devi
 from korealbert.vocab.morphemes import MORPHEMES_FILE, needs_morphemes
 
 if TYPE_CHECKING:
-    from korealbert.finetune.encoder import Encoder
+    from korealbert.finetune.encoders.encoder import Encoder
 
 
 class BiEncoderSpec(ContrastSpec):
@@ -57,9 +57,9 @@ class BiEncoderStats(Statistics):
 
 def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BiEncoderStats:
     """Train and write the directory. Raises ``Diverged`` where the loss is not finite any more."""
-    from korealbert.finetune.encoder import as_exported, load_input  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import as_exported, load_input  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
 
     training, directory = TrainingRuntime.of(runtime), inputs["model"].path
     device = pick_device(training.device)

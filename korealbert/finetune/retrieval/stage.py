@@ -37,7 +37,7 @@ from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_devi
 from korealbert.vocab.morphemes import morphemes
 
 if TYPE_CHECKING:
-    from korealbert.finetune.encoder import Encoder
+    from korealbert.finetune.encoders.encoder import Encoder
 
 System = Literal["vectors", "bm25-morphemes", "bm25-pieces"]
 
@@ -198,7 +198,7 @@ def _terms(spec: RetrievalSpec, inputs: Inputs) -> Callable[[str], Sequence[Any]
     """The function that cuts a text into the terms of BM25."""
     if spec.system == "bm25-morphemes":
         return morphemes
-    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
 
     tokenizer = load_tokenizer(inputs["model"].path)
 
@@ -212,9 +212,9 @@ def _terms(spec: RetrievalSpec, inputs: Inputs) -> Callable[[str], Sequence[Any]
 def _by_vectors(
     spec: RetrievalSpec, inputs: Inputs, collection: Collection, names: Sequence[str], depth: int, runtime: TrainingRuntime
 ) -> tuple[list[_Found], dict[str, Any]]:
-    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import repeatable  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
 
     device, directory = pick_device(runtime.device), inputs["model"].path
     tokenizer = load_tokenizer(directory)
@@ -252,7 +252,7 @@ def unit_vectors(
     """The mean vectors of texts [N, H], each of length 1, in order. Raises ValueError where one is not finite."""
     import torch  # noqa: PLC0415 (planning does without)
 
-    from korealbert.finetune.encoder import mean_vectors, pad  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import mean_vectors, pad  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import EVALUATION_BATCH_SIZE, evaluation_batches  # noqa: PLC0415 (planning does without)
 
     features = encode_sequences([Example("", text, None) for text in texts], tokenizer, max_length=max_length)

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.alignment import Frame, Pieces, Span, frame, pieces
+from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
 from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
-from korealbert.finetune.resampling import Additive, Answered, Correlated
+from korealbert.finetune.scores.resampling import Additive, Answered, Correlated
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of
 
 if TYPE_CHECKING:

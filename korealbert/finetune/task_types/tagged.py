@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
-from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
+from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
 from korealbert.finetune.task import Encoded, Example, Feature, Task
@@ -55,21 +55,19 @@ class Tagging(Task):
     target_type = pa.list_(pa.int32())
     layout_type = pa.list_(pa.list_(pa.int32()))
 
-    def check_tag(self, tag: str, *, line: Line, field: str) -> str:
-        """The tag itself. Raises ValueError naming the known ones when it is none of them."""
-        if tag not in self.tags:
-            raise line.error(field, f"found {tag!r}", f"a tag is one of {', '.join(self.tags)}")
-        return tag
+    def tag(self, written: str, *, line: Line, field: str) -> str:
+        """The one of ``tags`` that is written. Raises ValueError naming the known ones when it is none of them."""
+        if written not in self.tags:
+            raise line.error(field, f"found {written!r}", f"a tag is one of {', '.join(self.tags)}")
+        return written
 
     def prediction(self, record: Record, example: Example) -> list[str]:
-        """The tags in ``tags``, one per unit."""
+        """The tags in ``tags``, one per unit, in any form that ``tag`` reads."""
         tags = record.texts("tags")
         if len(tags) != len(example.target):
             problem = f"{len(tags)} tags for the {len(example.target)} {self.unit} of example {example.id}"
             raise record.error("tags", problem, f"give one tag for each of the {self.unit}{self.hint}")
-        for index, tag in enumerate(tags):
-            self.check_tag(tag, line=record.line, field=f"tags[{index}]")
-        return tags
+        return [self.tag(tag, line=record.line, field=f"tags[{index}]") for index, tag in enumerate(tags)]
 
     def fields(self, kept: Sequence[str]) -> dict[str, Any]:
         """The tags."""

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
+from korealbert.finetune.encoders.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of
 from korealbert.finetune.task_types.tagged import IGNORED
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences

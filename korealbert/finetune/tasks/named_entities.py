@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Record, check_width
+from korealbert.finetune.files import check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy
 from korealbert.finetune.metrics.units import (
@@ -22,7 +22,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
-from korealbert.finetune.resampling import Additive
+from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences
@@ -89,12 +89,7 @@ class NaverNer(Tagging):
         """A tag of either form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
         suffixed = _SUFFIXED.fullmatch(written)
         plain = f"{suffixed[2]}-{suffixed[1]}" if suffixed else OUTSIDE if written == "-" else written
-        return self.check_tag(plain, line=line, field=field)
-
-    def prediction(self, record: Record, example: Example) -> list[str]:
-        """The tags in ``tags``, one per eojeol, in either form."""
-        plain = [self.tag(tag, line=record.line, field=f"tags[{n}]") for n, tag in enumerate(record.texts("tags"))]
-        return super().prediction(Record(record.line, {"tags": plain}), example)
+        return super().tag(plain, line=line, field=field)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """F1 of entities and accuracy of eojeols.
@@ -173,7 +168,7 @@ class KlueNer(Tagging):
             if len(character) != 1 or not tab:
                 raise line.error("char", f"found {line.text[:40]!r}", "a line is one character, a tab and its tag")
             text += character
-            tags.append(self.check_tag(tag, line=line, field="tag"))
+            tags.append(self.tag(tag, line=line, field="tag"))
         if lost := _lost(found.text, text):
             problem = f"the sentence lacks {lost} of the characters that stand here"
             raise found.title.error("char", problem, "restore its lines from the official file")

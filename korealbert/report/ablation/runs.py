@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.statistics import t_quantile
-from korealbert.finetune.undefined import why_undefined
+from korealbert.finetune.scores.statistics import t_quantile
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.formatting import fixed, mean_and_sd, signed
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.analysis import Distribution
+from korealbert.finetune.scores.analysis import Distribution
 from korealbert.formatting import MISSING, fixed, mean_and_sd, spread
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import scores

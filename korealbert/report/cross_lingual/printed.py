@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from korealbert.finetune.analysis import Distribution, f1_of
+from korealbert.finetune.scores.analysis import Distribution, f1_of
 from korealbert.formatting import fixed
 from korealbert.report import published
 from korealbert.report.render.blocks import Block, Section, Text

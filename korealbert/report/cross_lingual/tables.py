@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 from korealbert.finetune import tasks
-from korealbert.finetune.analysis import Distribution
+from korealbert.finetune.scores.analysis import Distribution
 from korealbert.formatting import MISSING, by_number, count, fixed, percent
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats

@@ -10,9 +10,9 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
-from korealbert.finetune.inference import BACKENDS
+from korealbert.finetune.encoders.inference import BACKENDS
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.undefined import why_undefined
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.cooccurrence import CooccurrenceStats
 from korealbert.pretrain.stage import PretrainStats

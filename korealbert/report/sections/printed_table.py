@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
-from korealbert.finetune.encoder_files import EncoderStats
+from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import MISSING, compact, fixed
 from korealbert.huggingface.export import ExportStats
 from korealbert.report.ablation.spec import Column, Printed

@@ -11,11 +11,11 @@ from pyarrow import ipc
 from korealbert.artifact import Artifact
 from korealbert.finetune.metrics import Interval
 from korealbert.finetune.metrics.rankings import METRIC, METRICS
-from korealbert.finetune.resampling import Additive, Draws
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
 from korealbert.finetune.retrieval.stage import BASELINES
+from korealbert.finetune.scores.resampling import Additive, Draws
+from korealbert.finetune.scores.statistics import Comparison, compare, intervals
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.statistics import Comparison, compare, intervals
 from korealbert.formatting import count, fixed, mean_and_sd, signed, spread
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text

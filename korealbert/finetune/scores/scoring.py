@@ -1,0 +1,342 @@
+"""Scores of a prediction file: predictions of any system against a benchmark's official file.
+
+A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id`` or under the
+name that the official file has for it, they may be in any order; where none does, the order is that of the official file.
+Records of questions always carry it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune import tasks
+from korealbert.finetune.definition import is_file
+from korealbert.finetune.files import Record, json_lines
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.scores.kept import answered_of, differences, read_kept, recipe_beside
+from korealbert.finetune.scores.resampling import Draws
+from korealbert.finetune.scores.statistics import Comparison, answered, compare, mcnemar_of
+from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task_types.sequence import SequenceClassification
+from korealbert.finetune.task_types.tagged import Tagging
+from korealbert.formatting import part_of
+
+MEMBER_MARK = "::"
+"""Between an archive and the name of a file in it."""
+
+
+_OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
+"""Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
+
+_RESAMPLES = 1000
+"""Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of a prediction file."""
+
+    values: Mapping[str, float | None]
+    """Metrics by name, each times 100; None where the official script prints ``nan``."""
+    warnings: tuple[str, ...]
+    examples: int
+    """Examples that were scored: those of the gold file, or the part of them that a cell was tested on."""
+    examples_official: int | None
+    """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
+    matched_by: str
+    """How predictions found their examples: the field of their ids, or ``position``."""
+    undefined: Mapping[str, str]
+    """Why a metric has no official value."""
+    corrected: Mapping[str, float]
+    """The value of such a metric by its definition."""
+
+    def facts(self) -> dict[str, Any]:
+        """One JSON object: the metrics, then the other fields but warnings; of undefined metrics only where there are any."""
+        fields = asdict(self)
+        del fields["warnings"]
+        if not self.undefined:
+            del fields["undefined"], fields["corrected"]
+        return {**fields.pop("values"), **fields}
+
+
+def score_file(task: str, gold: str, predictions: str, mode: Mode, *, recipe: Mapping[str, Any] | None = None) -> Scored:
+    """Metrics of a prediction file.
+
+    ``gold`` is the official file, or ``ARCHIVE::MEMBER``; ``recipe`` is that of the cell whose predictions they are, where no
+    manifest is beside them. Raises ValueError naming file, line, field and remedy, and
+    FileNotFoundError naming a missing file and, for gold, where it comes from.
+    """
+    benchmark = tasks.find(task)
+    examples = _read_gold(benchmark, gold)
+    answered_examples = _answered(benchmark, examples, predictions, recipe)
+    return _scored(task, benchmark, gold, examples, answered_examples, predictions, mode)[0]
+
+
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
+    """Metrics of a prediction file, and tests of its difference from another one on the same examples.
+
+    The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
+    less second), its 95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies
+    also that of ``mcnemar``. Where either score is undefined, the three are None, and ``undefined`` has the reason by file.
+    Raises as ``score_file`` does.
+    """
+    benchmark = tasks.find(task)
+    examples = _read_gold(benchmark, gold)
+    parts = {file: _answered(benchmark, examples, file) for file in (first, second)}
+    both = min(parts.values(), key=len)
+    for file, part in parts.items():
+        if _is_ours(file) and [example.id for example in part] != [example.id for example in both]:
+            problem = f"its {len(part):,} examples are not the {len(both):,} of the other system"
+            raise ValueError(f"{file}: {problem}; compare systems that were tested on the same part")
+    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, both, file, mode) for file in (first, second))
+    result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
+    undefined = {
+        file: scored.undefined[benchmark.metric]
+        for file, scored in ((first, scores), (second, others))
+        if benchmark.metric in scored.undefined
+    }
+    if undefined:
+        result |= {**dict.fromkeys(Comparison._fields), "undefined": undefined}
+    else:
+        systems = [[answered(benchmark, both, predicted, mode)] for predicted in (ours, theirs)]
+        (found,) = compare(systems, Draws(len(both), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
+        result |= {**found._asdict(), "interval": list(found.interval.of_difference(benchmark.metric))}
+    if benchmark.metric == "accuracy":
+        result["mcnemar"] = mcnemar_of(both, ours, theirs)
+    return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
+
+
+def _read_gold(benchmark: Task, gold: str) -> list[Example]:
+    file = _file(gold)
+    if not file.path.exists():
+        raise FileNotFoundError(f"{file}: no such file; {benchmark.title} comes from {benchmark.origin}")
+    examples = benchmark.read(file)
+    if not examples:
+        raise ValueError(f"{file}: holds no example; give the official file of {benchmark.title}")
+    return examples
+
+
+def _scored(
+    task: str,
+    benchmark: Task,
+    gold: str,
+    whole: Sequence[Example],
+    examples: Sequence[Example],
+    predictions: str,
+    mode: Mode,
+) -> tuple[Scored, list[Any]]:
+    """Metrics of a prediction file on examples of the whole gold file, and its predictions."""
+    file = _file(predictions)
+    if not file.path.is_file():
+        raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
+    warnings = []
+    if len(examples) < len(whole):
+        warnings.append(f"{file}: of a part, {len(examples):,} of the {len(whole):,} examples of {gold}")
+    official = benchmark.official_size(whole)
+    if _is_ours(predictions):
+        predicted = _matched_to_ours(file, benchmark, examples)
+        warnings += _gold_of_cell(file, tasks.name_of(task), gold)
+        return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
+    records = list(json_lines(file))
+    known = dict.fromkeys(("id", *benchmark.id_fields))
+    fields = [name for name in known if any(_has(record, name) for record in records)]
+    field = fields[0] if fields else "id" if benchmark.matches_by_id else None
+    if field is not None:
+        predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
+        for other in fields[1:]:
+            _check_same(records, field, other, benchmark, examples)
+    else:
+        predicted = _matched_by_position(file, records, benchmark, examples)
+        warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
+    missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
+    if missing:
+        named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
+        warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
+    return _facts(benchmark, examples, official, predicted, mode, field or "position", warnings), predicted
+
+
+def _facts(
+    benchmark: Task,
+    examples: Sequence[Example],
+    official: int | None,
+    predicted: Sequence[Any],
+    mode: Mode,
+    matched_by: str,
+    further: Sequence[str],
+) -> Scored:
+    scores = benchmark.score(examples, predicted, mode)
+    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
+    return Scored(
+        {name: None if name in scores.undefined else value for name, value in scores.values.items()},
+        (*scores.warnings, *_part(benchmark, len(examples), official), *further),
+        len(examples),
+        official or None,
+        matched_by,
+        scores.undefined,
+        {name: corrected[name] for name in scores.undefined},
+    )
+
+
+def _is_ours(predictions: str) -> bool:
+    file = _file(predictions)
+    return _OURS.fullmatch(file.member or file.path.name) is not None
+
+
+def _answered(
+    benchmark: Task, examples: Sequence[Example], predictions: str, recipe: Mapping[str, Any] | None = None
+) -> Sequence[Example]:
+    """The examples of the gold file that predictions are of: a cell of ours may have been tested on a part."""
+    if not _is_ours(predictions):
+        return examples
+    file = _file(predictions)
+    return answered_of(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
+
+
+def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+    """The predictions that a cell of ours has kept, one per example. Raises ValueError as ``read_kept`` does, and where one is
+    none of the benchmark's."""
+    kept = zip(read_kept(file, benchmark, examples), examples, strict=True)
+    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for (row, value), example in kept]
+
+
+def _gold_of_cell(file: BenchmarkFile, task: str, gold: str) -> list[str]:
+    """A warning where it cannot be known whether the gold file is that of the cell. Raises ValueError where it is another."""
+    found = list(differences(recipe_beside(file.path), task, _file(gold), file.path.name))
+    for other in found:
+        if other.certain:
+            raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
+    return [f"{file}: {other.text}; it was packed, and what it held is not known" for other in found]
+
+
+def record_format(task: str) -> str:
+    """The fields of a prediction file of this benchmark, for people.
+
+    Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
+    """
+    benchmark = tasks.find(task)
+    meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
+    labels = f" Labels: {benchmark.meanings}." if isinstance(benchmark, SequenceClassification) else ""
+    needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
+    if isinstance(benchmark, Tagging):
+        labels = f" Tags: {', '.join(benchmark.tags)}."
+    count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
+    each = f"each of the {count}official test {benchmark.official_unit}"
+    if benchmark.official_unit != "examples":
+        each = f"each example of the {count}official test {benchmark.official_unit}"
+    text = f"{benchmark.title}: JSON Lines, an object for {each}."
+    name = " or ".join(f"`{field}`" for field in dict.fromkeys(("id", *benchmark.id_fields)))
+    text += f"\n{name}: the example's ({needed}).\n{meaning}{labels}"
+    if is_file(task):
+        text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
+    return text
+
+
+def _part(benchmark: Task, examples: int, official: int | None) -> list[str]:
+    """A warning where the examples are not as many as those of the official test set."""
+    size = part_of(examples, official)
+    return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"] if size else []
+
+
+def _matched_by_position(
+    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example]
+) -> list[Any]:
+    """One predicted value per example. Raises ValueError where a record is wrong, or there are more or fewer than examples."""
+    if len(records) != len(examples):
+        problem = f"the file ends after {len(records):,} predictions for {len(examples):,} examples of {benchmark.title}"
+        raise file.error(max(len(records), 1), "record", problem, "give one line per example")
+    return [benchmark.prediction(record, example) for record, example in zip(records, examples, strict=True)]
+
+
+def _matched_by_id(
+    file: BenchmarkFile, records: Sequence[Record], field: str, benchmark: Task, examples: Sequence[Example], mode: Mode
+) -> list[Any]:
+    """One predicted value per example, in their order; None where the official script counts a missing one as 0.
+
+    Raises ValueError where a record is wrong or has no id, an unknown one or one that another has, and where an example has no
+    record.
+    """
+    by_id = _by_id(records, field)
+    ids = _ids(examples, by_id)
+    known = set(ids)
+    if len(known) < len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise records[0].error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
+    unknown = next((name for name in by_id if name not in known), None)
+    if unknown is not None:
+        problem, remedy = f"no example has the id {unknown!r}", "take the ids from the official file"
+        if normalize("NFC", unknown) in {normalize("NFC", name) for name in ids}:
+            problem += ", but one has it in another Unicode normalisation (NFC, NFD)"
+        else:
+            remedy += f"; the first are {', '.join(map(repr, ids[:3]))}"
+        raise by_id[unknown].error(field, problem, remedy)
+    if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
+        absent = next(name for name in ids if name not in by_id)
+        counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"
+        problem = f"the file ends after {len(records):,} predictions for {len(examples):,} {counted}, without {absent!r}"
+        remedy = "give an answer to each, an empty one where there is none" if benchmark.matches_by_id else "give one for each"
+        raise file.error(max(len(records), 1), field, problem, remedy)
+    pairs = zip(ids, examples, strict=True)
+    return [benchmark.prediction(by_id[name], example) if name in by_id else None for name, example in pairs]
+
+
+def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
+    """The records by their ids. Raises ValueError where one has none, or one that another has."""
+    by_id: dict[str, Record] = {}
+    for record in records:
+        name = _id(record, field)
+        if name in by_id:
+            raise record.error(field, f"{name!r} is in line {by_id[name].line.number} too", "keep one of the two")
+        by_id[name] = record
+    return by_id
+
+
+def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Task, examples: Sequence[Example]) -> None:
+    """Raise ValueError where a record names by ``other`` another example than by ``field``, by which all were matched."""
+    by_field, named = _by_id(records, field), [record for record in records if _given(record, other)]
+    ids, others = _ids(examples, by_field), _ids(examples, {_id(record, other) for record in named})
+    allowed = {name: (its, benchmark.document(example)) for name, its, example in zip(ids, others, examples, strict=True)}
+    for record in named:
+        name, written = _id(record, field), _id(record, other)
+        if written not in allowed[name]:
+            problem = f"{written!r} is not the example that {field!r} names, {name!r}"
+            raise record.error(other, problem, "correct one of the two, or leave it out of all records")
+
+
+def _ids(examples: Sequence[Example], written: Collection[str]) -> list[str]:
+    """The examples' ids; where a benchmark has two kinds, those of which the records have more."""
+    own, official = [example.id for example in examples], [example.official_id or example.id for example in examples]
+    used = [len(set(written).intersection(ids)) for ids in (own, official)]
+    return official if len(set(official)) == len(official) and used[1] >= used[0] else own
+
+
+def _has(record: Record, field: str) -> bool:
+    first = field.partition(".")[0]  # A name with dots leads through objects.
+    return field in record.fields or first in record.fields
+
+
+def _given(record: Record, field: str) -> bool:
+    first, _, rest = field.partition(".")
+    inner = record.fields.get(first)
+    return field in record or (bool(rest) and isinstance(inner, dict) and _given(record.record(first), rest))
+
+
+def _id(record: Record, field: str) -> str:
+    """A string; a number is taken for its digits, for some official files number their examples."""
+    first, _, rest = field.partition(".")
+    if rest and field not in record.fields:
+        return _id(record.record(first), rest)
+    return record.written(field)
+
+
+def _file(written: str) -> BenchmarkFile:
+    path, _, member = written.partition(MEMBER_MARK)
+    return BenchmarkFile(Path(path), member)

@@ -1,0 +1,75 @@
+"""Signatures of certificates: what they hold for, and which keys make and check them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.finetune.scores.certifying import PREDICTIONS, call, change, rewrite, score
+
+
+def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Path) -> None:
+    assert score(desk, "--sign", keys / "mine")[0] == 0
+    path = desk / "score.json"
+    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
+    assert status == 0 and lines[0].startswith("agrees  signature: good, by the key in")
+    status, lines = call("verify-score", path)
+    assert status == 0 and "SHA256:" in lines[0] and lines[0].startswith("agrees  signature: good")
+    status, lines = call("verify-score", path, "--key", keys / "other.pub")
+    assert status == 1 and lines[0].startswith("differs signature: ")
+    signed = path.read_bytes()
+    rewrite(path, change("code.version", "9"))
+    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
+    path.write_bytes(signed)
+    # A signature of the same key for another purpose is none.
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(keys / "mine"), "-n", "file"]
+    other = subprocess.run(command, input=signed, capture_output=True, check=True).stdout
+    Path(f"{path}.sig").write_bytes(other)
+    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
+    Path(f"{path}.sig").unlink()
+    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
+    assert status == 1 and lines[0].startswith("differs signature: there is none")
+
+
+def test_an_earlier_signature_does_not_stay_beside_a_new_certificate(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    assert (desk / "score.json.sig").is_file()
+    score(desk)
+    assert not (desk / "score.json.sig").exists()
+
+
+def test_a_key_that_cannot_sign_is_told(desk: Path, tmp_path: Path) -> None:
+    assert score(desk, "--sign", tmp_path / "none")[0] == 2 and not (desk / "score.json").exists()
+    (tmp_path / "empty").write_text("")
+    if shutil.which("ssh-keygen"):
+        status, lines = score(desk, "--sign", tmp_path / "empty")
+        assert status == 2 and any("is not signed" in line for line in lines)
+    assert call("score", "nsmc", desk / "gold/test.txt", desk / "given.jsonl", "--sign", tmp_path / "empty")[0] == 2
+
+
+def test_a_certificate_that_cannot_be_signed_leaves_everything_as_it_was(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    earlier = {name: (desk / name).read_bytes() for name in ("score.json", "score.json.sig")}
+    (desk / "bad").write_text("hello")
+    (desk / "given.jsonl").write_text(PREDICTIONS.replace("0}", "1}"))
+    for name in ("score.json", "new.json"):
+        status, lines = score(desk, "--sign", desk / "bad", "--certificate", desk / name)
+        assert status == 2 and any("no certificate was written" in line for line in lines)
+    assert {name: (desk / name).read_bytes() for name in earlier} == earlier
+    assert not [path.name for path in desk.iterdir() if path.name.startswith((".", "new"))]
+
+
+def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    public = (keys / "mine.pub").read_bytes()
+    (keys / "saved.pub").write_bytes(b"\xef\xbb\xbf# mine\r\n" + public.replace(b"\n", b"\r\n"))
+    assert call("verify-score", desk / "score.json", "--key", keys / "saved.pub")[0] == 0
+    for content, told in (
+        (b"", "holds no public key"),
+        (public.decode().encode("utf-16"), "is no public key of ssh"),
+        ((keys / "mine").read_bytes(), "is no public key of ssh"),
+    ):
+        (keys / "odd").write_bytes(content)
+        status, lines = call("verify-score", desk / "score.json", "--key", keys / "odd")
+        assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
