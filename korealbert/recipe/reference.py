@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -170,7 +171,7 @@ def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
         if not issubclass(parent, BaseModel) or parent is BaseModel:
             continue
         body = _classes(parent.__module__)[parent.__name__].body
-        for field, beneath in zip(body, body[1:]):
+        for field, beneath in itertools.pairwise(body):
             meaning = beneath.value if isinstance(beneath, ast.Expr) else None
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(meaning, ast.Constant):
                 found[field.target.id] = inspect.cleandoc(str(meaning.value))

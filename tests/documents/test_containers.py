@@ -275,8 +275,12 @@ def test_a_header_of_many_attributes_is_not_read_to_its_end(tmp_path: Path, name
 
 @pytest.mark.parametrize(
     ("kind", "packed"),
-    [*(("jsonl", packed) for packed in ("zst", "gz", "bz2")), *((kind, "zst") for kind in ("json", "books", "text", "warc"))]
-    + [("mediawiki", "gz"), ("news_text", "bz2")],
+    [
+        *(("jsonl", packed) for packed in ("zst", "gz", "bz2")),
+        *((kind, "zst") for kind in ("json", "books", "text", "warc")),
+        ("mediawiki", "gz"),
+        ("news_text", "bz2"),
+    ],
 )
 def test_blank_lines_without_end_are_stopped(tmp_path: Path, kind: str, packed: str) -> None:
     path = tmp_path / f"a.txt.{packed}"
