@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import korealbert
-from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact import Artifact, ArtifactError, Store, locks
 from korealbert.artifact.files import MANIFEST
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
@@ -178,7 +178,7 @@ def warnings_of(module: str) -> Iterator[None]:
 
 
 def find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest of this label, else the newest whose name begins so.
+    """The artifact of this name, else that of this label which the newest run needed, else the newest whose name begins so.
 
     Raises ValueError when there is none.
     """
@@ -198,10 +198,13 @@ def find(store: Path, name: str) -> Artifact:
     if not found:
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
-    newest = found[-1]
-    told = f"{newest.name} ({newest.manifest['label']}), built {newest.manifest['created']}"
-    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {told}", style="dim")
-    return newest
+    needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))
+    by_name = {artifact.name: artifact for artifact in found}
+    of_run = next((by_name[each] for each in needed if each in by_name), None)
+    taken, which = (found[-1], "the newest") if of_run is None else (of_run, "that of the newest run")
+    told = f"{taken.name} ({taken.manifest['label']}), built {taken.manifest['created']}"
+    warn(f"{len(found)} artifacts match {name!r}; taking {which}, {told}", style="dim")
+    return taken
 
 
 def means_directory(store: Path, name: str, holds: str) -> bool:
