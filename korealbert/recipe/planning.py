@@ -14,9 +14,10 @@ from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import Machine, figures, machine_named, this_machine
-from korealbert.recipe.pricing import Cost, Prices, Volume, Work
+from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
+from korealbert.recipe.work import Volume, Work
 
 _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),

@@ -17,8 +17,8 @@ from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.recipe.columns import Table, table_of_csv, table_of_json, table_of_parquet, table_of_tabs
-from korealbert.recipe.pricing import PACKED
 from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.work import PACKED
 
 SCHEMA, STORE = "recipe.schema.json", "store"
 """What ``new`` and ``run`` write beside a recipe."""
