@@ -127,7 +127,7 @@ class KlueNli(SequenceClassification):
     """
 
     title = "KLUE-NLI"
-    id_fields = ("guid",)
+    id_fields = ("guid", "index")
     heads = PAIR_HEADS
     official_test_examples = 3_000
     origin = ORIGIN
