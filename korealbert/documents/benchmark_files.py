@@ -29,6 +29,8 @@ _SHOWN_MEMBERS = 20
 
 _BYTE_ORDER_MARK = "\ufeff"
 
+_BLANKS = " \t\r\f\v"
+
 _MARKED = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -45,6 +47,11 @@ class Line:
     file: str
     number: int
     text: str
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has nothing but blanks of ASCII: others, as U+00A0 and U+3000, are text."""
+        return not self.text.strip(_BLANKS)
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """The error to raise for this line, naming file, line, field and remedy."""
@@ -161,23 +168,21 @@ def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Lin
 def conll_sentences(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[list[tuple[Line, list[str]]]]:
     """The lines of each sentence with their columns, parted by tabs, or by blanks in a line without a tab.
 
-    Blank lines part sentences; lines that begin with ``##`` are left out. Blanks are those of ASCII: others, as U+00A0 and
-    U+3000, are text. Raises ValueError naming file and line where a line has another number of columns than the first.
+    Blank lines part sentences; lines that begin with ``##`` are left out. Blanks are those of ASCII. Raises
+    ValueError naming file and line where a line has another number of columns than the first.
     """
     lines = (line for line in file.lines(encoding) if not line.text.startswith("##"))
     width = 0
-    for filled, group in groupby(lines, key=lambda line: bool(line.text.strip(_BLANKS))):
-        sentence = [(line, _columns(line.text)) for line in group] if filled else []
+    for blank, group in groupby(lines, key=lambda line: line.is_blank):
+        sentence = [] if blank else [(line, _columns(line.text)) for line in group]
         for line, columns in sentence:
             width = width or len(columns)
             if len(columns) != width:
-                remedy = "put tabs between columns, and none elsewhere"
-                raise line.error("columns", f"{len(columns)} instead of {width} as in the first line", remedy)
+                problem = f"the line has {len(columns)} columns, the first one {width}"
+                remedy = "restore the official line, or put tabs between columns, and none elsewhere"
+                raise line.error(f"column {min(len(columns), width)}", problem, remedy)
         if sentence:
             yield sentence
-
-
-_BLANKS = " \t\r\f\v"
 
 
 def _columns(text: str) -> list[str]:

@@ -164,6 +164,17 @@ def test_labels_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_
         read("ynat", tmp_path / "a.json", json.dumps([{**headline, "label": "정칙"}]))
 
 
+def test_a_wide_blank_ends_no_sentence_of_klue(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"line 2, field 'char': found '\\u3000'; a line is one character, a tab and its tag"):
+        read("klue_ner", tmp_path / "a.tsv", "나\tO\n\u3000\n너\tO\n")
+
+
+def test_questions_of_copa_in_another_unicode_normalisation_are_told(tmp_path: Path) -> None:
+    asked = unicodedata.normalize("NFD", "원인")
+    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known in another Unicode normalisation alone"):
+        read("kobest_copa", tmp_path / "a.tsv", f"ID\tsentence\tquestion\t1\t2\tAnswer\n0\t말\t{asked}\t가\t나\t1\n")
+
+
 def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
     content = "\ufeff" + (NSMC_HEADER + "1\t좋다\t1\n2\t별로\t0\n").replace("\n", "\r\n")
     assert [(e.text, e.target) for e in read("nsmc", tmp_path / "a.txt", content)] == [("좋다", 1), ("별로", 0)]
