@@ -310,7 +310,7 @@ def test_a_wrong_id_among_ids_of_an_unknown_name_is_an_error_and_other_numbers_a
     found = score(files, named)
     (told,) = (warning for warning in found.warnings if "by position" in warning)
     assert told.endswith(
-        "'idx', 'user_id' of the records: no ids of the gold file; they are matched with the examples by position"
+        "the values of 'idx', 'user_id' are no ids of the gold file; records are matched with the examples by position"
     )
     assert (found.matched_by, found.values["accuracy"]) == ("position", 100)
 

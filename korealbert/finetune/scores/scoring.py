@@ -1,8 +1,8 @@
 """Scores of a prediction file: predictions of any system against a benchmark's official file.
 
-A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id``, under the
-name that the official file has for it, or under another name that no other ids stand under, they may be in any order; where
-none does, the order is that of the official file. Records of questions always carry it.
+A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id`` or under the
+name that the official file has for it, they may be in any order; so they may where another field has exactly the ids. Where
+none has, the order is that of the official file. Records of questions always carry it.
 """
 
 from __future__ import annotations
@@ -163,8 +163,9 @@ def _scored(
             warnings.append(f"{file}: {field!r} is taken for the number of the example in the official file, from {min(ids)}")
     else:
         predicted = _matched_by_position(file, records, benchmark, examples)
-        said = f"{', '.join(map(repr, others))} of the records: no ids of the gold file" if others else "records carry no ids"
-        warnings.append(f"{file}: {said}; they are matched with the examples by position")
+        named = ", ".join(map(repr, others))
+        said = f"the values of {named} are no ids of the gold file; records" if others else "records carry no ids; they"
+        warnings.append(f"{file}: {said} are matched with the examples by position")
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
