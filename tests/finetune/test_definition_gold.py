@@ -28,6 +28,14 @@ def test_blanks_beyond_ascii_are_text_of_a_unit(bench: Bench) -> None:
         bench.read(toml, "나 O\n\n서울 시 B-LOC\n")
 
 
+def test_comments_of_conll_u_are_no_tokens_and_a_number_sign_is_one(bench: Bench) -> None:
+    toml = kind("tagging", "conll", "", PLACE)
+    (found,) = bench.read(toml, "# text = 서울 #\n서울\tB-LOC\n#\tO\n")
+    assert found.units == ["서울", "#"]  # type: ignore[attr-defined]
+    (found,) = bench.read(toml, "# O\n서울 B-LOC\n")
+    assert found.units == ["#", "서울"]  # type: ignore[attr-defined]
+
+
 def test_tags_and_columns_in_another_unicode_normalisation_are_told(bench: Bench) -> None:
     person, review = (normalize("NFD", name) for name in ("사람", "평"))
     with pytest.raises(ValueError, match=r"found 'B-.*', which is known in another Unicode normalisation alone"):
