@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store, locks
-from korealbert.artifact.files import MANIFEST
+from korealbert.artifact.files import MANIFEST, is_of_an_artifact
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
@@ -183,7 +183,7 @@ def find(store: Path, name: str) -> Artifact:
     Raises ValueError when there is none.
     """
     path = Path(name)
-    if (path / MANIFEST).is_file():
+    if (path / MANIFEST).is_file() and is_of_an_artifact(path):  # Other programs have files of this name.
         return Artifact(path.resolve().name, path.resolve())
     if not store.is_dir():
         raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
@@ -211,7 +211,7 @@ def means_directory(store: Path, name: str, holds: str) -> bool:
     """Whether a name means a directory that a command reads, and no artifact: it ``holds`` the command's file, or there is no
     artifact of this name, beginning or label. The directory of an artifact is an artifact."""
     directory = Path(name)
-    if not directory.is_dir() or (directory / MANIFEST).is_file():
+    if not directory.is_dir() or is_of_an_artifact(directory):
         return False
     known = ((artifact.name, str(artifact.manifest["label"])) for artifact in Store(store).artifacts())
     return (directory / holds).is_file() or not any(
