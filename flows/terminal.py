@@ -183,7 +183,7 @@ def find(store: Path, name: str) -> Artifact:
     Raises ValueError when there is none.
     """
     path = Path(name)
-    if (path / MANIFEST).is_file() and is_of_an_artifact(path):  # Other programs have files of this name.
+    if (path / MANIFEST).is_file():
         return Artifact(path.resolve().name, path.resolve())
     if not store.is_dir():
         raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
