@@ -22,7 +22,7 @@ from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.source_files import RENAME, SCHEMA, STORE
 from korealbert.recipe.sources import CONVERT, Found, Source, listed, look
-from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.tables import DATA, RecipeError
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
@@ -115,6 +115,9 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     """
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
+    for path in paths:
+        if DATA in str(path.resolve()):
+            raise RecipeError(f"{path}: {DATA} stands for another directory in recipes; rename it")
     found = look(paths, directory)
     _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
