@@ -341,6 +341,8 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
     """Of each stage that left documents out, how many, why, and how to see them; and rows of tables that others swallowed."""
     for artifact in built:
         stats, label = artifact.stats, artifact.manifest["label"]
+        if twins := stats.get("twins"):
+            yield f"{label}: {twins:,} files that macOS writes beside others (._NAME) are not read"
         if swallowed := stats.get("rows_in_quotes"):
             remedy = f"if quotation marks are text there, set quoted = false in [{label.replace('/', '.')}]"
             yield f"{label}: {sum(swallowed.values()):,} lines within quotes look like rows ({next(iter(swallowed))}); {remedy}"

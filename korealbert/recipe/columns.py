@@ -55,8 +55,9 @@ _ALSO_PROSE = 0.2
 _FEWEST_ROWS, _ALIKE = 5, 0.95
 """Lines of a text with tabs that are a table, and the share of them with as many tabs as the first."""
 _WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
-_MEDIAWIKI = re.compile(r"(<\?xml[^>]*>\s*)?<(mediawiki|page)[\s>]")
-_HTML = re.compile(r"(<\?xml[^>]*>\s*)?(<!doctype\s+html|<html)[\s>]", re.IGNORECASE)
+_PROLOGUE = r"(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*"
+_MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
+_HTML = re.compile(rf"{_PROLOGUE}(<!doctype\s+html|<html)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r'(\[\s*)?\{\s*"[^"\n]{1,200}"\s*:')
 _NUL_SHARE = 0.02
 """Share of zero bytes from which on a file is in an encoding of two or four bytes a character, or no text."""
@@ -186,8 +187,13 @@ def _titles(rows: Sequence[Sequence[str]]) -> int:
     header, *below = rows[titles:] or [[]]
     known = {name.strip().lower() for row in rows[:titles] for name in row} & _known()
     alike = sum(len(row) == len(header) for row in below) >= _ALIKE * len(below)
-    table = len(below) >= _FEWEST_ROWS and filled[titles] == len(header) and alike and _is_header(header, below)
-    return titles if table and not known else 0
+    table = len(below) >= _FEWEST_ROWS and filled[titles] == len(header) and alike
+    return titles if table and not known and (_is_header(header, below) or _has_numbers(rows[titles:])) else 0
+
+
+def _has_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a column of these rows holds nothing but numbers."""
+    return any(all(_NUMBER.fullmatch(field.strip()) for field in column) for column in zip(*rows, strict=False))
 
 
 def table_of_text(begin: bytes, *, cut: bool) -> Table:
@@ -204,8 +210,9 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
         return Table()
     table, alike = _csv(whole, ",")
     names = list(table.records[0]) if table.records else []
-    numbers = any(all(_NUMBER.fullmatch(str(record.get(name, "")).strip()) for record in table.records) for name in names)
-    heading = numbers or any(name.lower() in _known() for name in names)
+    heading = _has_numbers([list(record.values()) for record in table.records]) or any(
+        name.lower() in _known() for name in names
+    )
     if table.columns or len(names) < 2 or len(table.records) < _FEWEST_ROWS or alike < _ALIKE or not heading:
         return Table()
     return table

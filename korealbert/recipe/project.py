@@ -59,7 +59,12 @@ def told(found: Found) -> Iterator[str]:
         if source.empty_files:
             yield f"  {source.empty_files:,} of its files {'is' if source.empty_files == 1 else 'are'} empty"
         elif source.read.fault:
-            yield f"  not everything can be read: {source.read.fault}"
+            more = (
+                ""
+                if source.bears_bad
+                else f"; a run stops at {source.bad_share:.0%} of such records: mend them or raise max_bad_share"
+            )
+            yield f"  not everything can be read: {source.read.fault}{more}"
         if source.unread:
             yield f"  {source.unread}, has more text, and is not read"
         if source.further:

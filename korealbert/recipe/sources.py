@@ -69,6 +69,8 @@ class Read(NamedTuple):
     """Bytes of text in the whole source; about, if it is longer than what was read."""
     fault: str
     """The first record that cannot be read, and why."""
+    bad: int
+    """How many cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,16 @@ class Source:
     """Bytes of all files once unpacked, about."""
 
     @property
+    def bad_share(self) -> float:
+        """Of the records that were looked at, those that cannot be read."""
+        return self.read.bad / max(1, self.read.bad + len(self.read.lengths))
+
+    @property
+    def bears_bad(self) -> bool:
+        """Whether a run bears as many."""
+        return self.bad_share <= (self.max_bad_share or _BAD_SHARE)
+
+    @property
     def max_bad_share(self) -> float | None:
         """The share of unreadable records to bear, where the empty files are more than the default bears."""
         share = self.empty_files / self.files
@@ -113,17 +125,17 @@ class Source:
     @cached_property
     def read(self) -> Read:
         """The first documents, as extraction reads them."""
-        lengths, characters, size, fault = list[int](), set[str](), 0, ""
+        lengths, characters, size, fault, bad = list[int](), set[str](), 0, "", 0
         for outcome in _outcomes(self):
             if isinstance(outcome, Document):
                 lengths.append(len(outcome.text))
                 size += len(outcome.text.encode("utf-8", "replace"))
                 characters.update(unicodedata.normalize("NFKC", outcome.text))
                 if size >= _BYTES_READ:
-                    return Read(lengths, frozenset(characters), max(size, self.size), fault)
+                    return Read(lengths, frozenset(characters), max(size, self.size), fault, bad)
             elif isinstance(outcome, Quarantined):
-                fault = fault or str(outcome)
-        return Read(lengths, frozenset(characters), size, fault)
+                fault, bad = fault or str(outcome), bad + 1
+        return Read(lengths, frozenset(characters), size, fault, bad)
 
     @cached_property
     def min_characters(self) -> int:
@@ -232,14 +244,16 @@ def _placed(source: Source, path: Path, group: Sequence[File], below: Below, tak
     pattern, own = _pattern([file.tail for file in group]), set(group)
     beside = (file for file in (*below.files, *below.members) if file.path in wanted and file not in own)
     rivals = [file for file in beside if fnmatchcase(file.member, pattern)]
-    exclude, conflict = _exclusions(rivals, [file.member for file in group])
-    if conflict and len(wanted) > 1:
-        for number, one in enumerate(sorted(wanted)):
-            inside = [file for file in group if file.path == one]
-            yield from _placed(part(inside, number), path, inside, below, taken)
+    exclude, conflict = _exclusions(rivals, [name for file in group for name in _names_within(file, path)])
+    loose, packed = [file for file in group if not file.member], [file for file in group if file.member]
+    apart = len(packed) <= min(_MEMBERS_APART, len(exclude))
+    if (conflict and len(wanted) > 1) or (apart and loose and packed):
+        archives = ([file for file in packed if file.path == one] for one in sorted({file.path for file in packed}))
+        for number, files in enumerate(filter(None, (loose, *archives))):
+            yield from _placed(part(files, number), path, files, below, taken)
         return
-    if len(group) <= min(_MEMBERS_APART, len(exclude)):
-        for number, file in enumerate(group):
+    if apart and packed:
+        for number, file in enumerate(packed):
             yield part([file], number, paths=(file.path,), members=_literal(file.member))
         return
     unwanted = {file.path for file in below.files} - wanted | below.paths
@@ -259,6 +273,14 @@ def _placed(source: Source, path: Path, group: Sequence[File], below: Below, tak
     paths = tuple(cover(path))
     inside_of = any(one.is_dir() or is_archive(one.name) for one in paths)
     yield part(group, 0, paths=paths, members=pattern if inside_of else "*", exclude=exclude)
+
+
+def _names_within(file: File, path: Path) -> list[str]:
+    """What patterns may be matched against: a member's name, or a file's path within each directory from this one on."""
+    if file.member:
+        return [file.member]
+    parts = file.path.relative_to(path).parts
+    return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
 def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, ...], bool]:

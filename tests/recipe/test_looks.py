@@ -98,6 +98,15 @@ def test_archives_that_exclude_what_another_has_are_sources_of_their_own(tmp_pat
     assert len(texts_of(tmp_path / "mine")) == 200
 
 
+def test_files_beside_an_archive_are_one_source_whatever_is_excluded_there(tmp_path: Path) -> None:
+    here = written(tmp_path / "d", {f"x/{n}.csv": table("n,text", rows=2, first=3 * n) for n in range(30)})
+    inside = {f"{n}.csv": table("n;body", rows=2, first=200 + 3 * n, delimiter=";") for n in range(30)}
+    packed(here / "a.zip", {**inside, "t.csv": table("n,text", rows=2, first=400)})
+    found = project.write(tmp_path / "mine", [here]).sources
+    assert sorted((source.delimiter, source.files) for source in found) == [("", 1), ("", 30), (";", 30)]
+    assert len(texts_of(tmp_path / "mine")) == 122
+
+
 DOC = '<doc id="{0}" url="https://ko.wikipedia.org/wiki?curid={0}" title="글 {0}">\n글 {0}\n\n{1}\n\n</doc>\n'
 
 
@@ -110,8 +119,12 @@ DOC = '<doc id="{0}" url="https://ko.wikipedia.org/wiki?curid={0}" title="글 {0
         ({"a.txt": table("번호,내용", rows=30)}, "csv"),
         ({"a.txt": "".join(DOC.format(n, prose(n)) for n in range(30))}, "wikiextractor"),
         ({"a.txt": dump(*(PAGE.format(id=n, title=f"글 {n}", text=prose(n)) for n in range(30))).decode()}, "mediawiki"),
+        (
+            {f"{n}.txt": f"<!DOCTYPE html><html><body><article><p>{prose(n)}</p></article></body></html>" for n in range(30)},
+            "html",
+        ),
     ],
-    ids=["lines of JSON", "an object a file", "a list", "CSV", "WikiExtractor", "a dump"],
+    ids=["lines of JSON", "an object a file", "a list", "CSV", "WikiExtractor", "a dump", "HTML"],
 )
 def test_text_files_that_hold_another_format_are_read_as_that(texts: dict[str, str], kind: str, tmp_path: Path) -> None:
     here = written(tmp_path / "t", {**texts, "z.txt": "\n\n".join(map(prose, range(50, 80)))})
@@ -171,6 +184,13 @@ def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> 
     assert texts_of(tmp_path / "mine") == sorted(map(prose, range(30)))
 
 
+def test_more_unreadable_files_than_a_run_bears_are_told_as_that(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
+    texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    assert any("a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.told(found))
+
+
 def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path) -> None:
     lines = "".join(f"{n},{prose(n)}\n" for n in range(30))
     texts = {"a.csv": f"2020년 민원 목록\n\n기준일: 2020-12-31,\n번호,내용\n{lines}"}
@@ -182,6 +202,8 @@ def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path)
         ("내용", ";", 1),
     ]
     assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 3)
+    bare = table_of_csv(f"민원 목록\n{lines}".encode(), first=",", cut=False)
+    assert (bare.delimiter, bare.columns, bare.skipped) == (",", ("column1", "column2"), 1)
     one = "문장\n" + "".join(f"바다가 {n}번, 조용하다\n" for n in range(30))
     assert table_of_csv(one.encode(), first=",", cut=False).skipped == 0
 
