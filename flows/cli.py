@@ -455,6 +455,8 @@ def inspect(
 def _called(recipe: str) -> str:
     """What a recipe is called: a project by its directory."""
     path = Path(recipe)
+    if path == Path():
+        return Path.cwd().name
     return str(path.parent) if path.name == _RECIPE_HERE.name and path.parent.name else recipe.removesuffix(".toml")
 
 

@@ -120,10 +120,11 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     """
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
-    for path in paths:
-        if DATA in str(path.resolve()):
-            raise RecipeError(f"{path}: {DATA} stands for another directory in recipes; rename it")
     found = look(paths, directory)
+    for source in found.sources:
+        for each in (*map(str, source.paths), source.members, *source.exclude):
+            if DATA in each:
+                raise RecipeError(f"{each}: {DATA} stands for another directory in recipes; rename it")
     _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
     layout = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
