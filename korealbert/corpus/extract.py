@@ -34,7 +34,7 @@ from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.documents.containers import open_files
+from korealbert.documents.containers import Members, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
@@ -83,6 +83,8 @@ class ExtractStats(DocumentStats):
     records_in: int = 0
     files: int | None = None
     """Files that were read, members of archives included; None of artifacts from before they were counted."""
+    twins: int = 0
+    """Files that were not read, because macOS packs one such beside each file: ``._1.txt``."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
     """Records without a value, by field of the document."""
     unread_dates: int = 0
@@ -98,12 +100,12 @@ class ExtractStats(DocumentStats):
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    files = 0
+    files, members = 0, Members(spec.members, spec.exclude)
 
     def counted() -> Iterator[_ShardInput]:
         nonlocal files
         last = None
-        for shard in shard_inputs(spec, inputs):
+        for shard in shard_inputs(spec, inputs, members):
             for part in shard.parts:
                 files, last = files + (part.file != last), part.file
             yield shard
@@ -115,7 +117,7 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
-    return ExtractStats.of({**stats, "files": files})
+    return ExtractStats.of({**stats, "files": files, "twins": members.twins})
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -127,9 +129,12 @@ def check_installed(spec: ExtractSpec) -> None:
         )
 
 
-def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[RawRecords | Quarantined]:
+def raw_parts(
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+) -> Iterator[RawRecords | Quarantined]:
     """All that a source holds, in order, in batches of whole records: its paths, then the output of a crawl or fetch.
 
+    ``members`` are those of the spec, given by who counts what they leave out.
     Raises ExtractionError if that is no file at all.
     """
     brought = [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
@@ -137,12 +142,14 @@ def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Itera
     if not spec.paths and not brought:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
-    for raw in open_files([path.path for path in spec.paths] + brought, spec.members, spec.limits):
+    members = members or Members(spec.members, spec.exclude)
+    for raw in open_files([path.path for path in spec.paths] + brought, members, spec.limits):
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
     if not found:
-        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
+        other = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
+        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{other}")
 
 
 def _brought(role: str, artifact: Artifact) -> list[Path]:
@@ -153,11 +160,13 @@ def _brought(role: str, artifact: Artifact) -> list[Path]:
     return artifact.files(patterns[role])
 
 
-def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[_ShardInput]:
-    """Cut a source into the raw material of its shards, in order."""
+def shard_inputs(
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+) -> Iterator[_ShardInput]:
+    """Cut a source into the raw material of its shards, in order; ``members`` as of ``raw_parts``."""
     parts: list[RawRecords | Quarantined] = []
     size = 0
-    for part in raw_parts(spec, inputs):
+    for part in raw_parts(spec, inputs, members):
         parts.append(part)
         size += len(part.data) if isinstance(part, RawRecords) else 0
         if size >= spec.shard_bytes:
@@ -219,7 +228,9 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
         case "text":
             framer = partial(frame_delimited, delimiter=b"\n") if spec.document == "line" else frame_paragraphs
         case "books" | "csv":
-            framer = partial(frame_csv, delimiter=spec.delimiter, columns=len(spec.columns), quoted=spec.quoted)
+            framer = partial(
+                frame_csv, delimiter=spec.delimiter, columns=len(spec.columns), skip=spec.skip_rows, quoted=spec.quoted
+            )
         case "news_text" | "html":
             framer = frame_whole
         case "namuwiki" | "news" | "json":

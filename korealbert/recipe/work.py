@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from korealbert.artifact import InputPath, Stage
 from korealbert.artifact.files import files_of
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import Members, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadFault, ReadLimits
 from korealbert.finetune.features import SPLITS
@@ -119,7 +118,7 @@ def _brought(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 
 def _extract(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    raw = sum(unpacked(path.path, spec.members) for path in spec.paths) + _text(given)
+    raw = sum(unpacked(path.path, spec.members, spec.exclude) for path in spec.paths) + _text(given)
     text = raw * rate.kept_by_format.get(spec.format, rate.kept)
     return Volume(text=text), Work(units=raw / 1e6, written=text, format=spec.format)
 
@@ -310,30 +309,31 @@ _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
 
 
 @lru_cache(maxsize=256)
-def unpacked(path: Path, members: str = "*") -> float:
+def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> float:
     """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none. Of directories and archives only
-    those of ``members``, a pattern as extraction has it."""
+    those of ``members`` and not of ``exclude``, patterns as extraction has them."""
+    wanted = Members(members, exclude)
     if path.is_dir():
         inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
-        return float(sum(unpacked(one, members) for one, name in inside if is_archive(name) or fnmatchcase(name, members)))
+        return float(sum(unpacked(one, members, exclude) for one, name in inside if is_archive(name) or wanted.takes(name)))
     if not path.is_file():
         return 0.0
     if is_archive(path.name):
-        return _unpacked_archive(path, members)
+        return _unpacked_archive(path, wanted)
     size, packing = path.stat().st_size, PACKED.get(path.suffix.lower())
     if packing is None or size > _UNPACKED_AT_MOST:
         return size * (packing or 1)
     return float(sum(len(block) for _, block in _blocks(path)))
 
 
-def _unpacked_archive(path: Path, members: str) -> float:
+def _unpacked_archive(path: Path, members: Members) -> float:
     size = path.stat().st_size
     if size > _UNPACKED_AT_MOST and path.suffix.lower() == ".zip":
         with suppress(zipfile.BadZipFile, OSError):
-            return float(sum(one.file_size for one in zipfile.ZipFile(path).infolist() if fnmatchcase(one.filename, members)))
+            return float(sum(one.file_size for one in zipfile.ZipFile(path).infolist() if members.takes(one.filename)))
     wanted = total = 0
     for member, block in _blocks(path):
-        wanted, total = wanted + len(block) * fnmatchcase(member, members), total + len(block)
+        wanted, total = wanted + len(block) * members.takes(member), total + len(block)
         if total >= _UNPACKED_AT_MOST < size:
             return size * PACKED.get(path.suffix.lower(), 1) * wanted / total
     return wanted
