@@ -266,7 +266,29 @@ def test_masking_twice_changes_nothing_and_letters_stay(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "1", "1-", "010-", "a@", "a.", "계좌 12-", "여권", "1234 ", "+82 ", "@a.", "a(at)", "골뱅이", "02 ", "1.1.", "a:"],
+    [
+        "a",
+        "1",
+        "1-",
+        "010-",
+        "a@",
+        "a.",
+        "계좌 12-",
+        "여권",
+        "1234 ",
+        "+82 ",
+        "@a.",
+        "a(at)",
+        "골뱅이",
+        "02 ",
+        "1.1.",
+        "a:",
+        "a at ",
+        "전화 02",
+        "02 2",
+        "12-34567-",
+        "은행(가나) ",
+    ],
 )
 def test_repetitive_input_takes_linear_time(unit: str) -> None:
     with linear_work():
