@@ -302,7 +302,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=8,
+    version=9,
     spec=ExtractSpec,
     run=run,
     table="extract.SOURCE",

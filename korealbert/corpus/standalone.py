@@ -1,7 +1,7 @@
 """Extractors on their own: raw files → one JSON-able record per document, read and parsed as the extract stage does.
 
-Nothing is written and nothing is held but the batch at hand. News articles are cleaned too, because their meta tags are
-usually unwanted.
+Nothing is written and nothing is held but the batch at hand, and of a dump whose templates are expanded these. News articles
+are cleaned too, because their meta tags are usually unwanted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from pydantic import ValidationError
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
+from korealbert.corpus.markup.expansion import TemplatePages
+from korealbert.corpus.markup.mediawiki import read_templates
+from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, Format, WikiOptions
 from korealbert.documents.schema import Document, Drop, Quarantined
@@ -48,9 +51,10 @@ class _Extractor:
         """
         check_installed(self.source)
         rules = Rules.of(self.cleaning) if self.cleaning else None
+        templates = self._templates() if self.source.wiki.expand_templates else None
         for part in raw_parts(self.source):
             batch = Tally()
-            for outcome in parse(self.source, part, batch):
+            for outcome in parse(self.source, part, batch, templates):
                 if isinstance(outcome, Quarantined):
                     yield outcome
                     continue
@@ -63,6 +67,11 @@ class _Extractor:
                     removed = [{"rule": name, "characters": count} for name, count in sorted(lost.items()) if count]
                     yield _record(document, drop, removed)
             tally.namespaces.update(batch.namespaces)
+
+    def _templates(self) -> TemplatePages:
+        """The templates of the dump, which is read for them first."""
+        parts = (part for part in raw_parts(self.source) if isinstance(part, RawRecords))
+        return TemplatePages(dict(pair for part in parts for pair in read_templates(part)))
 
     def misfit(self, tally: Tally) -> str | None:
         """The error that the options do not fit the source, known once all is read, or None."""
@@ -103,7 +112,7 @@ def extractor(
     source they are those of that recipe. ``rules`` is the folder of ``news.toml``, ``titles.toml`` and ``categories.toml``.
     ``options`` are ``KEY=VALUE``: fields of the extract spec (``encoding=cp949``, ``fields.text=body``), of its ``wiki``
     (``keep_tables=true``) and, under ``clean.``, of the clean spec; values are TOML, or else text. Raises ValueError naming
-    an option or file that is wrong.
+    an option or file that is wrong, an option that this kind of source has no use for, and a pipe that would be read twice.
     """
     given: dict[str, Any] = {"source": source or kind, "format": _FORMATS[kind]}
     # As InputPath they may be pipes, which a recipe may not name.
@@ -116,14 +125,37 @@ def extractor(
             raise ValueError(f"{missing[0]}: no such file; --rules names the folder of {', '.join(names.values())}")
     for option in options:
         _set({"": given, "clean": cleaning}, option)
+        _check_use(kind, option.partition("=")[0])
     try:
         spec = ExtractSpec.model_validate(given)
-        return _Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
+        made = _Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         message = "there is no such option" if first["type"] == "extra_forbidden" else first["msg"]
         raise ValueError(f"option {name}: {message.removeprefix('Value error, ')}" if name else message) from None
+    if spec.wiki.expand_templates:
+        _check_reading_twice(spec.paths)
+    return made
+
+
+def _check_use(kind: Kind, key: str) -> None:
+    """Raises ValueError where an option has no effect on this kind of source."""
+    name = key.removeprefix("wiki.").partition(".")[0]
+    uses: Sequence[str] = (kind,)
+    if name in WikiOptions.model_fields:
+        uses = ("wikipedia",) if name == "inline_templates" else ("wikipedia", "namuwiki")
+    elif key.startswith("clean."):
+        uses = ("news",)
+    if kind not in uses:
+        raise ValueError(f"option {key}: it is about {' and '.join(uses)}, and does nothing to {kind}")
+
+
+def _check_reading_twice(paths: Sequence[InputPath]) -> None:
+    """Raises ValueError naming a pipe among the files."""
+    for one in paths:
+        if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
+            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
 
 
 def _set(tables: dict[str, dict[str, Any]], option: str) -> None:

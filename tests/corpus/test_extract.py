@@ -166,13 +166,14 @@ def test_wikiextractor_output_is_repaired(tmp_path: Path) -> None:
     path.write_text(
         '<doc id="5" url="https://w.example/?curid=5" title="한 "별" > 달">\n한 "별" &gt; 달\n\n'
         "마루한(, 1924년 ~)은 [[화가|그림쟁이]]이다 ().\n"
-        '생애.\n글 &lt; 그림이다.\n외부 링크.\n</doc>\n<doc id="6" url="" title="빈 글">\n빈 글\n\n</doc>\n'
+        '생애.\n글 &lt; 그림이다.\n를 그렸다.\n"참말이다."\n라고 했다.\n외부 링크.\n</doc>\n'
+        '<doc id="6" url="" title="빈 글">\n빈 글\n\n</doc>\n'
         '<doc id="7" url="" title="분류:새">\n분류:새\n\n새.\n</doc>\n',
         "utf-8",
     )
     found = extract(tmp_path / "store", path, format="wikiextractor")
     (document,) = found.documents
-    assert document.text == "마루한(1924년 ~)은 그림쟁이이다.\n생애.\n글 < 그림이다."
+    assert document.text == '마루한(1924년 ~)은 그림쟁이이다.\n생애.\n글 < 그림이다.\n그렸다.\n"참말이다."\n라고 했다.'
     assert (document.title, document.url) == ('한 "별" > 달', "https://w.example/?curid=5")
     assert found.stats["dropped"] == {"empty": 1, "namespace": 1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -70,6 +71,24 @@ def test_what_wiki_markup_loses_is_counted_with_its_document_and_kept_by_options
     assert "characters left out: " in call("wikipedia", path, "--summary")[1]
 
 
+def test_templates_are_expanded_as_by_the_stage(tmp_path: Path) -> None:
+    path = tmp_path / "dump.xml"
+    article = PAGE.format(title="강", id=1, text=f"강은 {{{{길이|3}}}}이다. {SENTENCE}")
+    template = PAGE.format(title="틀:길이", id=2, text="{{{1}}} 킬로미터").replace("<ns>0</ns>", "<ns>10</ns>")
+    path.write_bytes(dump(article, template))
+    wiki = {"expand_templates": True}
+    (staged,) = extract(tmp_path / "store", path, source="kowiki", format="mediawiki", wiki=wiki).texts
+    record, _ = call("wikipedia", path, "--option", "expand_templates=true")[0]
+    assert record["text"] == staged == f"강은 3 킬로미터이다. {SENTENCE}"
+
+
+def test_templates_of_a_pipe_cannot_be_expanded(tmp_path: Path) -> None:
+    pipe = tmp_path / "dump.xml"
+    os.mkfifo(pipe)
+    errors = call("wikipedia", pipe, "--option", "expand_templates=true", code=2)[1]
+    assert "dump.xml: expand_templates reads a dump twice, and this can be read once; save it to a file" in errors
+
+
 def test_news_loses_its_meta_tags_and_says_which_rule_took_what(tmp_path: Path) -> None:
     body = f"{SENTENCE} " * 8
     path = tmp_path / "news.jsonl"
@@ -118,6 +137,9 @@ def test_only_what_cannot_be_read_makes_the_exit_status_1(tmp_path: Path) -> Non
         (("news", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
         (("wikipedia", ".", "--option", "keep_tabels=true"), "option keep_tabels: there is no such option"),
         (("wikipedia", ".", "--option", "keep_tables"), "expected KEY=VALUE"),
+        (("news", ".", "--keep-tables"), "option keep_tables: it is about wikipedia and namuwiki, and does nothing to news"),
+        (("namuwiki", ".", "--option", "wiki.inline_templates.별=2"), "it is about wikipedia, and does nothing to namuwiki"),
+        (("wikipedia", ".", "--option", "clean.max_removed_share=1"), "it is about news, and does nothing to wikipedia"),
         (("wikipedia", ".", "--option", "max_bad_share=7"), "option max_bad_share: Input should be less than or equal to 1"),
         (("wikipedia", ".", "--option", "format.a=7"), "'format' has no fields"),
         (("wikipedia", ".", "--option", "members=*.none"), "no file that matches members"),

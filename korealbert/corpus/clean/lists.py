@@ -152,6 +152,8 @@ class WordList:
     """First word → the words of entries that begin with it; a single word for most."""
     _within: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
     """Patterns of entries with ``*``, the entry, its file."""
+    _marked: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
+    """Patterns of other entries with marks, which capture the word characters behind; the entry, its file."""
     _longest: int = 0
 
     @classmethod
@@ -167,11 +169,14 @@ class WordList:
         words = tuple(_WORD.findall(entry))
         if not words or "*" in entry.strip("*"):
             raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may be only at its ends")
+        bare = entry.strip("*")
+        pattern = r"[\W_]+".join(map(re.escape, bare.split()))
+        begin = "" if entry.startswith("*") else rf"(?<![^\W_]){_not_again('<', bare[0])}"
         if "*" in entry:
-            before = "" if entry.startswith("*") else r"(?<![^\W_])"
-            after = "" if entry.endswith("*") else r"(?![^\W_])"
-            pattern = before + r"[\W_]+".join(map(re.escape, words)) + after
-            self._within.append((re.compile(pattern), entry, path.name))
+            end = "" if entry.endswith("*") else rf"(?![^\W_]){_not_again('', bare[-1])}"
+            self._within.append((re.compile(begin + pattern + end), entry, path.name))
+        elif bare.split() != list(words):
+            self._marked.append((re.compile(rf"{begin}{pattern}{_not_again('', bare[-1])}([^\W_]*)"), entry, path.name))
         else:
             key = words[0]
             self._by_first.setdefault(key, []).append((words, path.name))
@@ -188,6 +193,8 @@ class WordList:
                     break
         for pattern, entry, name in self._within:
             yield from ((entry, name) for _ in pattern.finditer(folded))
+        for pattern, entry, name in self._marked:
+            yield from ((entry, name) for found in pattern.finditer(folded) if is_word_of(entry + found[1], entry))
 
     def judge(self, text: str, max_share: float) -> Drop | None:
         """``listed_word`` with list, entry and numbers, where more than a share of the words is listed; or None."""
@@ -199,6 +206,11 @@ class WordList:
             return None
         entry, name = hits[0]
         return Drop("listed_word", f"{name}: {entry} ({len(hits)} of {words} words > {max_share})")
+
+
+def _not_again(behind: str, character: str) -> str:
+    """Pattern of no further mark of the kind that an entry begins or ends with: ``C+`` is not in ``C++``."""
+    return "" if _WORD.fullmatch(character) else rf"(?{behind}!{re.escape(character)})"
 
 
 def _follows(words: Sequence[str], index: int, entry: tuple[str, ...]) -> bool:

@@ -1,9 +1,9 @@
 """Masking of personal data: numbers and addresses that point to one person are replaced by the name of their kind.
 
 Off unless a spec names kinds. A pattern alone is never enough where digits mean many things: resident numbers must have a
-calendar date and their check digit, cards an issuer's prefix and Luhn's check, businesses their check digit, account and
-passport numbers a word next to them that says so. Years, prices, scores, dates, ISBNs, bar codes, versions and the numbers of
-laws therefore stay.
+calendar date and their check digit, cards an issuer's prefix and Luhn's check, businesses their check digit, account, licence
+and passport numbers a word next to them that says so, and so must telephone numbers in one piece. Years, prices, scores, dates,
+ISBNs, bar codes, versions and the numbers of laws therefore stay.
 
 E-mail addresses and public IP addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb);
 the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique
@@ -72,36 +72,58 @@ _CARD = re.compile(
 )
 _ISSUER = re.compile(r"3[47]\d{13}|(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
 _AREA = r"(?:02|0(?:3[1-3]|4[1-4]|5[1-5]|6[1-4])|070|080|050[2-8]?)"
+_DAY = "(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|시간|km|m|kg|t|㎡|%)"
 """Words after a range of quantities (``1600-2000명``)."""
 _PHONE = re.compile(
     rf"(?:{_BEHIND_ANOTHER}|(?<=[가-힣:]))(?:"
     r"(?:\+ ?82|\(\+82\))[-–. ]{0,2}\(?0?\)?(?:1[016-9]|2|[3-6][1-5]|70|50[2-8]?)[-–. )]{0,2}[0-9]{3,4}[-–. ]?[0-9]{4}"
     r"|01[016-9](?: ?[-–.] ?[0-9]{3,4} ?[-–. ] ?[0-9]{4}| [0-9]{3,4}[- ][0-9]{4}|\)[0-9]{3,4}-[0-9]{4}|[2-9][0-9]{6,7})"
-    r"|010(?![01]{8})[0-9]{8}"  # also what nobody was given (010-1…) and people write instead of their own
+    r"|010(?: ?[-–.] ?|\) ?|(?<![0-9] 010) |)(?![01]{8})[0-9]{8}"  # also what nobody was given (010-1…) and people write
+    r"|01[16-9](?: ?[-–] ?|\) ?|(?<![0-9] ...) )[2-9][0-9]{6,7}"
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?|\.))[0-9]{{3,4}}(?: ?[-–] ?|\.| )[0-9]{{4}}"
-    rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}(?:-[0-9]{{4}}| [0-9]{{4}}(?! [0-9]))"  # but no row of figures
+    rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?))(?!{_DAY}(?![0-9]))[2-9][0-9]{{6,7}}(?! ?호)"
+    rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}-[0-9]{{4}}"
+    rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but no row of figures
     rf"|(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))-[0-9]{{4}}(?! ?{_COUNTED})"
     rf"){_BEFORE_ANOTHER}"
 )
-_DOT = r"(?:\.| ?[(\[](?i:dot|닷|점)[)\]] ?)"
+_PHONE_SAID = re.compile(
+    r"(?:(?:전화|연락|휴대|핸드폰|팩스|대표|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
+    r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
+)
+_PHONE_REACH = 20
+_FIGURE_SAID = re.compile(r"(?:수치|값|숫자|합계|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{0,3}\Z")
+_DOT = r"(?:\.| ?[(\[](?i:\.|dot|닷|점)[)\]] ?| (?i:dot) | ?[닷점] ?)"
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
-    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?골뱅이 ?)"
+    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?골뱅이 ?|(?P<word> (?:at|AT) ))"
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?{_DOT}){{1,8}}[A-Za-z]{{2,24}}(?![A-Za-z0-9]|[.-][A-Za-z0-9])"
 )
 """Also as people write addresses that programs shall not find: ``hong(at)press.example``, ``hong 골뱅이 press[dot]example``."""
+_LATIN_WORD = re.compile("[A-Za-z][,.:;]? $")
+_MAIL_SAID = re.compile(r"(?i:메일|mail|연락|문의|주소)[^A-Za-z0-9\n]{0,8}\Z")
+_MAIL_HOST = re.compile(
+    r"(?:naver|gmail|hotmail|outlook|kakao|nate)\.com|(?:daum|hanmail)\.net|yahoo\.(?:com|co\.kr)|(?:[a-z0-9-]+\.)+(?:ac|go|re)\.kr"
+)
 _PASSPORT = re.compile(r"(?<=여권)((?: ?번호)?[ :=은는이가(]{0,3})([A-Z](?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4}))(?![0-9A-Za-z])")
 _BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|토스|[KS]B|NH|IBK|KDB|SC제일"
+_BANK_WORDS = ("국민", "우리", "하나", "외환", "기업", "산업", "제일", "새마을")
+"""Names of banks that are words of any text: we, one, the nation."""
+_LONG_ACCOUNT = re.compile("[0-9]{3}[0-9-]{11,}")
+"""Numbers of these banks have twelve digits and more, the first three or more before the first hyphen."""
+_OWNER = r"(?:(?:예금주[ :]{0,2})?[가-힣]{2,5}(?:은행|뱅크)?[ :)\],]{0,3})?"
 _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
-    r"([ :=은는이가(/)]{0,3}(?:[가-힣]{2,5}(?:은행|뱅크)? ?)?)"
-    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}}))"
+    rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
+    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_BEHIND})"
     rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE}"
+    rf"(?= ?[(/,]? ?([가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
 _ACCOUNT_DIGITS = range(10, 15)
 _BUSINESS = re.compile(
-    rf"(?:(사업자(?:등록)?번호[ :=은는이가]{{0,3}})|{_NOT_BEHIND})([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE}"
+    rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_BEHIND})"
+    rf"([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE}"
 )
 _PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
 _LICENSE = re.compile(
@@ -109,12 +131,15 @@ _LICENSE = re.compile(
     rf"[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}{_NOT_BEFORE}"
 )
 """The province that gave it, the year, the serial number and two digits of control whose rule is not public."""
+_LICENSE_SAID = re.compile(r"(?:면허[^0-9\n]{0,16}|(?<![가-힣])번호[^0-9\n]{0,6})\Z")
+_LICENSE_REACH = 24
 _IP = re.compile(
     r"(?<![0-9A-Za-z:.])(?:([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9A-Za-z:]*[0-9A-Za-z]\.|\.?[0-9])"
     r"|([0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]{3,34})(?![0-9A-Za-z:.]))"
 )
 _VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?$", re.IGNORECASE)
-_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［](?i:at)|골뱅이")
+_IP_SAID = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이")
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans("\u3000\u2010\u2011\u2212", " ---")
 """Full-width forms and the other hyphens as the patterns know them; the length stays."""
 _WIDE = re.compile("[\uff01-\uff5e\u3000\u2010\u2011\u2212]")
@@ -191,15 +216,43 @@ def _card(match: re.Match[str]) -> int | None:
     return match.start() if valid else None
 
 
+def _before(match: re.Match[str], characters: int) -> str:
+    return match.string[max(0, match.start() - characters) : match.start()]
+
+
+def _email(match: re.Match[str]) -> int | None:
+    """Of an ``at`` between blanks: a word says so or the host is one of mail, and it is no English (``look at daum.net``)."""
+    if not (word := match["word"]):
+        return match.start()
+    local, _, host = match[0].partition(word)
+    english = local[0].isupper() or local == "look" or _LATIN_WORD.search(_before(match, 3))
+    mail = _MAIL_SAID.search(_before(match, 16)) or _MAIL_HOST.fullmatch(re.sub(_DOT, ".", host).lower())
+    return match.start() if mail and not english else None
+
+
 def _phone(match: re.Match[str]) -> int | None:
+    """Without hyphens and brackets a word says that it is one, or blanks part it as they do and no word says otherwise."""
+    if bare := match["bare"]:
+        before = _before(match, _PHONE_REACH)
+        in_brackets = before.rstrip(" ").endswith("(") and match.string[match.end() : match.end() + 2].strip(" ")[:1] == ")"
+        number = re.sub(rf"^{_AREA} ?", "", bare)
+        unsaid = number[0] not in "01" and (" " in bare or in_brackets) and not _FIGURE_SAID.search(before)
+        return match.start() if unsaid or _PHONE_SAID.search(before) else None
     years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
     return None if years and 0 <= int(years[2]) - int(years[1]) <= _YEARS_OF_A_LIFE else match.start()
 
 
 def _account(match: re.Match[str]) -> int | None:
-    number, word = match[5], match[1] or ""
+    number, word, bank = match[5], match[1] or "", match[3]
     said = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
-    return match.start(5) if said and sum(map(str.isdigit, number)) in _ACCOUNT_DIGITS else None
+    if bank in _BANK_WORDS and ":" not in match[4]:
+        said = said and _LONG_ACCOUNT.fullmatch(number) is not None
+    elif not (word or bank):
+        said = match[6] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
+    if not said or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
+        return None
+    phone = "-" in number and not word.startswith("계좌") and _PHONE.fullmatch(number)
+    return None if phone else match.start(5)
 
 
 def _business(match: re.Match[str]) -> int | None:
@@ -216,9 +269,16 @@ def _ip_address(match: re.Match[str]) -> int | None:
         public = ip_address(match[0]).is_global
     except ValueError:
         return None
-    before = match.string[max(0, match.start() - 12) : match.start()]
+    before = _before(match, 12)
     small = match[1] and sum(len(one) > 1 for one in match[1].split(".")) < 2
-    return match.start() if public and not small and not _VERSION.search(before) else None
+    said = _IP_SAID.search(before) or not (small or _VERSION.search(before))
+    return match.start() if public and said else None
+
+
+def _license(match: re.Match[str]) -> int | None:
+    """Lots, tenders and files are numbered in the same form, so a word must say so."""
+    behind = match.string[match.end() : match.end() + 8]
+    return match.start() if _LICENSE_SAID.search(_before(match, _LICENSE_REACH)) or "면허" in behind else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
@@ -227,11 +287,11 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Begin]] = {
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[- ]?[0-9]{4,6}[- ]?[0-9]{4}"), _CARD, _card),
     "business_number": (re.compile("[0-9]{3}-?[0-9]{2}-?[0-9]{5}"), _BUSINESS, _business),
-    "email": (re.compile("[@골([]"), _EMAIL, re.Match.start),
+    "email": (re.compile("[@골([]| (?:at|AT) "), _EMAIL, _email),
     "phone": (re.compile("[0-9]{3}[-–. ]{0,3}[0-9]{4}"), _PHONE, _phone),
     "passport": (re.compile("여권"), _PASSPORT, lambda match: match.start(2)),
     "account": (re.compile("[0-9]{2}(?:-[0-9]{1,8}-|[0-9]{8})"), _ACCOUNT, _account),
-    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, re.Match.start),
+    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
 """Kind → a fast pattern that all of its numbers match; the exact pattern; and what of a match is replaced."""

@@ -129,10 +129,13 @@ def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
     if not options.keep_footnotes:
         lost["footnote"] += own_length(content) + 2
         return GONE
-    inner = len(content)
-    content = _KEPT_NOTE.sub("", content)
-    lost["footnote"] += inner - len(content)
-    return f"{FOOTNOTE_START}{content.partition(' ')[2].replace(chr(10), ' ')}{FOOTNOTE_END}"
+    return _kept_note(content.partition(" ")[2])
+
+
+def _kept_note(content: str) -> str:
+    """A footnote's text between its marks, and behind it those of the footnotes within."""
+    own = _KEPT_NOTE.sub("", content).replace("\n", " ")
+    return "".join([FOOTNOTE_START, own, FOOTNOTE_END, *_KEPT_NOTE.findall(content)])
 
 
 def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None:
@@ -200,10 +203,8 @@ class _Unbalanced(NestedMarkup):
         frame = self.close()
         if len(self.stack) >= MAX_DEPTH:
             return
-        if self.options.keep_footnotes and not self.opened[_FOOTNOTE]:
-            note = "".join(self.out[frame.start :]).partition(" ")[2].replace("\n", " ")
-            del self.out[frame.start :]
-            self.out.append(f"{FOOTNOTE_START}{_KEPT_NOTE.sub('', note)}{FOOTNOTE_END}")
+        if self.options.keep_footnotes:
+            self.out[frame.start :] = [_kept_note("".join(self.out[frame.start :]).partition(" ")[2])]
         else:
             self.replace(frame, end, "footnote")
 

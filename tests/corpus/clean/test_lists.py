@@ -51,6 +51,34 @@ def test_words_are_found_between_boundaries_with_particles(tmp_path: Path, text:
     assert (WordList.read([path]).judge(text, 0.0) is not None) == found
 
 
+@pytest.mark.parametrize(
+    ("entry", "text", "found"),
+    [
+        ("C++", "C 언어로 짠다", False),
+        ("C++", "c++를 배운다", True),
+        ("C++", "ｃ＋＋", True),
+        ("C++", "C++11", False),
+        ("C++", "ABC++", False),
+        ("C+", "C++", False),
+        (".NET", "NET", False),
+        (".NET", "(.NET)", True),
+        ("19+ 영상", "19 영상", False),
+        ("19+ 영상", "19+ 영상들을", True),
+        ("A/S 토토", "A/S\n토토로", True),
+        ("A/S 토토", "A/S 토토로가", False),
+        ("a_b", "a b", False),
+        ("a_b", "a_b라고", True),
+        ("*+카지노*", "온라인카지노사이트", False),
+        ("*+카지노*", "온라인+카지노사이트", True),
+        ("*토토!", "사설토토", False),
+        ("*토토!", "사설토토! 하자", True),
+    ],
+)
+def test_marks_of_an_entry_count(tmp_path: Path, entry: str, text: str, found: bool) -> None:
+    drop = WordList.read([listed(tmp_path / "spam.txt", entry)]).judge(text, 0.0)
+    assert (drop is not None) == found
+
+
 def test_particles_agree_with_the_last_letter() -> None:
     assert is_word_of("서울로", "서울")
     assert is_word_of("집으로는", "집")

@@ -90,6 +90,29 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
             for said in ("신한 110-123-456789", "국민: 123456-04-123456", "계좌번호: 12345678901234", "한빛은행 110123456789")
         ),
         *((f"번호는 {number}이다.", "driving_license") for number in ("11-12-345678-90", "서울 12-345678-90")),
+        ("운전면허(서울 12-345678-90)를 냈다.", "driving_license"),
+        ("11-12-345678-90 면허", "driving_license"),
+        *((f"문의 {number}.", "phone") for number in ("010-12345678", "010 12345678", "010)12345678", "011-2345678")),
+        *((f"창구는 {number}이다.", "phone") for number in ("02-7301234", "02 7301234", "(02)7301234", "031-73012345")),
+        *((f"{said}이다.", "phone") for said in ("전화 027301234", "전화번호: 0313456789", "TEL.0313456789", "(0313456789)")),
+        *((f"편지는 {at}로", "email") for at in ("hong[@]naver[.]com", "kim at daum.net", "hong골뱅이naver점com")),
+        ("메일: kim at press dot example", "email"),
+        *((f"사업자{said} 2208162517", "business_number") for said in (" 등록번호:", " 등록 번호는", "번호")),
+        *((f"{said} 8.8.8.8에서", "ip_address") for said in ("IP주소", "IP:", "내 아이피는", "접속 ip")),
+        *(
+            (f"돈은 {said}로 보냈다.", "account")
+            for said in (
+                "110-123-456789 신한은행",
+                "110-123-456789(신한)",
+                "302-1234-5678-91 농협",
+                "신한은행(홍길동) 110-123-456789",
+                "신한은행 (예금주: 홍길동) 110-123-456789",
+                "농협 예금주 홍길동 302-1234-5678-91",
+                "우리 1002-123-456789",
+                "우리: 10-20-1234567",
+                "우리은행 10-20-1234567",
+            )
+        ),
         ("가게는 123-45-67891이다.", "business_number"),
         ("사업자등록번호: 1234567891", "business_number"),
         *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
@@ -138,6 +161,20 @@ def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
         "표 02 100 2000 30 그리고 3 02 100 2000",
         "12:30:45에 std::vector를, 2001:db8::1은 본보기다.",
         "골뱅이 무침 (at) 시장",
+        "광주 18-051801-11",
+        "11-11-111111-11",
+        "접수번호 11-12-345678-90",
+        "수치는 044 123 4567 이다",
+        "값은 044 223 4567 이다",
+        "상품번호 0212345678, 접수번호 0312345678",
+        "품번 02-20190112, 031-2345678호",
+        *(f"{bank} 10-20-1234567" for bank in ("우리", "하나", "국민", "기업")),
+        "10-20-1234567 우리",
+        "사업자 123-45-67890 한빛은행",
+        "서버 running at press.example",
+        "Look at daum.net and find us at daum.net",
+        "x.Exception at com.example.Main",
+        "hong@press 점심",
     ],
 )
 def test_other_numbers_stay(text: str) -> None:
@@ -163,6 +200,11 @@ def test_numbers_in_a_row_without_blanks(text: str, expected: str) -> None:
     assert masked(expected) == (expected, {})
 
 
+@pytest.mark.parametrize("number", ["02-1234-5678", "031-123-4567", "010-1234-5678"])
+def test_a_bank_s_telephone_is_no_account(number: str) -> None:
+    assert mask(f"한빛은행 {number}, {number} 신한은행", ("account",)).counts == {}
+
+
 def test_brackets_around_a_number_stay() -> None:
     assert masked("한빛센터(070-4159-8886)와 (02) 123-4567")[0] == "한빛센터([전화번호])와 [전화번호]"
 
@@ -177,7 +219,7 @@ def test_only_the_asked_kinds_are_masked(kind: Kind) -> None:
         "email": "hong@press.example",
         "passport": "여권번호 M12345678",
         "account": "한빛은행 110-123-456789",
-        "driving_license": "11-12-345678-90",
+        "driving_license": "면허 11-12-345678-90",
         "business_number": "123-45-67891",
         "ip_address": "121.130.45.200",
     }
@@ -224,7 +266,29 @@ def test_masking_twice_changes_nothing_and_letters_stay(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "1", "1-", "010-", "a@", "a.", "계좌 12-", "여권", "1234 ", "+82 ", "@a.", "a(at)", "골뱅이", "02 ", "1.1.", "a:"],
+    [
+        "a",
+        "1",
+        "1-",
+        "010-",
+        "a@",
+        "a.",
+        "계좌 12-",
+        "여권",
+        "1234 ",
+        "+82 ",
+        "@a.",
+        "a(at)",
+        "골뱅이",
+        "02 ",
+        "1.1.",
+        "a:",
+        "a at ",
+        "전화 02",
+        "02 2",
+        "12-34567-",
+        "은행(가나) ",
+    ],
 )
 def test_repetitive_input_takes_linear_time(unit: str) -> None:
     with linear_work():
