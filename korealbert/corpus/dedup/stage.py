@@ -52,15 +52,13 @@ from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluati
 from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
 from korealbert.corpus.dedup.signatures import (
     Candidates,
-    Compared,
     Signatures,
     SignatureWriter,
-    begins_run,
     shingles,
     squeeze,
     write_candidates,
 )
-from korealbert.corpus.dedup.subjects import words
+from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats
 
@@ -203,14 +201,11 @@ def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
     looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
-    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at)
+    candidates = (
+        (ordinal, compared(document.title, clean.text, shingles(squeeze(clean.text)))) for ordinal, document, clean in looked_at
+    )
     write_candidates(_work(out_dir), index, candidates)
     return {}
-
-
-def _compared(document: Document, text: str) -> Compared:
-    title = words(document.title)
-    return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
 def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
@@ -408,7 +403,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=9,
+    version=10,
     spec=DedupSpec,
     run=run,
     table="dedup",
