@@ -19,6 +19,9 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
 from korealbert.flows.step import _took
 from korealbert.huggingface.dataset import Form, write_dataset
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.render.blocks import Table
+from korealbert.report.sections.corpus import section
 from tests.corpus.documents_made import prose
 
 
@@ -123,3 +126,11 @@ def test_the_card_tells_what_quality_left_out_and_copied(corpus: list[Artifact],
     assert f"| quality | high_perplexity | {stats['dropped']['high_perplexity']} |" in card
     kept = stats["documents_out"] - stats["repeated"]
     assert f", {kept} of 3 kept, 1 dropped, {stats['repeated']} further copies made" in _took(chosen)
+    [table] = (
+        block
+        for block in section(Artifacts({"quality": chosen.artifact}, [quality.STAGE])).blocks
+        if isinstance(block, Table) and block.title == "Every document is accounted for"
+    )
+    shown = dict(zip(table.header, table.rows[0], strict=True))
+    assert (shown["Documents in"], shown["Dropped"], shown["Copies made"]) == ("3", "1", str(stats["repeated"]))
+    assert (shown["Documents out"], shown["Kept"]) == (str(stats["documents_out"]), "66.7 %")
