@@ -18,6 +18,7 @@ _FURTHER = ("", "는", "도", "만", "의", "까지", "은", "부터", "라도",
 """Particles that follow another one: 에서는, 까지도, 부터의, 만을."""
 _COPULA = re.compile("이(?:었|라|지만|기|며|면|므로|자|던|니|고|든|건)|(?:였|라고|라는|라서|라면|라기|지만)|인(?:데|지|가)")
 """How forms of 이다 begin: 이라고, 이었던, 였으며, 이지만, 인데."""
+_COPULA_BEGINS = frozenset("이였라지인")
 
 
 def _has_final(letter: str) -> bool | None:
@@ -32,6 +33,25 @@ def _particles(final: bool | None) -> frozenset[str]:
     cases = [one for end in ends for one in _CASES[end]]
     first = [*_AFTER_BOTH, *_TO, *(one for end in ends for one in (_AFTER_CONSONANT if end else _AFTER_VOWEL))]
     return frozenset([*cases, *(one + more for one in first for more in _FURTHER)])
+
+
+@lru_cache(maxsize=1)
+def _after_syllables() -> tuple[frozenset[str], ...]:
+    """What may follow a syllable that ends in a vowel, and in a consonant: particles, 들, particles after that."""
+    plural = frozenset(("들", *("들" + one for one in _particles(True))))
+    return _particles(False) | plural, _particles(True) | plural
+
+
+def lengths_before_particles(word: str) -> list[int]:
+    """Lengths of what a word of Hangul syllables may be without particles: [2, 3] of 제주도는. ``is_word_of`` of each begin."""
+    after = _after_syllables()
+    return [
+        length
+        for length in range(1, len(word))
+        if word[length:] in after[(ord(word[length - 1]) - 0xAC00) % 28 > 0]
+        or (word[length] in _COPULA_BEGINS and _COPULA.match(word, length))
+        or (word[length] == "들" and _COPULA.match(word, length + 1))
+    ]
 
 
 def is_word_of(word: str, entry: str) -> bool:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run
-from korealbert.corpus.particles import is_particle, is_word_of
+from korealbert.corpus.particles import is_particle, lengths_before_particles
 
 _VERB = re.compile(
     r"(?:하|되|시키)(?:[다고며면게지여자기던는나니]|면서|도록|려고?|지만|는데)?|(?:한|된|시킨)(?:다(?:고|는|며|면)?|데)?|(?:할|될|시킬)(?:까|듯|수록)?"
     r"|[함됨]|시킴|(?:해|돼|시켜)[야서도요라]?|(?:했|됐|하였|되었|시켰)(?:[다던고나]|다(?:고|는|며|면)|으며|으나|지만|는데|음)?"
 )
 """Endings that make verbs of nouns of two syllables and more: 확정했다, 확정된."""
+_VERB_SYLLABLES = frozenset("하되시한된할될함됨해돼했됐다요")
+"""Those that a match of these patterns begins with, or holds."""
 _SENTENCE_END = re.compile(r"(?:다(?:고|는|며|면)?|요)$")
 """How other verbs end; of them count two syllables, for 알려졌다 and 알려진다 are no names."""
 _OTHER_NUMBERS, _COMMON_NUMBERS = 3, 0.5
@@ -70,20 +72,23 @@ def _hashes(text: str, *, of_title: bool) -> Hashes:
     lowered = text.lower()
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
     edges = np.flatnonzero(np.diff(kinds, prepend=0, append=0))
-    starts, widths, kind = edges[:-1].tolist(), np.diff(edges).tolist(), kinds[edges[:-1]].tolist()
-    spans = []
-    for start, width, of, before in zip(starts, widths, kind, [0, *kind[:-1]]):
-        if of == _HANGUL:
-            forms = _forms(lowered[start : start + width], bool(before), of_title)
-            spans += [(start + begin, length, 0) for begin, length in forms]
-        elif of:
-            spans.append((start, width, of == _DIGIT))
-    begins, lengths, odd = np.array(spans, dtype=np.int64).reshape(-1, 3).T
-    hashes = PrefixHashes(lowered).runs(begins, lengths)
-    return np.sort((hashes & ~np.uint64(1)) | odd.astype(np.uint64))
+    starts, widths, kind = edges[:-1], np.diff(edges), kinds[edges[:-1]]
+    hangul, others = kind == _HANGUL, (kind == _DIGIT) | (kind == _LETTER)
+    follows = np.append(False, kind[:-1] > 0)[hangul]
+    begins: list[int] = []
+    lengths: list[int] = []
+    for start, width, after in zip(starts[hangul].tolist(), widths[hangul].tolist(), follows.tolist()):
+        for begin, length in _forms(lowered[start : start + width], after, of_title):
+            begins.append(start + begin)
+            lengths.append(length)
+    places = np.concatenate((starts[others], np.array(begins, dtype=np.int64)))
+    hashes = PrefixHashes(lowered).runs(places, np.concatenate((widths[others], np.array(lengths, dtype=np.int64))))
+    hashes &= ~np.uint64(1)
+    hashes[: others.sum()] |= (kind[others] == _DIGIT).astype(np.uint64)
+    return np.sort(hashes)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 18)
 def _forms(word: str, follows: bool, of_title: bool) -> tuple[tuple[int, int], ...]:
     """Begins and lengths of what a word of Hangul counts as; none for a particle that ``follows`` a word of another kind."""
     if follows and is_particle(word):
@@ -97,12 +102,12 @@ def _forms(word: str, follows: bool, of_title: bool) -> tuple[tuple[int, int], .
 
 def _cut(word: str) -> list[int]:
     """Lengths of what a word may be without what was put behind it."""
-    beginnings = range(1, len(word))
-    if verb := [length for length in beginnings if length > 1 and _VERB.fullmatch(word, length)]:
-        return verb
-    if _SENTENCE_END.search(word, 2):
-        return [2]
-    return [length for length in beginnings if is_word_of(word, word[:length])] or [len(word)]
+    if not _VERB_SYLLABLES.isdisjoint(word[2:]):
+        if verb := [length for length in range(2, len(word)) if _VERB.fullmatch(word, length)]:
+            return verb
+        if _SENTENCE_END.search(word, 2):
+            return [2]
+    return lengths_before_particles(word) or [len(word)]
 
 
 @lru_cache(maxsize=1)

@@ -49,7 +49,7 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {
 """Formats whose files have endings of their own. In a directory with such files all others are something else: README.md,
 ``.gitattributes``."""
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
-_DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json"))
+_DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
 """Files of the package datasets that describe the others."""
 
 

@@ -264,9 +264,14 @@ def test_arrow_files_are_named(tmp_path: Path) -> None:
         writer.write_table(table)
     with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    for name in ("a.arrow", "b.arrow"):
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "data-00000-of-00001.arrow").write_bytes((tmp_path / "a.arrow").read_bytes())
+    for name in ("dataset_info.json", "state.json"):
+        (folder / name).write_text("{}")
+    for name in ("a.arrow", "b.arrow", "saved"):
         for format in ("parquet", "jsonl"):
-            with pytest.raises(ExtractionError, match="these bytes are Arrow, as save_to_disk"):
+            with pytest.raises(ExtractionError, match=r"The first of them:\s*[^\n]*these bytes are Arrow, as save_to_disk"):
                 extracted(tmp_path, tmp_path / name, format=format, fields={}, max_bad_share=0)
 
 
