@@ -2,9 +2,9 @@
 
     python -m bench.attention [--threads 1] [--repeats 15]
 
-Prints processor seconds of both and their ratio, at 2,048 tokens of four heads of width 64. ``korealbert.model.encoder.attend``
-takes the products in bf16 up to 1,024 positions. Then packed rows of 64 to 1,024: each sequence by itself, and local layers by
-blocks, beside a mask over the row, as ``korealbert.model.modern`` chooses.
+Prints processor seconds of both and their ratio, at 2,048 tokens of four heads of width 64. ``attend`` of
+``korealbert.model.attention`` takes the products in bf16 up to 1,024 positions. Then packed rows of 64 to 1,024: each sequence
+by itself, and local layers by blocks, beside a mask over the row, as ``korealbert.model.modern`` chooses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from korealbert.model import encoder, modern
+from korealbert.model import attention, modern
 
 TOKENS, HEADS, WIDTH = 2048, 4, 64
 
@@ -39,7 +39,7 @@ def main() -> None:
             seconds = dict.fromkeys(("torch", "products"), float("inf"))
             for _ in range(options.repeats):  # In turn, so that a busy machine slows both.
                 for name in seconds:
-                    with patch.object(encoder, "_by_products", lambda *_, name=name: name == "products"):
+                    with patch.object(attention, "_by_products", lambda *_, name=name: name == "products"):
                         seconds[name] = min(seconds[name], _timed(inputs, visible))
             ratio = seconds["torch"] / seconds["products"]
             row = f"{1e3 * seconds['torch']:8.1f}  {1e3 * seconds['products']:11.1f}  {ratio:5.2f}"
@@ -69,7 +69,7 @@ def main() -> None:
 
 def _timed(inputs: Sequence[Tensor], visible: Tensor | None = None, way: Callable[..., Tensor] | None = None) -> float:
     begin = time.process_time()
-    mixed = way(*inputs, 0.0) if way else encoder.attend(*inputs, visible, 0.0)
+    mixed = way(*inputs, 0.0) if way else attention.attend(*inputs, visible, 0.0)
     mixed.backward(mixed.detach())
     return time.process_time() - begin
 

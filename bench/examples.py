@@ -254,6 +254,12 @@ class Bench:
         read_all(source, count, batch=PACKED_BATCH)
         fast = median(rate(source, count, batch=PACKED_BATCH) for _ in range(TURNS))
         row("(d) loader of packed rows, M tokens/s", f"{fast / 1e6:.1f}", goal="≥ 10")
+        drawn = self._folder("drawn")
+        pieces = noise.model_copy(update={"stored": False, "masking": MaskingSpec(unit="token", rate=0.3)})
+        views.run(pieces, {"examples": Artifact("examples", folder), "vocab": self.vocab}, drawn, Runtime(workers=1))
+        source = PackedBatches(folder, drawn, "train")
+        fly = median(rate(source, count, batch=PACKED_BATCH) for _ in range(TURNS))
+        row("    the same with noise of pieces drawn on the fly", f"{fly / 1e6:.1f}")
 
     def _spread(self) -> tuple[Path, Path]:
         """Some of the rows in many small shards, with their view."""

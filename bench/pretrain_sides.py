@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from korealbert.examples.batches import ExampleBatches
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.pretrain.spec import PretrainSpec
 
 
@@ -41,22 +41,26 @@ def peak_bytes() -> int:
 
 
 def spec_of(job: dict[str, Any]) -> PretrainSpec:
-    """Dropout as in KoreALBERT, but none after the feed-forward block: theirs has none."""
-    steps = job["warm_up"] + job["steps"]
+    """Dropout as in KoreALBERT, but none after the feed-forward block: theirs has none. ModernBERT has none at all."""
+    steps, modern = job["warm_up"] + job["steps"], is_modern(job)
     return PretrainSpec(
-        model={**job["model"], "ffn_dropout": False},
+        model=job["model"] if modern else {**job["model"], "ffn_dropout": False},
         steps=steps,
         global_batch_size=job["batch"] * job["accumulation"],
         micro_batch_size=job["batch"],
         optimizer={"name": "adamw", "lr": 1e-4},
         schedule={"warmup_steps": 1},
         precision=job["precision"],
-        compile=job["compile"],
+        sop_weight=0 if modern else 1,
         wop_weight=0,
         log_every=1,
         heldout_every=steps,
         checkpoint_every=steps,
     )
+
+
+def is_modern(job: dict[str, Any]) -> bool:
+    return bool(job["model"].get("architecture") == "modern")
 
 
 class Pieces:
@@ -91,7 +95,7 @@ class Stopwatch:
         return timed
 
 
-def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
+def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
     """Our loop; what is outside the model is what forward and backward passes and updates do not take of its steps."""
     from korealbert.pretrain.engine import join
     from korealbert.pretrain.trainer import Trainer
@@ -119,17 +123,20 @@ def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
     return {
         "seconds": end - start,
         "outside": 1 - (inside_at_end - inside_at_start) / (end - start),
-        "mfu": trained * trainer.operations[0] / (end - start) / trainer.speed.peak,
+        "operations_per_second": trained * trainer.operations[0] / (end - start),
+        "matrix_rate": trainer.speed.peak,
         "tokens_per_sequence": stats["tokens"] / stats["sequences"],
     }
 
 
-def theirs(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
-    """`Trainer`, `AlbertForPreTraining` and the collator that masks as it goes, on the rows without their noise."""
+def theirs(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
+    """`Trainer`, the model and the collator that masks as it goes, on the rows without their noise."""
     from transformers import (
         AlbertConfig,
         AlbertForPreTraining,
         DataCollatorForLanguageModeling,
+        ModernBertConfig,
+        ModernBertForMaskedLM,
         PreTrainedTokenizerFast,
         Trainer,
         TrainerCallback,
@@ -149,6 +156,11 @@ def theirs(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             marks[state.global_step] = now()
 
+    described = checkpoint.settings(config, special)
+    if is_modern(job):
+        model = ModernBertForMaskedLM(ModernBertConfig(**described, sparse_prediction=True))
+    else:
+        model = AlbertForPreTraining(AlbertConfig(**described))
     steps = job["warm_up"] + job["steps"]
     with tempfile.TemporaryDirectory() as directory:
         arguments = TrainingArguments(
@@ -168,7 +180,7 @@ def theirs(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
             remove_unused_columns=False,
         )
         trainer = Trainer(
-            model=AlbertForPreTraining(AlbertConfig(**checkpoint.settings(config, special))),
+            model=model,
             args=arguments,
             train_dataset=clean_rows(job),
             data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
@@ -188,6 +200,8 @@ def clean_rows(job: dict[str, Any]) -> list[dict[str, Any]]:
     visible = np.arange(ids.shape[1]) < batch.lengths[:, None]
     columns = (ids, batch.token_type_ids, visible.astype(np.int64), np.maximum(batch.sop_labels, 0))
     fields = ("input_ids", "token_type_ids", "attention_mask", "sentence_order_label")
+    if is_modern(job):
+        columns, fields = columns[::2], fields[::2]
     return [dict(zip(fields, row, strict=True)) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -199,7 +213,7 @@ def main() -> None:
     torch.set_num_threads(job["threads"])
     config = spec_of(job).config_for(vocab_size=job["pieces"], sequence_length=job["length"])
     result = {"ours": ours, "theirs": theirs}[name](job, config)
-    print(json.dumps({**result, "peak_bytes": peak_bytes()}))
+    print(json.dumps({**result, "peak_bytes": peak_bytes(), "precision": job["precision"]}))
 
 
 if __name__ == "__main__":

@@ -39,15 +39,16 @@ from korealbert.flows.terminal import (
     existing,
     find,
     labels,
+    means_directory,
     print_sections,
     recipe_names,
-    shipped,
     sides,
     warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped
+from korealbert.shipped import shipped
 
 if TYPE_CHECKING:  # Which loads every package.
     from korealbert.recipe import Planned
@@ -340,6 +341,8 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
     """Of each stage that left documents out, how many, why, and how to see them; and rows of tables that others swallowed."""
     for artifact in built:
         stats, label = artifact.stats, artifact.manifest["label"]
+        if twins := stats.get("twins"):
+            yield f"{label}: {twins:,} files that macOS writes beside others (._NAME) are not read"
         if swallowed := stats.get("rows_in_quotes"):
             remedy = f"if quotation marks are text there, set quoted = false in [{label.replace('/', '.')}]"
             yield f"{label}: {sum(swallowed.values()):,} lines within quotes look like rows ({next(iter(swallowed))}); {remedy}"
@@ -449,6 +452,14 @@ def inspect(
             console.print(Rule(style="quiet") if console.is_terminal else "")
 
 
+def _called(recipe: str) -> str:
+    """What a recipe is called: a project by its directory."""
+    path = Path(recipe)
+    if path == Path():
+        return Path.cwd().name
+    return str(path.parent) if path.name == _RECIPE_HERE.name and path.parent.name else recipe.removesuffix(".toml")
+
+
 @app.command()
 def diff(
     first: Annotated[
@@ -466,12 +477,14 @@ def diff(
 
     def side(name: str) -> comparison.Side:
         recipe = shipped(Path(name))
+        if means_directory(store, name, _RECIPE_HERE.name):
+            recipe /= _RECIPE_HERE
         artifact = None if recipe.suffix == ".toml" else find(store, name)
         if html is not None:
             refuse_overwriting(html, [artifact.path if artifact else recipe])
         if artifact is not None:
             return comparison.of_artifact(artifact)
-        return comparison.of_recipe(recipe, Store(store), name.removesuffix(".toml"), data=data)
+        return comparison.of_recipe(recipe, Store(store), _called(name), data=data)
 
     with clear_errors():
         one, other = side(first), side(second)

@@ -28,6 +28,7 @@ from korealbert.flows.terminal import (
     means_directory,
     warn,
 )
+from korealbert.shipped import shipped
 
 app = typer.Typer()
 
@@ -55,7 +56,7 @@ def gc(
         here = existing(store)
         wanted: dict[str, str] = {}
         for path in recipe or ():
-            planned = recipes.prepare(path, here, data=data, data_root=data_root).planned
+            planned = recipes.prepare(shipped(path), here, data=data, data_root=data_root).planned
             wanted |= {stage.name: str(path) for stage in planned}
         found = garbage.survey(here, wanted)
         if not found.kept and found.garbage:
@@ -277,6 +278,7 @@ def push(
     from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
 
     with clear_errors(), ExitStack() as stack:
+        sharing.check_name(repository)
         if means_directory(store, what, "README.md"):
             parcel = sharing.parcel_of_directory(Path(what))
         else:

@@ -19,13 +19,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-import korealbert
-from korealbert.artifact import Artifact, ArtifactError, Store
-from korealbert.artifact.files import MANIFEST
+from korealbert.artifact import Artifact, ArtifactError, Store, locks
+from korealbert.artifact.files import MANIFEST, is_of_an_artifact
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
 from korealbert.report.render.blocks import Section
+from korealbert.shipped import RECIPES
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
@@ -40,9 +40,6 @@ class _PlainConsole(Console):
 
 
 console = _PlainConsole(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-
-_SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
-"""The recipes that the package ships."""
 
 
 def _store(ctx: typer.Context, param: typer.CallbackParam, store: Path) -> Path:
@@ -65,12 +62,6 @@ DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${d
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
 ]
-
-
-def shipped(recipe: Path) -> Path:
-    """The file of a recipe; where there is none of a bare name (``sample``), the recipe of this name that the package ships."""
-    ours = _SHIPPED / f"{recipe}.toml"
-    return ours if len(recipe.parts) == 1 and not recipe.exists() and ours.is_file() else recipe
 
 
 class OneLine(TyperGroup):
@@ -109,7 +100,7 @@ def labels(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def recipe_names(incomplete: str) -> list[str]:
     """The recipes that begin so, for the shell's completion: files, and those that the package ships."""
-    known = {str(path) for path in Path().glob("*.toml")} | {path.stem for path in _SHIPPED.glob("*.toml")}
+    known = {str(path) for path in Path().glob("*.toml")} | {path.stem for path in RECIPES.glob("*.toml")}
     return sorted(name for name in known if name.startswith(incomplete))
 
 
@@ -178,7 +169,7 @@ def warnings_of(module: str) -> Iterator[None]:
 
 
 def find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest of this label, else the newest whose name begins so.
+    """The artifact of this name, else that of this label which the newest run needed, else the newest whose name begins so.
 
     Raises ValueError when there is none.
     """
@@ -198,17 +189,20 @@ def find(store: Path, name: str) -> Artifact:
     if not found:
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
-    newest = found[-1]
-    told = f"{newest.name} ({newest.manifest['label']}), built {newest.manifest['created']}"
-    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {told}", style="dim")
-    return newest
+    needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))
+    by_name = {artifact.name: artifact for artifact in found}
+    of_run = next((by_name[each] for each in needed if each in by_name), None)
+    taken, which = (found[-1], "the newest") if of_run is None else (of_run, "that of the newest run")
+    told = f"{taken.name} ({taken.manifest['label']}), built {taken.manifest['created']}"
+    warn(f"{len(found)} artifacts match {name!r}; taking {which}, {told}", style="dim")
+    return taken
 
 
 def means_directory(store: Path, name: str, holds: str) -> bool:
     """Whether a name means a directory that a command reads, and no artifact: it ``holds`` the command's file, or there is no
     artifact of this name, beginning or label. The directory of an artifact is an artifact."""
     directory = Path(name)
-    if not directory.is_dir() or (directory / MANIFEST).is_file():
+    if not directory.is_dir() or is_of_an_artifact(directory):
         return False
     known = ((artifact.name, str(artifact.manifest["label"])) for artifact in Store(store).artifacts())
     return (directory / holds).is_file() or not any(

@@ -9,13 +9,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
+from korealbert.artifact.spec import explained
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import read_documents as _documents_of
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.scoring import Scored, score_file
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.planning import Planned, prepare
+from korealbert.shipped import shipped
 
 Pathlike = str | Path
 
@@ -30,10 +34,11 @@ def plan(
 ) -> list[Planned]:
     """The stages of a recipe of any kind in the order of the DAG: label, status, reasons, and what building them would cost.
 
+    ``recipe`` is its TOML file, or the name of one that the package ships (``"sample"``).
     ``until`` names the last stage wanted, ``data`` the directory that ``${data}`` stands for, ``overrides`` fields by dotted
     name (``{"pretrain.steps": 200}``). Raises ``korealbert.recipe.RecipeError`` naming file, table, field and remedy.
     """
-    return prepare(Path(recipe), Store(Path(store)), until=until, data=_path(data), overrides=overrides).planned
+    return prepare(shipped(Path(recipe)), Store(Path(store)), until=until, data=_path(data), overrides=overrides).planned
 
 
 def run(
@@ -49,14 +54,19 @@ def run(
 
     ``runtime`` are fields of ``TrainingRuntime``: ``workers``, ``threads``, ``processes``, ``device`` and so on. Other
     arguments as of ``plan``. A stage that was interrupted goes on where it stopped. Workers are processes that import the
-    script: call this below ``if __name__ == "__main__":``. Raises RecipeError before a build, and what a stage raises.
+    script: call this below ``if __name__ == "__main__":``. Raises RecipeError, or ValueError for a field of
+    ``runtime``, before a build, and what a stage raises.
     """
-    here = Store(Path(store)).make()
-    prepared = prepare(Path(recipe), here, until=until, data=_path(data), overrides=overrides)
-    settings = TrainingRuntime(store=here.root, **runtime)
+    path = shipped(Path(recipe))
+    try:
+        settings = TrainingRuntime(store=Path(store), **runtime)
+    except ValidationError as error:
+        raise ValueError(explained("korealbert.run", TrainingRuntime, error)) from None
+    here = Store(settings.store).make()
+    prepared = prepare(path, here, until=until, data=_path(data), overrides=overrides)
     prepared.check(settings)
     built: dict[str, Artifact] = {}
-    with locks.recorded(here.root, Path(recipe), until, {stage.label: stage.name for stage in prepared.planned}):
+    with locks.recorded(here.root, path, until, {stage.label: stage.name for stage in prepared.planned}):
         for label, node in prepared.nodes.items():
             inputs = {role: built[other] for role, other in node.inputs.items()}
             built[label] = build(node.stage, node.spec, inputs, settings, label=label).artifact

@@ -37,6 +37,15 @@ def test_a_recipe_is_planned_built_and_read(tmp_path: Path) -> None:
         next(korealbert.read_documents(path))
 
 
+def test_shipped_recipes_have_names_and_a_misspelt_setting_is_told_in_one_line(tmp_path: Path) -> None:
+    assert korealbert.plan("sample", tmp_path, until="extract")[0].label.startswith("extract/")
+    with pytest.raises(
+        ValueError, match=r"\Akorealbert\.run: unknown field 'worker' \(did you mean 'workers'\?\); valid: [^\n]*\Z"
+    ):
+        korealbert.run("sample", tmp_path / "store", worker=1)
+    assert not (tmp_path / "store").exists()
+
+
 def test_predictions_are_scored(tmp_path: Path) -> None:
     (tmp_path / "gold.tsv").write_text("id\tdocument\tlabel\n1\t좋다\t1\n2\t나쁘다\t0\n", "utf-8")
     (tmp_path / "predictions.jsonl").write_text('{"label": 1}\n' * 2, "utf-8")

@@ -115,15 +115,19 @@ def refuse_overwriting(out: Path, inputs: Iterable[Path] = ()) -> None:
             raise ValueError(f"{out}: it is {'' if same else 'within '}{each}, which is read; name another file to write")
     for place in (out.parent.resolve() / out.name, out.resolve()):  # A link, and what it leads to.
         for directory in (place, *place.parents):
-            if _is_of_an_artifact(directory):
+            if is_of_an_artifact(directory):
                 raise ValueError(f"{out}: {directory} is the directory of an artifact; name another place to write")
 
 
-def _is_of_an_artifact(directory: Path) -> bool:
+def is_of_an_artifact(directory: Path) -> bool:
+    """Whether a directory is that of an artifact, finished or not, also where its manifest is damaged."""
     if (directory / OPENING).is_file():
         return True
     manifest = directory / MANIFEST
-    return manifest.is_file() and b'"output_digest"' in manifest.read_bytes()  # Other programs have files of this name.
+    if not manifest.is_file():
+        return False
+    content = manifest.read_bytes()  # Other programs have files of this name.
+    return content.startswith(_DIGEST_HEAD) or b'"output_digest"' in content
 
 
 def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:

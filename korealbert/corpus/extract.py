@@ -36,7 +36,7 @@ from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import Members, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
@@ -87,6 +87,8 @@ class ExtractStats(DocumentStats):
     """Files that were read, members of archives included; None of artifacts from before they were counted."""
     files_left_aside: dict[str, int] = Field(default_factory=dict)
     """Files of directories that do not have the format's ending while others have it, by their own ending."""
+    twins: int = 0
+    """Files that were not read, because macOS packs one such beside each file: ``._1.txt``."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
     """Records without a value, by field of the document."""
     unread_dates: int = 0
@@ -102,12 +104,12 @@ class ExtractStats(DocumentStats):
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    files = 0
+    files, members = 0, Members(spec.members, spec.exclude)
 
     def counted() -> Iterator[_ShardInput]:
         nonlocal files
         last = None
-        for shard in shard_inputs(spec, inputs):
+        for shard in shard_inputs(spec, inputs, members):
             for part in shard.parts:
                 files, last = files + (part.file != last), part.file
             yield shard
@@ -120,7 +122,9 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
     aside = Counter(Path(name).suffix or Path(name).name for name in left_aside(spec, inputs))
-    return ExtractStats.of({**stats, "files": files} | ({"files_left_aside": dict(sorted(aside.items()))} if aside else {}))
+    return ExtractStats.of(
+        {**stats, "files": files, "twins": members.twins} | ({"files_left_aside": dict(sorted(aside.items()))} if aside else {})
+    )
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -132,9 +136,12 @@ def check_installed(spec: ExtractSpec) -> None:
         )
 
 
-def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[RawRecords | Quarantined]:
+def raw_parts(
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+) -> Iterator[RawRecords | Quarantined]:
     """All that a source holds, in order, in batches of whole records: its paths, then the output of a crawl or fetch.
 
+    ``members`` are those of the spec, given by who counts what they leave out.
     Raises ExtractionError if that is no file at all.
     """
     brought = _all_brought(inputs)
@@ -143,14 +150,16 @@ def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Itera
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
     aside = left_aside(spec, inputs) - {path.path.name for path in spec.paths}
-    for raw in open_files([path.path for path in spec.paths] + brought, spec.members, spec.limits):
+    members = members or Members(spec.members, spec.exclude)
+    for raw in open_files([path.path for path in spec.paths] + brought, members, spec.limits):
         if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in aside:
             continue
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
     if not found:
-        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
+        other = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
+        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{other}")
 
 
 def left_aside(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> frozenset[str]:
@@ -161,7 +170,8 @@ def left_aside(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> froz
     folders = [path.path for path in spec.paths if path.path.is_dir()]
     names = [file.relative_to(folder).as_posix() for folder in folders for file in files_of(folder)]
     names += [path.name for path in _all_brought(inputs)]
-    fits = {name: has_ending(name, spec.format) for name in names if not is_archive(name)}
+    takes = Members(exclude=spec.exclude).takes
+    fits = {name: has_ending(name, spec.format) for name in names if takes(name) and not is_archive(name)}
     return frozenset(name for name, fitting in fits.items() if fitting is False) if any(fits.values()) else frozenset()
 
 
@@ -177,11 +187,13 @@ def _brought(role: str, artifact: Artifact) -> list[Path]:
     return artifact.files(patterns[role])
 
 
-def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[_ShardInput]:
-    """Cut a source into the raw material of its shards, in order."""
+def shard_inputs(
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+) -> Iterator[_ShardInput]:
+    """Cut a source into the raw material of its shards, in order; ``members`` as of ``raw_parts``."""
     parts: list[RawRecords | Quarantined] = []
     size = 0
-    for part in raw_parts(spec, inputs):
+    for part in raw_parts(spec, inputs, members):
         parts.append(part)
         size += len(part.data) if isinstance(part, RawRecords) else 0
         if size >= spec.shard_bytes:
@@ -243,7 +255,9 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
         case "text":
             framer = partial(frame_delimited, delimiter=b"\n") if spec.document == "line" else frame_paragraphs
         case "books" | "csv":
-            framer = partial(frame_csv, delimiter=spec.delimiter, columns=len(spec.columns), quoted=spec.quoted)
+            framer = partial(
+                frame_csv, delimiter=spec.delimiter, columns=len(spec.columns), skip=spec.skip_rows, quoted=spec.quoted
+            )
         case "news_text" | "html":
             framer = frame_whole
         case "namuwiki" | "news" | "json":

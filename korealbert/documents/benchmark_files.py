@@ -6,10 +6,12 @@ a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import io
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,6 +29,16 @@ _SHOWN_MEMBERS = 20
 
 _BYTE_ORDER_MARK = "\ufeff"
 
+_BLANKS = " \t\r\f\v"
+
+_MARKED = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""Byte order marks of encodings other than UTF-8, the longer first: one begins as another."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -35,6 +47,11 @@ class Line:
     file: str
     number: int
     text: str
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has nothing but blanks of ASCII: others, as U+00A0 and U+3000, are text."""
+        return not self.text.strip(_BLANKS)
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """The error to raise for this line, naming file, line, field and remedy."""
@@ -79,6 +96,8 @@ class BenchmarkFile:
         except UnicodeDecodeError as error:
             problem = f"byte 0x{content[error.start]:02x} is no {encoding.upper()}"
             remedy = "fetch the official file again, or convert this one, from CP949 for instance: iconv -f CP949 -t UTF-8"
+            if marked := next((name for mark, name in _MARKED.items() if content.startswith(mark)), ""):
+                remedy = f"the file is in {marked}, as its byte order mark says: convert it: iconv -f {marked} -t UTF-8"
             raise self._error_behind(content[: error.start].decode("latin-1"), problem, remedy) from error
         before, nul, _ = text.partition("\0")
         if nul:
@@ -149,9 +168,25 @@ def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Lin
 def conll_sentences(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[list[tuple[Line, list[str]]]]:
     """The lines of each sentence with their columns, parted by tabs, or by blanks in a line without a tab.
 
-    Blank lines part sentences; lines that begin with ``##`` are left out.
+    Blank lines part sentences; lines that begin with ``##`` are left out, and in a file with tabs those without one that begin
+    with ``#`` (comments of CoNLL-U). Blanks are those of ASCII. Raises ValueError naming file and line where a line has another
+    number of columns than the first.
     """
-    lines = (line for line in file.lines(encoding) if not line.text.startswith("##"))
-    for filled, group in groupby(lines, key=lambda line: bool(line.text.strip())):
-        if filled:
-            yield [(line, line.text.split("\t") if "\t" in line.text else line.text.split()) for line in group]
+    lines = [line for line in file.lines(encoding) if not line.text.startswith("##")]
+    if any("\t" in line.text for line in lines):
+        lines = [line for line in lines if "\t" in line.text or not line.text.startswith("#")]
+    width = 0
+    for blank, group in groupby(lines, key=lambda line: line.is_blank):
+        sentence = [] if blank else [(line, _columns(line.text)) for line in group]
+        for line, columns in sentence:
+            width = width or len(columns)
+            if len(columns) != width:
+                problem = f"the line has {len(columns)} columns, the first one {width}"
+                remedy = "restore the official line, or put tabs between columns, and none elsewhere"
+                raise line.error(f"column {min(len(columns), width)}", problem, remedy)
+        if sentence:
+            yield sentence
+
+
+def _columns(text: str) -> list[str]:
+    return text.split("\t") if "\t" in text else re.split(f"[{_BLANKS}]+", text.strip(_BLANKS))

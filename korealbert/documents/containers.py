@@ -8,13 +8,14 @@ from __future__ import annotations
 import bz2
 import lzma
 import os
+import re
 import struct
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import Path
 from stat import S_ISLNK
 from typing import IO, Any
@@ -49,36 +50,68 @@ _ZIP_DESCRIPTOR = b"PK\x07\x08"
 _ZIP_LONGEST_DESCRIPTOR = 24
 
 
-def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+class Members:
+    """Which files within directories and archives are meant: those that a pattern matches and no other pattern excludes.
+
+    Patterns are those of fnmatch, on the path within the directory or archive. Of what macOS packs beside each file
+    none is meant.
+    """
+
+    def __init__(self, pattern: str = "*", exclude: Sequence[str] = ()) -> None:
+        self.pattern = pattern
+        self.twins = 0
+        """Twins of macOS that were passed over."""
+        self._excluded = re.compile("|".join(map(translate, exclude))) if exclude else None
+
+    def takes(self, name: str) -> bool:
+        """Whether a file is to be read; twins are counted."""
+        if not fnmatchcase(name, self.pattern):
+            return False
+        twin = is_twin(name)
+        self.twins += twin
+        return not twin and (self._excluded is None or self._excluded.match(name) is None)
+
+
+def is_twin(name: str) -> bool:
+    """Whether a file within a directory or archive is what macOS writes beside another one, for its Finder: ``._1.txt``.
+
+    These are in AppleDouble format, and no text: https://www.rfc-editor.org/rfc/rfc1740.
+    """
+    parts = name.split("/")
+    return parts[-1].startswith("._") or "__MACOSX" in parts[:-1]
+
+
+def open_files(paths: Sequence[Path], members: str | Members, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     """All streams of ``paths`` in the order given; directories sorted by relative path, archives in archive order.
 
-    ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
-    requested. Names hold no directory above a path; of equal names the second is ``2/name``. Raises FileNotFoundError naming a
-    path that does not exist.
+    ``members`` says which files within directories and archives, a pattern alone or a whole ``Members``. A stream is valid
+    until the next one is requested. Names hold no directory above a path; of equal names the second is ``2/name``. Raises
+    FileNotFoundError naming a path that does not exist.
     """
+    wanted = Members(members) if isinstance(members, str) else members
     taken: Counter[str] = Counter()
-    for path, name in _listed(paths, members):
+    for path, name in _listed(paths, wanted):
         taken[name] += 1
-        yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", members, limits)
+        yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", wanted, limits)
 
 
 def is_archive(name: str) -> bool:
     """Whether a name means a zip archive, or a tar archive, compressed or not."""
-    return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX))
+    return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX)) and not is_twin(name)
 
 
-def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
+def _listed(paths: Sequence[Path], members: Members) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in files_of(path))
-            yield from ((file, name) for name, file in inside if is_archive(name) or fnmatchcase(name, members))
+            yield from ((file, name) for name, file in inside if is_archive(name) or members.takes(name))
         elif path.exists():
             yield path, path.name
         else:
             raise FileNotFoundError(f"{path}: no such file or directory")
 
 
-def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+def _open_file(path: Path, name: str, members: Members, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     with path.open("rb") as handle:
         if name.lower().endswith(_ZIP_SUFFIX):
             yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
@@ -95,8 +128,8 @@ def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Itera
 class _Members:
     """The members of one archive that match a pattern, under limits that hold for all of them together."""
 
-    def __init__(self, archive: RawFile, unfolding: Unfolding, members: str) -> None:
-        self._archive, self._unfolding, self._pattern = archive, unfolding, members
+    def __init__(self, archive: RawFile, unfolding: Unfolding, members: Members) -> None:
+        self._archive, self._unfolding, self._wanted = archive, unfolding, members
         self._matched = self._empty = 0
         self._last: RawFile | None = None
 
@@ -109,7 +142,7 @@ class _Members:
                 yield self._archive.quarantined(error if isinstance(error, ReadFault) else _fault_of_archive(error))
             return
         if not self._matched:
-            remedy = f"no member matches {self._pattern!r}: correct `members` of the extract spec"
+            remedy = f"no member matches {self._wanted.pattern!r}: correct `members` of the extract spec"
             yield Quarantined(self._archive.name, "byte 0", "", "no_members", remedy)
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
@@ -118,7 +151,7 @@ class _Members:
     def _wants(self, name: str, size: int) -> bool:
         """Whether a member is to be opened. Raises ReadFault at too many empty ones."""
         self._count(name, size)
-        wanted = fnmatchcase(name, self._pattern)
+        wanted = self._wanted.takes(name)
         self._matched += wanted
         return wanted
 
@@ -165,7 +198,7 @@ class _Zip(_Members):
     The directory is read by ``zipfile``, the data here: its readers unfold bzip2 and LZMA without a limit.
     """
 
-    def __init__(self, archive: RawFile, handle: IO[bytes], members: str) -> None:
+    def __init__(self, archive: RawFile, handle: IO[bytes], members: Members) -> None:
         self._handle = handle
         self._size = os.fstat(handle.fileno()).st_size
         super().__init__(archive, Unfolding(archive.limits, lambda: self._size), members)

@@ -163,6 +163,10 @@ def _find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> _Units:
 def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[_Stretches, Ints]:
     """Pieces to predict, and the number of n-grams of each n."""
     deck = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
+    if spec.unit == "token" and spec.ngram_max == 1:
+        # Whatever is visited fits, until the budget is spent.
+        pieces = deck.draw_first(np.minimum(budget, units.count), draws.matrix(Stream.MASK_ORDER, int(budget.max(initial=0))))
+        return _Stretches(units.begins[pieces], units.ends[pieces]), np.array([0, pieces.size])
     sizes = Turns(draws, Stream.MASK_NGRAM)
     overlaps = range(spec.ngram_max if spec.ngram_max > 1 else 0)  # Single units are visited once and never overlap.
     taken = np.zeros(len(units.begins), dtype=np.bool_)
@@ -263,7 +267,21 @@ class PartialShuffle:
     def draw(self, rows: Ints, turn: int) -> Ints:
         """The next number of some rows; ``turn`` is below their counts."""
         here = self._begins[rows] + turn
-        there = here + below(self._turns.words(rows, turn), self._counts[rows] - turn)
+        return self._swap(here, here + below(self._turns.words(rows, turn), self._counts[rows] - turn))
+
+    def draw_first(self, wanted: Ints, words: Words) -> Ints:
+        """The first ``wanted`` [R] numbers of all rows, one row after the other; ``words`` [R, T] are those of each turn."""
+        longest_first = np.argsort(-wanted, kind="stable")
+        begins, words_TR = self._begins[longest_first], words[longest_first].T
+        turns = np.arange(len(words_TR))
+        ahead_TR = below(words_TR, np.maximum(self._counts[longest_first] - turns[:, None], 1))
+        drawing = np.searchsorted(-wanted[longest_first], -turns)  # Rows that want a number in this turn.
+        for turn, rows in enumerate(drawing):
+            here = begins[:rows] + turn
+            self._swap(here, here + ahead_TR[turn, :rows])
+        return self.numbers[ranges(self._begins, wanted)]
+
+    def _swap(self, here: Ints, there: Ints) -> Ints:
         drawn: Ints = self.numbers[there]
         self.numbers[there] = self.numbers[here]
         self.numbers[here] = drawn

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line, conll_sentences, csv_rows
 from korealbert.finetune.definition import Column, Definition, Kind
-from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list
+from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list, otherwise_composed
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1, korquad_f1, normalise_korquad, normalise_squad, squad_f1
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, binary_f1, macro_f1, mcc, pearson, spearman
@@ -109,7 +110,7 @@ def _check_header(line: Line, header: Sequence[str], wanted: Sequence[str], *, n
         if name not in header:
             has = f"the header line has {', '.join(header)[:200]!r}" if named else f"the first row has {len(header)} columns"
             remedy = f"correct [columns] of the benchmark{nearest(name, header)}, or format"
-            raise line.error(name, f"there is no such column; {has}", remedy)
+            raise line.error(name, f"there is no such column{otherwise_composed(name, header)}; {has}", remedy)
 
 
 class _Defined(Task):
@@ -329,11 +330,20 @@ class _Spans(_Defined, QuestionAnswering):
         return QuestionAnswering.read(self, file) if self.definition.format == "squad" else _Defined.read(self, file)
 
     def question(self, record: Record, context: str, article: str) -> Question:
-        """One question of SQuAD's form. Raises ValueError also where its first answer is not where the file says."""
+        """One question of SQuAD's form. Raises ValueError also where an answer is not where the file says, or not in the
+        context; where the file does not say, the first is there once."""
         found = super().question(record, context, article)
-        if found.target and found.target[0].begin != -1:  # -1: the file does not say.
-            _check_place(record, "answers[0].answer_start", found.target[0], context)
-        return found
+        placed = []
+        for number, answer in enumerate(found.target):
+            field = f"answers[{number}]"
+            if answer.begin != -1:  # The file says.
+                _check_visible(record, f"{field}.text", answer.text)
+                _check_place(record, f"{field}.answer_start", answer, context)
+                placed.append(answer)
+            else:
+                begin = _only_place(record, f"{field}.text", answer.text, context, repeated=number > 0)
+                placed.append(Answer(answer.text, begin))
+        return replace(found, target=tuple(placed))
 
     def example(self, record: Record, name: str) -> Question:
         """A question with the one answer that it has, or none."""
@@ -345,16 +355,14 @@ class _Spans(_Defined, QuestionAnswering):
                 remedy = "give the answer, or say answerable = false in the benchmark's file"
                 raise record.line.error(field, "there is none", remedy)
             return Question(name, _text(record, self.column("pair")), (), pair=context, article=context)
+        _check_visible(record, str(columns.answer), answer)
         if columns.answer_start is not None and (written := _written(record, columns.answer_start)):
             if not re.fullmatch(r"[0-9]+", written):
                 raise record.error(str(columns.answer_start), f"found {written!r}", "give a number of characters from 0")
             begin = int(written)
             _check_place(record, str(columns.answer_start), Answer(answer, begin), context)
         else:
-            times, begin = context.count(answer), context.find(answer)
-            if times != 1:
-                remedy = "say where it begins in a column answer_start" if times else "an answer is a part of the context"
-                raise record.line.error(field, f"{answer[:40]!r} is in the context {times} times", remedy)
+            begin = _only_place(record, str(columns.answer), answer, context)
         return Question(name, _text(record, self.column("pair")), (Answer(answer, begin),), pair=context, article=context)
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
@@ -364,6 +372,23 @@ class _Spans(_Defined, QuestionAnswering):
         accepted = question.accepted if self.answerable else [text for text in question.accepted if normalise(text)] or [""]
         values = em_and_f1(predicted, accepted, normalise=normalise, f1=f1, mode=mode if self.answerable else "corrected")
         return {name: values[name] for name in self.definition.metrics}
+
+
+def _check_visible(record: Record, field: str, answer: str) -> None:
+    """Raise ValueError where an answer is blank, so that no piece of the context covers any of it."""
+    if not answer.strip():
+        raise record.error(field, f"found {answer!r}, which has no character that can be seen", "give the answer that it has")
+
+
+def _only_place(record: Record, field: str, answer: str, context: str, *, repeated: bool = False) -> int:
+    """The place of an answer that the file has none for: the only one in the context, or where it may be ``repeated``, the
+    first. Raises ValueError where it is blank, in no place, or in several."""
+    _check_visible(record, field, answer)
+    times = context.count(answer)
+    if times == 1 or (repeated and times):
+        return context.find(answer)
+    remedy = "say where it begins in a column answer_start" if times else "an answer is a part of the context"
+    raise record.error(field, f"{answer[:40]!r} is in the context {times} times", remedy)
 
 
 def _check_place(record: Record, field: str, answer: Answer, context: str) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, NoReturn
+from unicodedata import normalize
 
-from korealbert.artifact.files import unambiguous
+from korealbert.artifact.files import entries_of, unambiguous
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 
@@ -97,6 +99,13 @@ def check_width(
         raise line.error(header[min(len(fields), len(header)) - 1], problem, remedy)
 
 
+def otherwise_composed(written: str, known: Iterable[str]) -> str:
+    """What to say of a name that is not known, but in another Unicode normalisation; empty where it is not."""
+    if normalize("NFC", written) in {normalize("NFC", name) for name in known}:
+        return ", which is known in another Unicode normalisation alone (NFC, NFD)"
+    return ""
+
+
 def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Which of some headers a tab-separated file has, where its parts differ; the first, if none of them."""
     first = next(file.lines(), None)
@@ -107,11 +116,12 @@ def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[s
 def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
     """The files of a directory whose names match, in the order of their paths, shorter names first; or the one file.
 
-    Raises ValueError where a directory holds none.
+    Links to directories are followed, as they are for the digest of a directory. Raises ValueError where it holds none.
     """
     if not file.path.is_dir():
         return [file]
-    paths = sorted(file.path.rglob(pattern), key=lambda path: (path.parent, len(path.name), path.name))
+    found = (path for path in entries_of(file.path) if fnmatchcase(path.name, pattern) and not path.is_dir())
+    paths = sorted(found, key=lambda path: (path.parent, len(path.name), path.name))
     if not paths:
         raise ValueError(
             f"{file}: holds no {pattern.removeprefix('*')} file; give train, dev or test of the official directory"
@@ -202,7 +212,8 @@ class Record:
     def _typed(self, field: str, kind: type) -> Any:
         if field not in self.fields:
             found = ", ".join(sorted(self.fields)) or "no field"
-            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {_KIND[kind]}")
+            problem = f"missing{otherwise_composed(field, self.fields)}; the record has {found}"
+            raise self.error(field, problem, f"add {field!r}: {_KIND[kind]}")
         self._check(field, self.fields[field], kind)
         return self.fields[field]
 

@@ -25,6 +25,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
 from korealbert.artifact.spec import Real
+from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import FinetuneSpec
 
 if TYPE_CHECKING:
@@ -197,15 +198,17 @@ class SelectionSpec(Spec):
 
 @dataclass(frozen=True)
 class _Trial:
-    """A setting and its dev scores by seed; None where the loss was not finite."""
+    """A setting and its dev scores by seed; None where the loss was not finite or the official script prints ``nan``."""
 
     number: int
     settings: Settings
     scores: dict[int, float | None]
+    undefined: frozenset[str]
+    """Why the official script prints ``nan``."""
 
     @property
     def dev(self) -> float | None:
-        """Mean over the seeds, None where one of them diverged."""
+        """Mean over the seeds, None where one of them has no score."""
         known = [score for score in self.scores.values() if score is not None]
         return sum(known) / len(known) if len(known) == len(self.scores) else None
 
@@ -228,7 +231,7 @@ class SelectionStats(Statistics):
 
     trials: int
     diverged: int
-    """Trials of which at least one seed diverged: they cannot be chosen."""
+    """Trials of which at least one seed diverged, or has no defined score: they cannot be chosen."""
     trial: int
     """The number of the chosen one."""
     dev: Real
@@ -261,11 +264,13 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 
 def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SelectionStats:
-    """The settings with the best mean dev score, the earliest of equals. Raises ValueError when every setting diverged."""
+    """The settings with the best mean dev score, the earliest of equals. Raises ValueError when no setting has one."""
     trials = _read_trials(spec.search, inputs)
     scored = [trial for trial in trials if trial.dev is not None]
     if not scored:
-        raise ValueError(f"all {len(trials)} settings of the search diverged; give lower values of learning_rate")
+        given = {score for trial in trials for score in trial.undefined}
+        fate = f"diverged or have no defined score ({', '.join(sorted(given))})" if given else "diverged"
+        raise ValueError(f"all {len(trials)} settings of the search {fate}; give lower values of learning_rate")
     best = max(scored, key=lambda trial: (trial.dev, -trial.number))
     write_json(out_dir / "settings.json", best.settings)
     rows = [{"trial": t.number, "settings": t.settings, "dev": t.dev, "scores": t.scores} for t in trials]
@@ -284,8 +289,11 @@ def _read_trials(search: SearchSpec, inputs: Inputs) -> list[_Trial]:
     trials = []
     for number, by_seed in sorted(cells.items()):
         settings = next(iter(by_seed.values()))["settings"]
-        scores = {seed: metrics["dev"].get(metrics["selected_by"]) for seed, metrics in sorted(by_seed.items())}
-        trials.append(_Trial(number, {name: settings[name] for name in search.axes}, scores))
+        why = {seed: why_undefined(metrics, metrics["selected_by"], "dev") for seed, metrics in by_seed.items()}
+        dev = {seed: metrics["dev"].get(metrics["selected_by"]) for seed, metrics in sorted(by_seed.items())}
+        scores = {seed: None if why[seed] else score for seed, score in dev.items()}
+        undefined = frozenset(filter(None, why.values()))
+        trials.append(_Trial(number, {name: settings[name] for name in search.axes}, scores, undefined))
     return trials
 
 

@@ -175,7 +175,8 @@ class Task(ABC):
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file must carry the id of their example. Of other tasks they may."""
     id_fields: tuple[str, ...] = ("id",)
-    """The fields of the official file that hold an example's id. Records of a prediction file may write it so, or ``id``."""
+    """The fields of the official file that hold an example's id; `` + `` between those that do so together. Records of a
+    prediction file may write it so, or ``id``."""
     scores_missing: ClassVar[bool] = False
     """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from korealbert.model.attention import Attend, Flattened, by_lengths, residual, under
 from korealbert.model.config import AnyConfig, ModelConfig
 
 
@@ -34,29 +35,9 @@ class _Embeddings(nn.Module):
         position_LE = self.position.weight[self.position_offset : self.position_offset + ids_BL.shape[1]]
         if self.token_type.num_embeddings == 1:
             token_types_BL = torch.zeros_like(token_types_BL)
-        embedded_BLE: Tensor = self.norm(self.word(ids_BL) + self.token_type(token_types_BL) + position_LE)
+        embedded_BLE = residual(self.norm(self.word(ids_BL) + self.token_type(token_types_BL) + position_LE))
         dropped_BLE: Tensor = self.dropout(embedded_BLE)
         return dropped_BLE
-
-
-def attend(query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, visible: Tensor | None, dropout: float) -> Tensor:
-    """softmax(q kᵀ / √D) v over the visible keys (bool, broadcast to [B, N, L, L]; None means all), [B, N, L, D].
-
-    By matrix products where these are faster than torch's kernel (``bench/attention.py``); the two differ by rounding.
-    """
-    if not _by_products(query_BNLD):
-        return F.scaled_dot_product_attention(query_BNLD, key_BNLD, value_BNLD, attn_mask=visible, dropout_p=dropout)
-    scores = query_BNLD * query_BNLD.shape[-1] ** -0.5 @ key_BNLD.transpose(-1, -2)
-    if visible is not None:
-        scores = scores.masked_fill(~visible, -torch.inf)
-    with torch.autocast(query_BNLD.device.type, enabled=False):
-        weights = F.dropout(scores.softmax(-1), dropout)
-    return weights @ value_BNLD
-
-
-def _by_products(query_BNLD: Tensor) -> bool:
-    """On processors in bf16, up to 1,024 positions."""
-    return query_BNLD.device.type == "cpu" and query_BNLD.dtype == torch.bfloat16 and query_BNLD.shape[2] <= 1024
 
 
 class _SelfAttention(nn.Module):
@@ -77,6 +58,11 @@ class _SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
+    @property
+    def dropped_weights(self) -> float:
+        """Rate of dropout of attention weights."""
+        return self.attention_dropout if self.training else 0.0
+
     def joined(self) -> tuple[Tensor, Tensor]:
         """Weight [3H, H] and bias [3H] of query, key and value together; layers that share them join them once.
 
@@ -89,16 +75,15 @@ class _SelfAttention(nn.Module):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         return weight, bias
 
-    def forward(self, hidden_BLH: Tensor, visible_B11L: Tensor | None, joined: tuple[Tensor, Tensor]) -> Tensor:
-        """Attend to the visible keys (bool, None means all) and return [B, L, H]; ``joined`` as the method gives it."""
+    def forward(self, hidden_BLH: Tensor, attending: Attend, joined: tuple[Tensor, Tensor]) -> Tensor:
+        """[B, L, H] to [B, L, H]; ``joined`` as the method gives it."""
         mapped_BLH3 = F.linear(hidden_BLH, *joined)
         query_BNLD, key_BNLD, value_BNLD = (
             x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2) for x_BLH in mapped_BLH3.chunk(3, dim=2)
         )
-        dropout = self.attention_dropout if self.training else 0.0
-        mixed_BNLD = attend(query_BNLD, key_BNLD, value_BNLD, visible_B11L, dropout)
+        mixed_BNLD = attending(query_BNLD, key_BNLD, value_BNLD, self.dropped_weights)
         mixed_BLH = self.output(mixed_BNLD.transpose(1, 2).flatten(2))
-        normed_BLH: Tensor = self.norm(hidden_BLH + self.dropout(mixed_BLH))
+        normed_BLH = residual(self.norm(hidden_BLH + self.dropout(mixed_BLH)))
         return normed_BLH
 
 
@@ -116,7 +101,7 @@ class _FeedForward(nn.Module):
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Position-wise; [B, L, H] to [B, L, H]."""
         transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate=self.approximate))
-        normed_BLH: Tensor = self.norm(hidden_BLH + self.dropout(transformed_BLH))
+        normed_BLH = residual(self.norm(hidden_BLH + self.dropout(transformed_BLH)))
         return normed_BLH
 
 
@@ -153,16 +138,23 @@ class Layers(nn.Module):
 
     def contextualise(self, embedded_BLE: Tensor, lengths_B: Tensor | None) -> Tensor:
         """Hidden states [B, L, H] of embedded tokens; ``lengths_B`` as in ``TransformerEncoder.forward``."""
-        visible_B11L = None
-        if lengths_B is not None:
-            positions_L = torch.arange(embedded_BLE.shape[1], device=embedded_BLE.device)
-            visible_B11L = (positions_L < lengths_B[:, None])[:, None, None, :]
+        attending = self._attending(embedded_BLE, lengths_B)
         hidden_BLH: Tensor = self.projection(embedded_BLE)
         joined = [cast(_SelfAttention, attention).joined() for attention in self.attention]
         for index in range(self.config.num_layers):
             attention, ffn = self.layer(index)
-            hidden_BLH = ffn(attention(hidden_BLH, visible_B11L, joined[self.config.blocks_of(index)[0]]))
+            hidden_BLH = ffn(attention(hidden_BLH, attending, joined[self.config.blocks_of(index)[0]]))
         return hidden_BLH
+
+    def _attending(self, embedded_BLE: Tensor, lengths_B: Tensor | None) -> Attend:
+        """Attention to the real tokens of each row."""
+        if lengths_B is None:
+            return under(None)
+        first = cast(_SelfAttention, self.attention[0])
+        if by_lengths(first.query.weight, self.config.head_width, first.dropped_weights):
+            return Flattened(lengths_B, embedded_BLE.shape[1]).attend
+        positions_L = torch.arange(embedded_BLE.shape[1], device=embedded_BLE.device)
+        return under((positions_L < lengths_B[:, None])[:, None, None, :])
 
 
 class TransformerEncoder(Layers):

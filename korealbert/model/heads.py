@@ -26,11 +26,20 @@ class _Logits(NamedTuple):
     """Sentence order: class 1 means swapped; None without such a head. Of packed rows [B, S, 2]."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
+
+
+class _Read(NamedTuple):
+    """What the heads read."""
+
     hidden_BLH: Tensor
-    """The encoder's output, of which the others are made, and the bag of words is."""
+    """The encoder's output, of which the others are parts, and the bag of words is made."""
+    mlm_BPH: Tensor
+    wop_BWH: Tensor
+    first_BH: Tensor
+    """The first token, pooled where there is a pooler. Of packed rows [B, S, H]."""
 
 
-class _MaskedTokenHead(nn.Module):
+class MaskedTokenHead(nn.Module):
     """H → E, GELU, LayerNorm, then the transposed word table plus a bias per piece.
 
     The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
@@ -49,10 +58,14 @@ class _MaskedTokenHead(nn.Module):
         self.pieces = config.vocab_size
         self.approximate = gelu_approximation(config)
 
+    def transform(self, hidden_BPH: Tensor) -> Tensor:
+        """What is compared with the rows of the word table, [B, P, E]."""
+        transformed_BPE: Tensor = self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate))
+        return transformed_BPE
+
     def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
         """Logits [B, P, V]; rows of the table behind the pieces have none."""
-        transformed = self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate))
-        return F.linear(transformed, word_table_VE, self.bias)[..., : self.pieces]
+        return F.linear(self.transform(hidden_BPH), word_table_VE, self.bias)[..., : self.pieces]
 
 
 class PretrainingModel(nn.Module):
@@ -62,15 +75,31 @@ class PretrainingModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = TransformerEncoder(config) if isinstance(config, ModelConfig) else ModernEncoder(config)
-        self.mlm = _MaskedTokenHead(config)
+        self.mlm = MaskedTokenHead(config)
         self.sop = nn.Linear(config.hidden_size, 2) if config.orders_sentences else None
         self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
-        self.bow = _MaskedTokenHead(config) if config.bag_of_words else None
+        self.bow = MaskedTokenHead(config) if config.bag_of_words else None
 
     @property
     def heads(self) -> tuple[str, ...]:
         """The tasks that the model has a head for, of ``mlm``, ``sop``, ``wop`` and ``bow``."""
         return "mlm", *(name for name in ("sop", "wop", "bow") if getattr(self, name) is not None)
+
+    def read(
+        self,
+        ids_BL: Tensor,
+        token_types_BL: Tensor,
+        lengths_B: Tensor | None,
+        mlm_positions_BP: Tensor,
+        wop_positions_BW: Tensor,
+    ) -> _Read:
+        """Encode; all inputs int64. The token heads see the listed positions only; an unused slot may name any position.
+
+        ``lengths_B`` as in ``TransformerEncoder.forward``; of packed rows [B, S], as in ``ModernEncoder.forward``.
+        """
+        hidden_BLH, first_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
+        mlm_BPH, wop_BWH = (_gather_positions(hidden_BLH, places) for places in (mlm_positions_BP, wop_positions_BW))
+        return _Read(hidden_BLH, mlm_BPH, wop_BWH, first_BH)
 
     def forward(
         self,
@@ -80,15 +109,12 @@ class PretrainingModel(nn.Module):
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
     ) -> _Logits:
-        """All inputs int64. The token heads see the listed positions only; an unused slot may name any position.
-
-        ``lengths_B`` as in ``TransformerEncoder.forward``; of packed rows [B, S], as in ``ModernEncoder.forward``.
-        """
-        hidden_BLH, pooled_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
-        mlm_BPV = self.mlm(_gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
-        wop_BWC = None if self.wop is None else self.wop(_gather_positions(hidden_BLH, wop_positions_BW))
-        sop_B2 = None if self.sop is None else self.sop(pooled_BH)
-        return _Logits(mlm_BPV, sop_B2, wop_BWC, hidden_BLH)
+        """The logits of all heads but that of the bag of words; inputs as of ``read``."""
+        read = self.read(ids_BL, token_types_BL, lengths_B, mlm_positions_BP, wop_positions_BW)
+        mlm_BPV = self.mlm(read.mlm_BPH, self.encoder.embeddings.word.weight)
+        wop_BWC = None if self.wop is None else self.wop(read.wop_BWH)
+        sop_B2 = None if self.sop is None else self.sop(read.first_BH)
+        return _Logits(mlm_BPV, sop_B2, wop_BWC)
 
 
 def _gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
@@ -108,7 +134,7 @@ def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
             if isinstance(module, nn.Linear | nn.Embedding):
                 sigma = (initializer_range or module.weight.shape[1] ** -0.5) * getattr(module, "initial_scale", 1.0)
                 nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
-            if isinstance(module, nn.Linear | nn.LayerNorm | _MaskedTokenHead) and module.bias is not None:
+            if isinstance(module, nn.Linear | nn.LayerNorm | MaskedTokenHead) and module.bias is not None:
                 nn.init.zeros_(module.bias)
             if isinstance(module, nn.LayerNorm):
                 nn.init.ones_(module.weight)
@@ -120,7 +146,7 @@ class Generator(Layers):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.add_layers(config)
-        self.mlm = _MaskedTokenHead(config)
+        self.mlm = MaskedTokenHead(config)
 
     def forward(self, embedded_BLE: Tensor, lengths_B: Tensor | None, positions_BP: Tensor, word_table_VE: Tensor) -> Tensor:
         """Logits [B, P, V] at the masked slots."""

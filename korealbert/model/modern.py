@@ -7,16 +7,15 @@ No matrix and no LayerNorm has a bias. The letters of shapes are explained in ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from korealbert.model.attention import Attend, Flattened, attend, by_lengths, residual, under
 from korealbert.model.config import ModernConfig
-from korealbert.model.encoder import attend
 
 
 class _Rotation(NamedTuple):
@@ -42,10 +41,6 @@ class _Rotation(NamedTuple):
         first, second = x_BNLD.float().chunk(2, dim=-1)
         turned = x_BNLD.float() * self.cos_LD + torch.cat((-second, first), dim=-1) * self.sin_LD
         return turned.to(x_BNLD.dtype)
-
-
-_Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""Queries, keys and values [B, N, L, D] and a rate of dropout to what each token takes up, [B, N, L, D]."""
 
 
 def sequence_numbers(lengths_BS: Tensor, length: int) -> Tensor:
@@ -121,11 +116,6 @@ class _Sequences:
         return mixed_BNLD[:, :, :length]
 
 
-def _under(visible: Tensor | None) -> _Attend:
-    """Attention to the visible keys (bool, broadcast to [B, N, L, L]; None means all)."""
-    return lambda query, key, value, dropout: attend(query, key, value, visible, dropout)
-
-
 class ScaledLinear(nn.Linear):
     """A matrix without bias that writes into the residual stream; its initial values are narrower (``initial_scale``)."""
 
@@ -144,11 +134,16 @@ class _Attention(nn.Module):
         self.output = ScaledLinear(config.hidden_size, config.hidden_size, config)
         self.dropout = nn.Dropout(config.attention_dropout)
 
-    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: _Attend) -> Tensor:
+    @property
+    def dropped_weights(self) -> float:
+        """Rate of dropout of attention weights."""
+        return self.dropout.p if self.training else 0.0
+
+    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: Attend) -> Tensor:
         """What each token takes up from those that it sees, [B, L, H]."""
         qkv = self.qkv(hidden_BLH).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         query_BNLD, key_BNLD = rotation.turn(qkv[:2])
-        mixed_BNLD = attending(query_BNLD, key_BNLD, qkv[2], self.dropout.p if self.training else 0.0)
+        mixed_BNLD = attending(query_BNLD, key_BNLD, qkv[2], self.dropped_weights)
         mixed_BLH: Tensor = self.dropout(self.output(mixed_BNLD.transpose(1, 2).flatten(2)))
         return mixed_BLH
 
@@ -179,7 +174,7 @@ class _Layer(nn.Module):
         self.ffn_norm = layer_norm(config)
         self.ffn = _GatedFeedForward(config)
 
-    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: _Attend) -> Tensor:
+    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: Attend) -> Tensor:
         """[B, L, H] to [B, L, H]; ``attending`` as in ``_Attention.forward``."""
         hidden_BLH = hidden_BLH + self.attention(self.attention_norm(hidden_BLH), rotation, attending)
         added_BLH: Tensor = hidden_BLH + self.ffn(self.ffn_norm(hidden_BLH))
@@ -197,7 +192,7 @@ class _ModernEmbeddings(nn.Module):
 
     def forward(self, ids_BL: Tensor) -> Tensor:
         """Embed int64 ids [B, L] into [B, L, H]."""
-        embedded_BLH: Tensor = self.dropout(self.norm(self.word(ids_BL)))
+        embedded_BLH: Tensor = self.dropout(residual(self.norm(self.word(ids_BL))))
         return embedded_BLH
 
 
@@ -224,11 +219,9 @@ class ModernEncoder(nn.Module):
             theta: _Rotation.of(length, config.head_width, theta, device) for theta in {self.global_theta, config.local_theta}
         }
         sequences = None if lengths_B is None or lengths_B.ndim == 1 else _Sequences(lengths_B, length)
-        if sequences is None:
-            everywhere, nearby = (_under(visible) for visible in self._visible(length, lengths_B, device))
-        else:
+        if sequences is not None:
             thetas = {theta: rotation.at(sequences.positions_BL) for theta, rotation in thetas.items()}
-            everywhere, nearby = self._within(sequences)
+        everywhere, nearby = self._attending(ids_BL, lengths_B, sequences)
         hidden_BLH = self.embeddings(ids_BL)
         for index, layer in enumerate(self.layers):
             is_global = config.is_global(index)
@@ -239,10 +232,17 @@ class ModernEncoder(nn.Module):
             return hidden_BLH, hidden_BLH[:, 0]
         return hidden_BLH, hidden_BLH.gather(1, sequences.first_BS[:, :, None].expand(-1, -1, hidden_BLH.shape[-1]))
 
-    def _within(self, sequences: _Sequences) -> tuple[_Attend, _Attend]:
-        """Attention of global and of local layers in packed rows."""
-        half, longest = self.config.local_attention // 2, sequences.longest
-        if longest <= half + 1:
+    def _attending(self, ids_BL: Tensor, lengths_B: Tensor | None, sequences: _Sequences | None) -> tuple[Attend, Attend]:
+        """Attention of global and of local layers."""
+        first, half = cast(_Layer, self.layers[0]).attention, self.config.local_attention // 2
+        if by_lengths(first.qkv.weight, self.config.head_width, first.dropped_weights):
+            rows, length = ids_BL.shape
+            flattened = Flattened(ids_BL.new_full((rows,), length) if lengths_B is None else lengths_B, length)
+            return flattened.attend, partial(flattened.attend, half=half)
+        if sequences is None:
+            everywhere, nearby = self._visible(ids_BL.shape[1], lengths_B, ids_BL.device)
+            return under(everywhere), under(nearby)
+        if sequences.longest <= half + 1:
             return sequences.attend, sequences.attend
         return sequences.attend, partial(sequences.attend_nearby, half=half)
 

@@ -96,8 +96,28 @@ def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
 
 
 def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
-    """The same batch on a device; from pinned memory the copy overlaps with the GPU's computation."""
+    """The same batch on a device; a copy from pinned memory waits for what its stream has to do before."""
     return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
+
+
+class Copies:
+    """Batches on a device; a GPU copies them on a stream of their own, while it computes what it was given before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def take(self, batch: TensorBatch) -> TensorBatch:
+        """The batch, on which work that is given to the device from now on waits."""
+        if self._stream is None:
+            return to_device(batch, self._device)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            copied = to_device(batch, self._device)
+        computing.wait_stream(self._stream)
+        for tensor in copied:  # Its memory is the other stream's, which must not use it again before this one is done with it.
+            tensor.record_stream(computing)
+        return copied
 
 
 def micro_batches(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +62,22 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
 
-_COMPILED = {"kernels": "default", "graphs": "reduce-overhead"}
-"""Modes of torch.compile by ``PretrainSpec.compile``."""
-
 log = logging.getLogger(__name__)
+
+
+def compile_mode(spec: PretrainSpec, device: torch.device) -> str | None:
+    """The mode of torch.compile; None: not at all.
+
+    A recipe that asks for nothing is compiled on GPUs all the same, where Triton finds a C compiler: like the device itself
+    that moves last bits. ``TORCH_COMPILE_DISABLE=1`` turns every compilation off.
+    """
+    if spec.compile == "no" and device.type == "cuda":
+        if find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang"))):
+            return "default"
+        log.warning(
+            "kernels are not compiled: Triton is not installed or finds no C compiler; training takes about twice as long"
+        )
+    return {"no": None, "kernels": "default", "graphs": "reduce-overhead"}[spec.compile]
 
 
 def _engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
@@ -89,8 +103,8 @@ def _engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
 def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
     """A DeepSpeed engine around ``objective``, which it broadcasts from rank 0; gradients are averaged over ranks."""
     deepspeed = _quiet_deepspeed(ranks.device)
-    if spec.compile != "no":
-        objective.compile(mode=_COMPILED[spec.compile])
+    if mode := compile_mode(spec, ranks.device):
+        objective.compile(mode=mode)
     engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks.world_size))
     if not spec.zero_stage:
         # A single rank needs no average, but DeepSpeed would still flatten all gradients and copy them back.

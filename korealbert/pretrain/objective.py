@@ -23,9 +23,10 @@ from torch.nn import functional as F
 
 from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import AnyConfig, ModelConfig
-from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise, restore, sample
+from korealbert.model.heads import MaskedTokenHead, PretrainingModel, ReplacedTokenModel, initialise, restore, sample
 from korealbert.model.modern import sequence_numbers
 from korealbert.pretrain.cooccurrence import VECTORS
+from korealbert.pretrain.cross_entropy import PieceTargets, chunked, chunks
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.job import BatchSource
@@ -75,16 +76,18 @@ class _OrderObjective(nn.Module):
 
     def forward(self, *tensors: Tensor) -> _TaskSums:
         """As ``Objective``."""
-        batch = TensorBatch(*tensors)
-        logits = self.model(batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
-        pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
-        sums = [_cross_entropy(task_logits, labels) for task_logits, labels in pairs]
-        if self.model.bow is not None:
+        batch, model = TensorBatch(*tensors), self.model
+        inputs = (batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
+        read, table_VE = model.read(*inputs), model.encoder.embeddings.word.weight
+        sums = [_piece_cross_entropy(model.mlm, read.mlm_BPH, table_VE, batch.mlm_labels)]
+        for head, hidden, labels in ((model.sop, read.first_BH, batch.sop_labels), (model.wop, read.wop_BWH, batch.wop_labels)):
+            sums.append(_cross_entropy(None if head is None else head(hidden), labels))
+        if model.bow is not None:
             lengths_BS = batch.lengths if batch.lengths.ndim == 2 else batch.lengths[:, None]
             number_BL = sequence_numbers(lengths_BS, batch.input_ids.shape[1])
-            means_BSH = _means_of_unmasked(logits.hidden_BLH, number_BL, lengths_BS.shape[1], batch)
-            bags_BSV = self.model.bow(means_BSH, self.model.encoder.embeddings.word.weight)
-            sums.append(_bag_cross_entropy(bags_BSV, number_BL.gather(1, batch.mlm_positions), batch.mlm_labels))
+            means_BSH = _means_of_unmasked(read.hidden_BLH, number_BL, lengths_BS.shape[1], batch)
+            number_BP = number_BL.gather(1, batch.mlm_positions)
+            sums.append(_bag_cross_entropy(model.bow, means_BSH, table_VE, number_BP, batch.mlm_labels))
         return _joined(sums)
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
@@ -105,12 +108,17 @@ def _means_of_unmasked(hidden_BLH: Tensor, number_BL: Tensor, sequences: int, ba
     return (taken_BSL @ hidden_BLH) / taken_BSL.sum(2, keepdim=True).clamp(min=1)
 
 
-def _bag_cross_entropy(bags_BSV: Tensor, number_BP: Tensor, labels_BP: Tensor) -> _TaskSums:
+def _bag_cross_entropy(
+    head: MaskedTokenHead, means_BSH: Tensor, table_VE: Tensor, number_BP: Tensor, labels_BP: Tensor
+) -> _TaskSums:
     """Of every slot's piece, in the bag of the sequence that it belongs to."""
+    rows, sequences, _ = means_BSH.shape
     real_BP = labels_BP != IGNORED
-    row_B1 = torch.arange(len(bags_BSV), device=bags_BSV.device)[:, None]
-    place_BP = number_BP.clamp(max=bags_BSV.shape[1] - 1)  # An unused slot may lie in the padding.
-    flat_BSV = bags_BSV.float()
+    place_BP = number_BP.clamp(max=sequences - 1)  # An unused slot may lie in the padding.
+    if (number := chunks(rows, sequences, head.pieces, means_BSH.device)) > 1:
+        return _TaskSums(*chunked(head, means_BSH, table_VE, PieceTargets(place_BP, labels_BP), number), real_BP.sum())
+    row_B1 = torch.arange(rows, device=means_BSH.device)[:, None]
+    flat_BSV = head(means_BSH, table_VE).float()
     logs_BP = flat_BSV.log_softmax(-1)[row_B1, place_BP, labels_BP.clamp(min=0)]
     with torch.no_grad():
         hits_BP = flat_BSV.argmax(-1)[row_B1, place_BP] == labels_BP
@@ -176,6 +184,15 @@ def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:
     loss = F.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="sum")
     with torch.no_grad():
         return _TaskSums(loss, (flat.argmax(-1) == targets).sum(), (targets != IGNORED).sum())
+
+
+def _piece_cross_entropy(head: MaskedTokenHead, hidden_BPH: Tensor, table_VE: Tensor, labels_BP: Tensor) -> _TaskSums:
+    """Of the pieces at the masked slots."""
+    if (number := chunks(labels_BP.numel(), 1, head.pieces, labels_BP.device)) == 1:
+        return _cross_entropy(head(hidden_BPH, table_VE), labels_BP)
+    labels_K1 = labels_BP.reshape(-1, 1)
+    targets = PieceTargets(torch.zeros_like(labels_K1), labels_K1)
+    return _TaskSums(*chunked(head, hidden_BPH.flatten(0, 1)[:, None], table_VE, targets, number), (labels_K1 != IGNORED).sum())
 
 
 def _joined(tasks: list[_TaskSums]) -> _TaskSums:

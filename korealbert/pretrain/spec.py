@@ -129,7 +129,8 @@ class PretrainSpec(Spec):
     zero_stage: Literal[0, 1, 2] = 0
     """What DeepSpeed's ZeRO divides among ranks: nothing, the moments, the gradients too. LAMB needs whole tensors."""
     compile: Literal["no", "kernels", "graphs"] = "no"
-    """torch.compile: fused kernels, or besides captured in CUDA graphs. It pays on GPUs, and takes a C++ compiler on CPUs."""
+    """torch.compile: fused kernels, or besides captured in CUDA graphs. ``no`` asks for nothing: GPUs get fused kernels all the
+    same, unless TORCH_COMPILE_DISABLE=1 is set. On CPUs they take a C++ compiler."""
     sop_weight: float = Field(default_factory=_order_weight, ge=0)
     """Factor of the sentence-order loss; there is none under ``objective = "rtd"``."""
     wop_weight: float = Field(default_factory=_order_weight, ge=0)

@@ -23,7 +23,7 @@ from korealbert.artifact.files import atomic_path, write_json
 from korealbert.model.config import THETA, AnyConfig, ModernConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
-from korealbert.pretrain.data import Loaded, Loader, operations, to_device
+from korealbert.pretrain.data import Copies, Loaded, Loader, operations
 from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.job import BatchSource, Rows, check_rows
@@ -116,7 +116,7 @@ class Trainer:
         self.resumed_from = self.state.step
         self.metrics_file = self._metrics_file(saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
-        self.loader = Loader(spec, self.short, long, ranks)
+        self.loader, self.copies = Loader(spec, self.short, long, ranks), Copies(ranks.device)
         self.operations = tuple(operations(rows, config) for rows in (self.short, long) if rows is not None)
         self.speed = Speed(self._peak())
 
@@ -253,7 +253,7 @@ class Trainer:
                 torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
             # DeepSpeed itself would count micro-batches since its start, which is another step in a resumed run.
             self.engine.set_gradient_accumulation_boundary(index == len(loaded) - 1)
-            result = self.engine(*to_device(on_host, ranks.device))
+            result = self.engine(*self.copies.take(on_host))
             self.engine.backward((result.losses * scale).sum(), scale_wrt_gas=False)
             self.engine.step()
             sums += torch.stack([part.detach().double() for part in result])

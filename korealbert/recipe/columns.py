@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from korealbert.documents.tables import csv_reader
 
-_RECORDS_LOOKED_AT = 100
+_RECORDS_LOOKED_AT, _MOST_LOOKED_AT = 100, 20_000
+"""Of a file; of one in whose first records a field is empty."""
 NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
 _TEXT_NAMES = ("text", "본문")
@@ -33,7 +34,13 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
+_BODIES = {*_TEXT_NAMES, "내용", "문장", "기사", "content", "body", "document", "article", "sentence", "review", "comment"}
+"""Of columns that may hold the text; where the first records have nothing there, further ones are looked at."""
 _DELIMITERS = ",;\t|"
+_EXCEL = re.compile(r'\s*"?sep=(.)"?[ \t]*\r?\n')
+"""The line before the header by which Excel knows the delimiter."""
+_MOST_TITLES = 5
+"""Lines above the header of a table: a title, a date, a unit."""
 _LONGEST_NAME = 40
 """Characters of a column's name; what is longer is data."""
 _NUMBER = re.compile(r"[+-]?[\d.,:/%-]*\d[\d.,:/%-]*")
@@ -47,6 +54,13 @@ _ALSO_PROSE = 0.2
 """Share of the text's prose from which on another column has prose too; a translation into English has about as much."""
 _FEWEST_ROWS, _ALIKE = 5, 0.95
 """Lines of a text with tabs that are a table, and the share of them with as many tabs as the first."""
+_WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
+_PROLOGUE = r"(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*"
+_MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
+_HTML = re.compile(rf"{_PROLOGUE}(<!doctype\s+html|<html)[\s>]", re.IGNORECASE | re.DOTALL)
+_JSON = re.compile(r'(\[\s*)?\{\s*"[^"\n]{1,200}"\s*:')
+_NUL_SHARE = 0.02
+"""Share of zero bytes from which on a file is in an encoding of two or four bytes a character, or no text."""
 _WORDS = re.compile(r"(?<!\S)[^\W\d_]+[.,!?]?(?!\S)")
 """Words of prose; an address, a code or a number has none."""
 
@@ -60,6 +74,43 @@ class Table:
     columns: tuple[str, ...] = ()
     quoted: bool = True
     """Whether quotation marks quote fields; otherwise they are text."""
+    skipped: int = 0
+    """Rows above the header."""
+
+    def with_late(self, later: Table) -> Table:
+        """With the first records of a longer look that have what all of these lack."""
+        lacking = self.lacking
+        late = (record for record in later.records if any(record.get(name) for name in lacking))
+        return replace(self, records=[*self.records, *islice(late, _RECORDS_LOOKED_AT)])
+
+    @property
+    def lacking(self) -> list[str]:
+        """Fields that may hold the text by their names, and are empty in every record."""
+        names = dict.fromkeys(name for record in self.records for name in record if _spelt(str(name)) in _BODIES)
+        return [name for name in names if not any(record.get(name) for record in self.records)]
+
+
+def kind_of(begin: bytes) -> str:
+    """The format that a text has by how it begins: wikiextractor, mediawiki, html, json, jsonl, else text."""
+    text = decoded(begin).lstrip()
+    if _WIKIEXTRACTOR.match(text):
+        return "wikiextractor"
+    if _MEDIAWIKI.match(text):
+        return "mediawiki"
+    if _HTML.match(text):
+        return "html"
+    if _JSON.match(text):
+        return "json" if is_json_list(begin) else "jsonl"
+    return "text"
+
+
+def no_text(begin: bytes) -> str:
+    """Why no reader can make characters of a file that begins so; nothing where one can."""
+    if begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "in UTF-32"
+    if begin.count(b"\0") > _NUL_SHARE * len(begin) and encoding_of(begin) != "utf-16":
+        return "with NUL bytes: in UTF-16 without a byte order mark, or no text"
+    return ""
 
 
 def encoding_of(begin: bytes) -> str:
@@ -82,16 +133,20 @@ def decoded(begin: bytes) -> str:
 
 
 def table_of_parquet(file: Path | bytes) -> Table:
-    """The first rows of a Parquet file."""
-    with suppress(pa.ArrowException, StopIteration):
-        parquet = pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file)
-        return Table(list(next(parquet.iter_batches(_RECORDS_LOOKED_AT)).to_pylist()))
-    return Table()
+    """The first rows of a Parquet file, and further ones where the first lack a field. Raises ArrowException."""
+    parquet = pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file)
+    table = Table()
+    for batch in islice(parquet.iter_batches(_RECORDS_LOOKED_AT), _MOST_LOOKED_AT // _RECORDS_LOOKED_AT):
+        rows = Table(batch.to_pylist())
+        table = table.with_late(rows) if table.records else rows
+        if not table.lacking:
+            break
+    return table
 
 
-def table_of_json(begin: bytes) -> Table:
-    """The first whole JSON objects of a list, or of lines."""
-    return Table(list(_objects(decoded(begin))))
+def table_of_json(begin: bytes, *, more: bool = False) -> Table:
+    """The first whole JSON objects of a list, or of lines; ``more``: many of them."""
+    return Table(list(islice(_objects(decoded(begin)), _MOST_LOOKED_AT if more else _RECORDS_LOOKED_AT)))
 
 
 def is_json_list(begin: bytes) -> bool:
@@ -99,32 +154,73 @@ def is_json_list(begin: bytes) -> bool:
     return decoded(begin).lstrip().startswith("[") or decoded(begin).lstrip().partition("\n")[0].rstrip() == "{"
 
 
-def table_of_csv(begin: bytes, *, first: str, cut: bool) -> Table:
+def table_of_csv(begin: bytes, *, first: str, cut: bool, more: bool = False) -> Table:
     """The first rows by the delimiter that gives most of them as many fields as the first row, ``first`` where several do.
 
-    ``cut``: the last row need not be whole.
+    ``cut``: the last row need not be whole. ``more``: many rows. Titles above the header are skipped.
     """
-    whole = _whole_lines(begin, cut=cut)
-    best: tuple[float, str, bool, list[list[str]]] = (0.0, first, True, [])
-    for delimiter in sorted(_DELIMITERS, key=lambda one: one != first):
+    return _csv(_whole_lines(begin, cut=cut), first, _MOST_LOOKED_AT if more else _RECORDS_LOOKED_AT)[0]
+
+
+def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table, float]:
+    """The table, and the share of its rows that have as many fields as its first."""
+    excel = _EXCEL.match(whole)
+    best: tuple[float, str, bool, int, list[list[str]]] = (0.0, first, True, 0, [])
+    for delimiter in [excel[1]] if excel else sorted(_DELIMITERS, key=lambda one: one != first):
         with suppress(csv.Error):
             quoted = _is_quoted(whole, delimiter)
-            rows = list(islice(_rows(whole, delimiter, quoted=quoted), _RECORDS_LOOKED_AT + 1))
+            rows = list(islice(_rows(whole, delimiter, quoted=quoted), limit + 1 + _MOST_TITLES))
+            skipped = 1 if excel else _titles(rows)
+            rows = rows[skipped:]
             alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
             worth = alike + (1 if rows and len(rows[0]) > 1 else 0)
             if worth > best[0]:
-                best = worth, delimiter, quoted, rows
-    _, delimiter, quoted, rows = best
-    return _table(rows, delimiter, quoted=quoted)
+                best = worth, delimiter, quoted, skipped, rows
+    worth, delimiter, quoted, skipped, rows = best
+    return replace(_table(rows, delimiter, quoted=quoted), skipped=skipped), worth - (worth > 1)
 
 
-def table_of_tabs(begin: bytes, *, cut: bool) -> Table:
-    """The first rows of a text whose lines have as many tabs as the first, one or more; an empty table of any other text."""
-    lines = [line.rstrip("\r") for line in _whole_lines(begin, cut=cut).split("\n") if line.strip()]
+def _titles(rows: Sequence[Sequence[str]]) -> int:
+    """How many rows are above the header of a table, one field filled in each; none where the rows are no table."""
+    filled = [sum(bool(field.strip()) for field in row) for row in rows]
+    titles = next((number for number, fields in enumerate(filled[: _MOST_TITLES + 1]) if fields > 1), 0)
+    header, *below = rows[titles:] or [[]]
+    known = {name.strip().lower() for row in rows[:titles] for name in row} & _known()
+    alike = sum(len(row) == len(header) for row in below) >= _ALIKE * len(below)
+    table = len(below) >= _FEWEST_ROWS and filled[titles] == len(header) and alike
+    return titles if table and not known and (_is_header(header, below) or _has_numbers(rows[titles:])) else 0
+
+
+def _has_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a column of these rows holds nothing but numbers."""
+    return any(all(_NUMBER.fullmatch(field.strip()) for field in column) for column in zip(*rows, strict=False))
+
+
+def table_of_text(begin: bytes, *, cut: bool) -> Table:
+    """The first rows of a text that is a table, an empty table of any other text.
+
+    It is one if its lines have as many tabs as the first, one or more, or are rows of CSV below a header.
+    """
+    whole = _whole_lines(begin, cut=cut)
+    lines = [line.rstrip("\r") for line in whole.split("\n") if line.strip()]
     tabs = [line.count("\t") for line in lines]
-    if len(lines) < _FEWEST_ROWS or not tabs[0] or tabs.count(tabs[0]) < _ALIKE * len(lines):
+    if len(lines) >= _FEWEST_ROWS and tabs[0] and tabs.count(tabs[0]) >= _ALIKE * len(lines):
+        return _table([line.split("\t") for line in lines[: _RECORDS_LOOKED_AT + 1]], "\t", quoted=False)
+    if not lines or not any(delimiter in lines[0] for delimiter in _DELIMITERS):
         return Table()
-    return _table([line.split("\t") for line in lines[: _RECORDS_LOOKED_AT + 1]], "\t", quoted=False)
+    table, alike = _csv(whole, ",")
+    names = list(table.records[0]) if table.records else []
+    heading = _has_numbers([list(record.values()) for record in table.records]) or any(
+        name.lower() in _known() for name in names
+    )
+    if table.columns or len(names) < 2 or len(table.records) < _FEWEST_ROWS or alike < _ALIKE or not heading:
+        return Table()
+    return table
+
+
+def _known() -> set[str]:
+    """Names of columns, in lower case."""
+    return {name for names in _FIELDS.values() for name in names} | _BODIES
 
 
 def _whole_lines(begin: bytes, *, cut: bool) -> str:
@@ -177,14 +273,19 @@ def _table(rows: Sequence[Sequence[str]], delimiter: str, *, quoted: bool) -> Ta
 
 
 def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row of a table names its columns: short names, none of them a number or an address."""
+    """Whether the first row of a table names its columns: short names, none of them a number, an address, or a value of its
+    column, as the label of a row is."""
     known = {name for names in _FIELDS.values() for name in names} | set(_TEXT_NAMES)
     if not rows or known & {name.lower() for name in names}:
         return True
     data = (
         len(name) > _LONGEST_NAME or _NUMBER.fullmatch(name) or "://" in name or name[-1:] in ".?!" for name in names if name
     )
-    return not any(data) and len(set(names)) == len(names)
+    values = any(
+        name and any(row[place : place + 1] == [name] for row in rows if list(row) != list(names))
+        for place, name in enumerate(names)
+    )
+    return not any(data) and not values and len(set(names)) == len(names)
 
 
 def text_column(records: Sequence[Mapping[str, Any]]) -> str:
@@ -252,7 +353,7 @@ def _spelt(name: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     decoder, position = json.JSONDecoder(), 0
-    for _ in range(_RECORDS_LOOKED_AT):
+    while True:
         position = text.find("{", position)
         if position < 0:
             return

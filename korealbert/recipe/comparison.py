@@ -99,12 +99,7 @@ def of_artifact(artifact: Artifact, name: str = "") -> Side:
 
 def compare(first: Side, second: Side) -> list[Section]:
     """Differences as sections of a page; empty where both sides are the same."""
-    if first.root != second.root and first.root and second.root:
-        kinds = {side.stages[side.root].recipe["stage"] for side in (first, second)}
-        if len(kinds) == 1:  # Two of a kind under two labels.
-            renamed = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
-            second = replace(second, stages=renamed)
-    first, second = _in_short(first, second)
+    first, second = _in_short(first, _aligned(first, second))
     found = (
         ("settings", "Settings", _settings(first, second)),
         ("corpora", "Corpora", _corpora(first, second)),
@@ -112,6 +107,17 @@ def compare(first: Side, second: Side) -> list[Section]:
         ("curves", "Pretraining", _curves(first, second)),
     )
     return [Section(anchor, title, blocks) for anchor, title, blocks in found if blocks]
+
+
+def _aligned(first: Side, second: Side) -> Side:
+    """The second with the label of the first where both are artifacts of one stage under two labels."""
+    if first.root == second.root or not (first.root and second.root):
+        return second
+    if first.stages[first.root].recipe["stage"] != second.stages[second.root].recipe["stage"]:
+        return second
+    return replace(
+        second, stages={first.root if label == second.root else label: stage for label, stage in second.stages.items()}
+    )
 
 
 def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
@@ -123,6 +129,7 @@ def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
 
 def lede(first: Side, second: Side) -> str:
     """How much of the two is one and the same, which is called A and which B, and of which recipe not all is built."""
+    second = _aligned(first, second)
     names = [side.name for side in _in_short(first, second)]
     called = "".join(
         f"{short} is {side.name}. " for short, side in zip(names, (first, second), strict=True) if short != side.name

@@ -26,7 +26,7 @@ class _Figures(BaseModel):
 
 
 class Rate(_Figures):
-    """Costs of stages of one kind on the reference machine; ``korealbert.recipe.pricing`` defines their units."""
+    """Costs of stages of one kind on the reference machine; ``korealbert.recipe.work`` defines their units."""
 
     fixed_seconds: float = 2.0
     core_seconds: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import Machine, figures, machine_named, this_machine
-from korealbert.recipe.pricing import Cost, Prices, Volume, Work
+from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
+from korealbert.recipe.work import Volume, Work
 
 _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
@@ -227,6 +229,11 @@ def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec
     return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)
 
 
+_CONTENT = re.compile(r"\.(float|sha256|name)$")
+"""What identities write below the name of a field: a number in binary, the content and the name of a file. People read the
+field alone; real fields of these names they read too."""
+
+
 def changed_fields(
     shown: Mapping[str, Any], identified: Any, other_shown: Mapping[str, Any], other_identified: Any
 ) -> list[tuple[str, Any, Any]]:
@@ -240,6 +247,6 @@ def changed_fields(
     found = {}
     for name in sorted({*old_flat, *new_flat}):
         if old_flat.get(name) != new_flat.get(name):
-            field = name.removesuffix(".float").removesuffix(".sha256").removesuffix(".name")
+            field = name if name in old_shown or name in new_shown else _CONTENT.sub("", name)
             found[field] = field, old_shown.get(field, "unset"), new_shown.get(field, "unset")
     return list(found.values())

@@ -22,7 +22,7 @@ from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.source_files import RENAME, SCHEMA, STORE
 from korealbert.recipe.sources import CONVERT, Found, Source, listed, look
-from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.tables import DATA, RecipeError
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
@@ -59,7 +59,12 @@ def told(found: Found) -> Iterator[str]:
         if source.empty_files:
             yield f"  {source.empty_files:,} of its files {'is' if source.empty_files == 1 else 'are'} empty"
         elif source.read.fault:
-            yield f"  not everything can be read: {source.read.fault}"
+            more = (
+                ""
+                if source.bears_bad
+                else f"; a run stops at {source.bad_share:.0%} of such records: mend them or raise max_bad_share"
+            )
+            yield f"  not everything can be read: {source.read.fault}{more}"
         if source.unread:
             yield f"  {source.unread}, has more text, and is not read"
         if source.further:
@@ -116,6 +121,10 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
     found = look(paths, directory)
+    for source in found.sources:
+        for each in (*map(str, source.paths), source.members, *source.exclude):
+            if DATA in each:
+                raise RecipeError(f"{each}: {DATA} stands for another directory in recipes; rename it")
     _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
     layout = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}

@@ -10,15 +10,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from korealbert.artifact.files import entries_of
 from korealbert.corpus.readers.records import writable
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
-from korealbert.recipe.columns import Table, table_of_csv, table_of_json, table_of_parquet, table_of_tabs
-from korealbert.recipe.pricing import PACKED
+from korealbert.formatting import size as formatted
+from korealbert.recipe.columns import (
+    Table,
+    is_json_list,
+    kind_of,
+    no_text,
+    table_of_csv,
+    table_of_json,
+    table_of_parquet,
+    table_of_text,
+)
 from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.work import PACKED
 
 SCHEMA, STORE = "recipe.schema.json", "store"
 """What ``new`` and ``run`` write beside a recipe."""
@@ -41,14 +54,18 @@ FORMATS = {
     EXTRACTED: "wikiextractor",
 }
 ENDINGS = tuple(ending for ending in FORMATS if ending != EXTRACTED)
-_TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
+_PART = r"-p\d+p\d+"
+"""Between ending and packing of the parts in which Wikipedia's dumps come: ``….xml-p1p82407.bz2``."""
+_TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
-_ABOUT = re.compile(r"(readme|licen[cs]e)([._-]?[a-z]{2})?(\.(txt|md|html?))?", re.IGNORECASE)
-"""Names of files about the others: ``README.ko.md``, ``LICENSE``."""
+_ABOUT = re.compile(
+    rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?", re.IGNORECASE
+)
+"""Names of files about the others: ``README.ko.md``, ``LICENSE``, the index of a dump of Wikipedia."""
 _MEMBERS_LOOKED_AT = 2_000
 """Of one archive; later ones are taken to be like these."""
-_BYTES_LOOKED_AT, _BYTES_OF_JSON = 1 << 16, 1 << 22
-"""Of a file; of one whose first record is longer."""
+_BYTES_LOOKED_AT, _MOST_BYTES = 1 << 16, 1 << 22
+"""Of a file; of one whose first record is longer, or whose first records lack a field."""
 _PARQUET_LOOKED_AT = 1 << 28
 """Bytes: the schema of such a file is at its end."""
 
@@ -66,49 +83,71 @@ class File:
     begin: bytes = b""
     table: Table = field(default_factory=Table)
     """Of formats that have columns."""
-    damaged: bool = False
-    """Whether it cannot be read; the extract stage says why."""
+    kind: str = ""
+    """Its format, by its name and by what it holds."""
+    hidden: bool = False
+    """Whether it, or a folder that it is in, has a name that begins with a point."""
+    fault: str = ""
+    """Why no source can read it, as a relative clause."""
 
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing but blanks."""
-        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.damaged
+        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.fault
 
 
-def files_below(path: Path, project: Path) -> tuple[list[File], Counter[str], set[Path]]:
-    """The files of known formats below a path, those left out by ending, and paths that no source may contain.
+class Below(NamedTuple):
+    """What is below one path."""
+
+    files: list[File]
+    """Of known formats."""
+    members: list[File]
+    """Members of archives that no source may read."""
+    paths: set[Path]
+    """Paths that no source may contain."""
+    left_out: Counter[str]
+    """Files of no known format, by ending."""
+
+
+def files_below(path: Path, project: Path) -> Below:
+    """The files of known formats below a path, and what is beside them.
 
     The store of a new project is one before it exists; other stores are known by their digests.
     """
-    found: list[File] = []
-    left_out: Counter[str] = Counter()
+    found = Below([], [], {project / SCHEMA, project / STORE}, Counter())
     listing = sorted(entries_of(path)) if path.is_dir() else [path]
     stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
-    other = {project / SCHEMA, project / STORE}
     for file in listing:
         name = file.relative_to(path) if path.is_dir() else Path(file.name)
         if file.is_dir():
             continue
-        if file in other or stores & set(file.parents) or any(part.startswith(".") for part in name.parts):
-            other.add(file)
+        ours = file in found.paths or file.name == SCHEMA or stores & set(file.parents)
+        if ours or any(part.startswith(".") for part in name.parts):
+            found.paths.add(file)
             continue
         if not file.is_file():
             what = "that links to nothing" if not file.exists() else "that is no regular file"
-            left_out[f"{_label(File(file, '', 0, ''))} {what}"] += 1
+            found.left_out[f"{_label(File(file, '', 0, ''))} {what}"] += 1
             continue
         if (shown := writable(str(file))) != str(file):
             raise RecipeError(f"{shown}: this name is not UTF-8, so that no run can read it; {RENAME}")
         here = list(_opened(file))
-        found += [one for one in here if one.tail]
-        left_out.update(_label(one) for one in here if not one.tail)
+        found.files.extend(one for one in here if one.tail)
+        found.members.extend(one for one in here if not one.tail and one.member)
+        found.left_out.update(_label(one) for one in here if not one.tail and not one.hidden)
         if not any(one.tail for one in here):
-            other.add(file)
-    return found, left_out, other
+            found.paths.add(file)
+    return found
 
 
 def _label(file: File) -> str:
     name = PurePosixPath(file.member or file.path.name)
-    return name.name if _ABOUT.fullmatch(name.name) else writable(name.suffix.lower()) or "without an ending"
+    return name.name if is_about(name.name) else writable(name.suffix.lower()) or "without an ending"
+
+
+def is_about(name: str) -> bool:
+    """Whether a file of this name is about the others."""
+    return _ABOUT.fullmatch(name) is not None
 
 
 def _opened(file: Path) -> Iterator[File]:
@@ -124,9 +163,10 @@ def _opened(file: Path) -> Iterator[File]:
     members = []
     for raw in islice(open_files([file], "*", ReadLimits()), _MEMBERS_LOOKED_AT):
         member = raw.name.partition("::")[2] if isinstance(raw, RawFile) else ""
-        if not member or any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(member).parts):
+        if not member:
             continue  # The extract stage reports what cannot be read, with its position.
-        members.append(File(file, member, total, _tail(member)))
+        hidden = any(part.startswith(".") for part in PurePosixPath(member).parts)
+        members.append(File(file, member, total, "" if hidden else _tail(member), hidden=hidden))
         _begin(members[-1], raw)
     sizes = dict[str, int]()
     with suppress(zipfile.BadZipFile, OSError):
@@ -143,33 +183,63 @@ def _begin(file: File, raw: RawFile | Quarantined) -> None:
     if isinstance(raw, Quarantined) or not file.tail:
         return
     ending = ending_of(file.tail)
-    kind = FORMATS[ending]
+    file.kind = FORMATS[ending]
     try:
-        file.begin = raw.read(_PARQUET_LOOKED_AT if kind == "parquet" and file.member else _BYTES_LOOKED_AT)
-        cut = len(file.begin) == _BYTES_LOOKED_AT
-        if kind == "parquet":
+        file.begin = raw.read(_PARQUET_LOOKED_AT if file.kind == "parquet" and file.member else _BYTES_LOOKED_AT)
+        if file.kind == "parquet":
             file.table = table_of_parquet(file.begin if file.member else file.path)
-        elif kind == "csv":
-            file.table = table_of_csv(file.begin, first="\t" if ending == ".tsv" else ",", cut=cut)
-        elif ending == ".txt":
-            file.table = table_of_tabs(file.begin, cut=cut)
-        elif kind in ("json", "jsonl"):
-            file.table = table_of_json(file.begin)
-            if not file.table.records and cut:
-                file.table = table_of_json(file.begin + raw.read(_BYTES_OF_JSON))
-    except ReadFault:
-        file.damaged = True
+        elif file.kind not in ("warc", "wet", "html"):
+            _look(file, raw, ending)
+    except ReadFault as fault:
+        file.fault = "" if file.begin else f"that cannot be read ({fault.reason}: {fault.remedy})"
+    except (pa.ArrowException, OSError):
+        cut = file.member and len(file.begin) == _PARQUET_LOOKED_AT
+        file.fault = "too large for an archive: unpack it" if cut else "that cannot be read as Parquet"
+
+
+def _look(file: File, raw: RawFile, ending: str) -> None:
+    """Find out what a file of text holds. Raises ReadFault."""
+    file.fault = no_text(file.begin)
+    cut = len(file.begin) == _BYTES_LOOKED_AT
+    if ending == ".txt":
+        file.table = table_of_text(file.begin, cut=cut)
+        file.kind = "csv" if file.table.delimiter else kind_of(file.begin)
+    elif ending == ".xml":
+        file.kind = kind_of(file.begin)
+        file.fault = file.fault or ("that is no dump of MediaWiki" if file.kind in ("text", "json", "jsonl") else "")
+    elif file.kind == "jsonl" and is_json_list(file.begin):
+        file.kind = "json"
+    if file.kind not in ("csv", "json", "jsonl") or file.fault:
+        return
+
+    def table(begin: bytes, *, cut: bool, more: bool = False) -> Table:
+        if file.kind != "csv":
+            return table_of_json(begin, more=more)
+        first = file.table.delimiter or ("\t" if ending == ".tsv" else ",")
+        return table_of_csv(begin, first=first, cut=cut, more=more)
+
+    file.table = file.table if file.table.delimiter else table(file.begin, cut=cut)
+    if cut and (not file.table.records or file.table.lacking):
+        whole = file.begin + raw.read(_MOST_BYTES)
+        cut = len(whole) == _BYTES_LOOKED_AT + _MOST_BYTES
+        longer = table(whole, cut=cut, more=True)
+        file.table = file.table.with_late(longer) if file.table.records else table(whole, cut=cut)
+        if cut and not file.table.records:
+            file.fault = f"whose first {formatted(len(whole))} hold no whole record"
 
 
 def _tail(name: str) -> str:
-    """The part of a file's name that gives its format and packing, as it is written; empty where neither is known."""
+    """The part of a file's name that gives its format and packing, as it is written; empty where neither is known.
+
+    An asterisk in it stands for a number.
+    """
     last = PurePosixPath(name).name
-    if last.startswith(".") or _ABOUT.fullmatch(last):
+    if last.startswith(".") or is_about(last):
         return ""
     if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
-        return EXTRACTED
+        return f"{EXTRACTED}*"
     found = _TAIL.search(last)
-    return found[0] if found else ""
+    return "" if found is None else f"{found[1]}{'-p*' if found[2] else ''}{found[3] or ''}"
 
 
 def ending_of(tail: str) -> str:

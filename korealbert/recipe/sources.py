@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
 from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.containers import is_archive
+from korealbert.documents.containers import Members, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
 from korealbert.recipe.columns import (
@@ -29,11 +29,10 @@ from korealbert.recipe.columns import (
     encoding_of,
     fields_of,
     further_columns,
-    is_json_list,
     nested_text,
     text_column,
 )
-from korealbert.recipe.source_files import ENDINGS, EXTRACTED, FORMATS, STORE, File, ending_of, files_below
+from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about
 from korealbert.recipe.tables import RecipeError
 
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
@@ -50,7 +49,8 @@ _LARGEST_FILE = 4 << 20
 _WRAPPED = 0.6
 """Share of lines nearly as long as the longest, from which on they are lines of a page and not texts."""
 _MEMBERS_APART = 20
-"""Members of an archive that is shared with other columns or another encoding: so many may each be a source."""
+"""Members of an archive that is shared with other columns or another encoding: so many may each be a source, where as many
+patterns would have to exclude the others."""
 _LIMITS = (100, 20, 5)
 """Least characters of a document: the first that loses at most this share of the text."""
 _LOST_AT_MOST = 0.1
@@ -69,6 +69,8 @@ class Read(NamedTuple):
     """Bytes of text in the whole source; about, if it is longer than what was read."""
     fault: str
     """The first record that cannot be read, and why."""
+    bad: int
+    """How many cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,16 @@ class Source:
     format: str
     paths: tuple[Path, ...]
     members: str = "*"
+    exclude: tuple[str, ...] = ()
+    """Patterns of members of archives that are not read."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Columns of records by their role; an empty name: there is none."""
     delimiter: str = ""
     """Between columns; empty: the format's own."""
     columns: tuple[str, ...] = ()
     """Names of columns that have no header line."""
+    skip_rows: int = 0
+    """Rows before the header: a title."""
     quoted: bool = True
     """Whether quotation marks quote fields of a table; otherwise they are text."""
     further: tuple[str, ...] = ()
@@ -101,6 +107,16 @@ class Source:
     """Bytes of all files once unpacked, about."""
 
     @property
+    def bad_share(self) -> float:
+        """Of the records that were looked at, those that cannot be read."""
+        return self.read.bad / max(1, self.read.bad + len(self.read.lengths))
+
+    @property
+    def bears_bad(self) -> bool:
+        """Whether a run bears as many."""
+        return self.bad_share <= (self.max_bad_share or _BAD_SHARE)
+
+    @property
     def max_bad_share(self) -> float | None:
         """The share of unreadable records to bear, where the empty files are more than the default bears."""
         share = self.empty_files / self.files
@@ -109,17 +125,17 @@ class Source:
     @cached_property
     def read(self) -> Read:
         """The first documents, as extraction reads them."""
-        lengths, characters, size, fault = list[int](), set[str](), 0, ""
+        lengths, characters, size, fault, bad = list[int](), set[str](), 0, "", 0
         for outcome in _outcomes(self):
             if isinstance(outcome, Document):
                 lengths.append(len(outcome.text))
                 size += len(outcome.text.encode("utf-8", "replace"))
                 characters.update(unicodedata.normalize("NFKC", outcome.text))
                 if size >= _BYTES_READ:
-                    return Read(lengths, frozenset(characters), max(size, self.size), fault)
+                    return Read(lengths, frozenset(characters), max(size, self.size), fault, bad)
             elif isinstance(outcome, Quarantined):
-                fault = fault or str(outcome)
-        return Read(lengths, frozenset(characters), size, fault)
+                fault, bad = fault or str(outcome), bad + 1
+        return Read(lengths, frozenset(characters), size, fault, bad)
 
     @cached_property
     def min_characters(self) -> int:
@@ -173,8 +189,9 @@ def listed(left_out: Mapping[str, int]) -> str:
 
 def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
     """The sources below one path, and what is left out there."""
-    files, left_out, other = files_below(path, project)
-    groups = list(_groups(files, left_out))
+    below = files_below(path, project)
+    left_out = below.left_out
+    groups = list(_groups(below.files, left_out))
     found: list[Source] = []
     texts: dict[str, list[File]] = {}
     for tail, format_, _, group in groups:
@@ -194,38 +211,52 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
             fields=fields,
             delimiter="" if table.delimiter == "," else table.delimiter,
             columns=table.columns,
+            skip_rows=table.skipped,
             quoted=table.quoted,
             unread=nested_text(fields["text"], records)[0] if fields else "",
             further=further_columns(fields["text"], records) if fields else (),
             markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=_unit(texts[tail]) if format_ == "text" else "",
-            files=len(group),
-            empty_files=sum(file.is_empty for file in group),
-            size=sum(file.size for file in group),
         )
-        found += _placed(source, path, group, files, other, taken)
+        for placed in _placed(source, path, group, below, taken):
+            if placed.read.lengths or not placed.read.fault:
+                found.append(placed)
+            else:
+                left_out[f"{tail} of which nothing can be read ({placed.read.fault})"] += placed.files
     return found, left_out
 
 
-def _placed(
-    source: Source, path: Path, group: Sequence[File], files: Sequence[File], other: set[Path], taken: set[str]
-) -> Iterator[Source]:
-    """The source with the paths and the pattern that mean its files, and none of the others below that path.
+def _placed(source: Source, path: Path, group: Sequence[File], below: Below, taken: set[str]) -> Iterator[Source]:
+    """The source with the paths and the patterns that mean its files, and none of the others below that path.
 
-    Where an archive has other members with that ending too, each of its members becomes a source.
+    Where few members of an archive have an ending that many others have too, each is a source; so is each archive where what is
+    excluded of one is wanted of another.
     """
+
+    def part(files: Sequence[File], number: int, **changes: Any) -> Source:
+        name = source.name if not number else _name(source.name, taken)
+        taken.add(name)
+        empty, size = sum(file.is_empty for file in files), sum(file.size for file in files)
+        return replace(source, name=name, files=len(files), empty_files=empty, size=size, **changes)
+
     wanted = {file.path for file in group}
     pattern, own = _pattern([file.tail for file in group]), set(group)
-    rivals = {file.path for file in files if file not in own and fnmatchcase(file.member or file.path.name, pattern)}
-    if rivals & wanted and len(group) <= _MEMBERS_APART:
-        for number, file in enumerate(group):
-            name = source.name if not number else _name(source.name, taken)
-            taken.add(name)
-            member = re.sub(r"([*?[])", r"[\1]", file.member) or "*"
-            yield replace(source, name=name, paths=(file.path,), members=member, files=1, size=file.size)
+    beside = (file for file in (*below.files, *below.members) if file.path in wanted and file not in own)
+    rivals = [file for file in beside if fnmatchcase(file.member, pattern)]
+    exclude, conflict = _exclusions(rivals, [name for file in group for name in _names_within(file, path)])
+    loose, packed = [file for file in group if not file.member], [file for file in group if file.member]
+    apart = len(packed) <= min(_MEMBERS_APART, len(exclude))
+    if (conflict and len(wanted) > 1) or (apart and loose and packed):
+        archives = ([file for file in packed if file.path == one] for one in sorted({file.path for file in packed}))
+        for number, files in enumerate(filter(None, (loose, *archives))):
+            yield from _placed(part(files, number), path, files, below, taken)
         return
-    unwanted = {file.path for file in files} - wanted | other
+    if apart and packed:
+        for number, file in enumerate(packed):
+            yield part([file], number, paths=(file.path,), members=_literal(file.member))
+        return
+    unwanted = {file.path for file in below.files} - wanted | below.paths
     unwanted = {one for one in unwanted if is_archive(one.name) or one.name == STORE or fnmatchcase(one.name, pattern)}
     around = {parent for one in unwanted for parent in one.parents}
     above = {parent for one in wanted for parent in one.parents}
@@ -240,15 +271,50 @@ def _placed(
                 yield from cover(inner)
 
     paths = tuple(cover(path))
-    inside = any(one.is_dir() or is_archive(one.name) for one in paths)
-    yield replace(source, paths=paths, members=pattern if inside else "*")
+    inside_of = any(one.is_dir() or is_archive(one.name) for one in paths)
+    yield part(group, 0, paths=paths, members=pattern if inside_of else "*", exclude=exclude)
+
+
+def _names_within(file: File, path: Path) -> list[str]:
+    """What patterns may be matched against: a member's name, or a file's path within each directory from this one on."""
+    if file.member:
+        return [file.member]
+    parts = file.path.relative_to(path).parts
+    return ["/".join(parts[start:]) for start in range(len(parts))]
+
+
+def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The fewest patterns that match members of archives which are not wanted, and whether one matches one that is."""
+    around = {folder for name in own for folder in _folders(name)}
+    found: dict[str, None] = {}
+    for file in rivals:
+        last = file.member.rpartition("/")[2]
+        if file.hidden:
+            found |= dict.fromkeys((".[!/]*", "*/.*"))
+        elif is_about(last):
+            found[f"*/{_literal(last)}" if last != file.member else _literal(last)] = None
+        else:
+            alone = next((folder for folder in _folders(file.member) if folder not in around), "")
+            found[f"{_literal(alone)}/*" if alone else _literal(file.member)] = None
+    taken = Members("*", tuple(found))
+    return tuple(found), not all(taken.takes(name) for name in own)
+
+
+def _folders(name: str) -> list[str]:
+    """The folders around a member of an archive, the outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+def _literal(name: str) -> str:
+    """The fnmatch pattern of this name alone."""
+    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _pattern(tails: Sequence[str]) -> str:
     """The fnmatch pattern of names that end so, in upper or lower case as they do."""
     letters = [sorted(set(spelt)) for spelt in zip(*tails, strict=True)]
-    written = "".join(spelt[0] if len(spelt) == 1 else f"[{''.join(spelt)}]" for spelt in letters)
-    return f"*{written}" + "*" * (tails[0] == EXTRACTED)
+    return "*" + "".join(spelt[0] if len(spelt) == 1 else f"[{''.join(spelt)}]" for spelt in letters)
 
 
 def _name(written: str, taken: set[str]) -> str:
@@ -268,7 +334,8 @@ def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str
     for file in files:
         tails.setdefault(file.tail.lower(), []).append(file)
     for tail, here in sorted(tails.items()):
-        groups = list(_alike(tail, [file for file in here if not file.is_empty], left_out))
+        left_out.update(f"{tail} {file.fault}" for file in here if file.fault)
+        groups = list(_alike(tail, [file for file in here if not file.is_empty and not file.fault], left_out))
         empty = [file for file in here if file.is_empty]
         if not groups:
             left_out.update([f"empty {tail}"] * len(empty))
@@ -279,22 +346,20 @@ def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str
 
 
 def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str, Mapping[str, str], list[File]]]:
-    """Files of one ending by encoding, delimiter and the column of text."""
-    format_ = FORMATS[ending_of(tail)]
-    try:
-        check_installed(ExtractSpec.model_validate({"source": "new", "format": format_}))
-    except ExtractionError as error:
-        left_out.update([f"{tail} ({error})"] * len(files))
-        return
+    """Files of one ending by what they hold, encoding, delimiter and the column of text."""
     parts: dict[tuple[Any, ...], list[File]] = {}
     for file in files:
-        wiki = format_ == "json" and bool(file.table.records) and file.table.records[0].keys() >= NAMUWIKI
-        kind = "namuwiki" if wiki else "json" if format_ == "jsonl" and is_json_list(file.begin) else format_
         table = file.table
-        kind = "csv" if kind == "text" and table.delimiter else kind
-        alike = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted
+        wiki = ending_of(tail) == ".json" and bool(table.records) and table.records[0].keys() >= NAMUWIKI
+        kind = "namuwiki" if wiki else file.kind
+        alike = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted, table.skipped
         parts.setdefault((kind, *alike), []).append(file)
     for (kind, *_), part in parts.items():
+        try:
+            check_installed(ExtractSpec.model_validate({"source": "new", "format": kind}))
+        except ExtractionError as error:
+            left_out.update([f"{tail} ({error})"] * len(part))
+            continue
         if kind not in ("json", "jsonl", "csv", "parquet"):
             yield kind, {}, part
             continue
@@ -302,9 +367,7 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
         while remaining:
             text = text_column([record for file in remaining for record in file.table.records])
             if not text:
-                nested, _ = nested_text("", [record for file in remaining for record in file.table.records])
-                why = f"text is in {nested}" if nested else "records have no field of text"
-                left_out.update([f"{tail} whose {why}"] * len(remaining))
+                left_out.update(f"{tail} {_without_text(file)}" for file in remaining)
                 break
             these = [file for file in remaining if any(text in record for record in file.table.records)]
             remaining = [file for file in remaining if file not in set(these)]
@@ -314,6 +377,14 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
                 left_out.update([f"{tail} whose text is in {nested}"] * len(these))
                 continue
             yield kind, fields_of(text, records), these
+
+
+def _without_text(file: File) -> str:
+    """Why records are no texts, as a relative clause."""
+    nested, _ = nested_text("", file.table.records)
+    if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
+        return "that is a list, and not of objects"
+    return f"whose text is in {nested}" if nested else "whose records have no field of text"
 
 
 def _unit(files: Sequence[File]) -> str:
@@ -340,7 +411,9 @@ def _outcomes(source: Source) -> Iterator[Outcome]:
         "members": source.members,
         "fields": source.fields,
         "delimiter": source.delimiter,
+        "exclude": source.exclude,
         "columns": source.columns,
+        "skip_rows": source.skip_rows,
         "encoding": source.encoding,
         "document": source.document,
         "markdown": source.markdown,

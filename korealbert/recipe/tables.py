@@ -27,12 +27,10 @@ from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
+from korealbert.shipped import RECIPES
 
-_DATA = "${data}"
+DATA = "${data}"
 """Stands for a directory in the paths of a recipe."""
-
-_SHIPPED = Path(__file__).parents[1] / "data_specs" / "recipes"
-"""The recipes that the package ships."""
 
 _LONGEST_NAME = 100
 """Characters of a table's name, which is part of labels, of columns and of messages."""
@@ -119,8 +117,8 @@ class Problems:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._found and kind is None:
-            found = sorted(dict.fromkeys(self._found), key=lambda line: line.startswith(_DATA))
-            remark = len(found) == 2 and found[1].startswith(_DATA)
+            found = sorted(dict.fromkeys(self._found), key=lambda line: line.startswith(DATA))
+            remark = len(found) == 2 and found[1].startswith(DATA)
             raise RecipeError(("; " if remark else "\n").join(found))
 
 
@@ -254,12 +252,12 @@ class Tables:
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": data_root()})
         except ValidationError as error:
             raise RecipeError(explained(self.path, kind, name, error)) from None
-        self._check_files(spec, name, in_data=_DATA in json.dumps(table, default=str))
+        self._check_files(spec, name, in_data=DATA in json.dumps(table, default=str))
         return spec
 
     def _with_data(self, value: Any) -> Any:
         if isinstance(value, str):
-            return value.replace(_DATA, str(self.data))
+            return value.replace(DATA, str(self.data))
         if isinstance(value, dict):
             return {key: self._with_data(item) for key, item in value.items()}
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
@@ -270,7 +268,7 @@ class Tables:
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         told_once = [] if self.data.exists() else ours
-        described = ours if self.path.resolve().is_relative_to(_SHIPPED.resolve().parent) else []
+        described = ours if self.path.resolve().is_relative_to(RECIPES.resolve().parent) else []
         lines = [
             f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
             f"{_origin(spec, name, shipped=path in described)}"
@@ -279,7 +277,7 @@ class Tables:
         ]
         if ours:
             lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if told_once else ""
-            lines.append(f"{lacking}{_DATA} stands for {self.data}; name the directory of your data with --data")
+            lines.append(f"{lacking}{DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:
             raise RecipeError("\n".join(lines))
 
@@ -342,7 +340,7 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def _neighbours(path: Path) -> list[str]:
     """Recipes that a name may mean: those in its directory, and for a bare name those that the package ships."""
     here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-    return here if len(path.parts) > 1 else [*here, *(p.stem for p in _SHIPPED.glob("*.toml"))]
+    return here if len(path.parts) > 1 else [*here, *(p.stem for p in RECIPES.glob("*.toml"))]
 
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]

@@ -188,13 +188,18 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
         )
 
 
+def check_name(repo: str) -> None:
+    """Raises ValueError for a name of a repository that the hub does not take."""
+    validate_repo_id(repo)
+
+
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is made where there is none; the address of the commit.
 
     Files that the hub has already are not sent again: repeat the call after an interrupted upload. Raises ValueError without a
     token, for a name that the hub does not take, for a public repository unless ``public``, and with the hub's answer.
     """
-    validate_repo_id(repo)
+    check_name(repo)
     if get_token() is None:
         raise ValueError("no token of the hub: run `hf auth login`, or set HF_TOKEN")
     api = HfApi()
@@ -230,8 +235,9 @@ def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
 
 
 def address(what: Parcel, repo: str) -> str:
-    """Address of the repository."""
-    return "/".join([constants.ENDPOINT, *(["datasets"] if what.kind == "dataset" else []), repo])
+    """Address of the repository; ``USER`` in it is whose token it will be."""
+    named = repo if "/" in repo else f"USER/{repo}"
+    return "/".join([constants.ENDPOINT, *(["datasets"] if what.kind == "dataset" else []), named])
 
 
 def sizes(what: Parcel) -> Mapping[str, int]:

@@ -132,6 +132,7 @@ def test_a_thousand_dialogues_are_official_only_with_all_their_turns(tmp_path: P
     found = score_file("KLUE-DST", str(tmp_path / "gold"), str(predictions), "official")
     assert (found.values, found.warnings) == ({"jga": 100.0, "slot_micro_f1": 100.0}, ())
     assert (found.examples, found.examples_official) == (2_000, 2_000)
+    assert KlueDst().official_size(read(tmp_path / "gold", *[DIALOGUE] * 1_000)[:30]) == 2_000
     predictions.write_text("".join(f"{json.dumps({'id': t.id, 'state': []})}\n" for t in read(tmp_path / "gold", DIALOGUE)))
     part = score_file("klue_dst", str(tmp_path / "gold"), str(predictions), "official")
     assert part.examples_official is None and part.values["jga"] == 0

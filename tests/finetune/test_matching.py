@@ -90,7 +90,7 @@ GOLD: dict[str, str] = {
     "squad2": squad("id", "v2.0"),
     "glue_cola": rows("", *(f"gj04\t{n // 2}\t\tA cat." for n in range(4))),
     "glue_sst2": rows("sentence\tlabel", *(f"fine \t{n // 2}" for n in range(4))),
-    "glue_mrpc": rows("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *(f"{n // 2}\t7\t8\ta\tb" for n in range(4))),
+    "glue_mrpc": rows("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *(f"{n // 2}\t{7 + n}\t8\ta\tb" for n in range(4))),
     "glue_qqp": rows(
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{n + 1}\t2\t3\ta\tb\t{n // 2}" for n in range(4))
     ),
@@ -247,15 +247,89 @@ def test_ids_may_have_the_official_files_own_name(task: str, field: str, tmp_pat
     found = score(files, [named[n] for n in ORDER])
     assert found.matched_by == field and found.values[tasks.load(task).metric] == pytest.approx(100)
     assert not any("carry no ids" in warning for warning in found.warnings)
-    with pytest.raises(ValueError, match=f"line 2, field '{field}': missing"):
+    with pytest.raises(ValueError, match=f"line 2, field '{field.split(' + ', maxsplit=1)[0]}': missing"):
         score(files, [named[0], files.records[1], *named[2:]])
+
+
+def by_names(task: str, directory: Path, **names: Sequence[Any]) -> tuple[Files, list[dict[str, Any]]]:
+    """The files of a task, and predictions that name their examples by further fields."""
+    files = Files(task, directory)
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*names.values(), strict=True)]
+    return files, [{**row, **record} for row, record in zip(rows, files.records, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "matched"),
+    [
+        ("glue_mrpc", {"#1 ID": (7, 8, 9, 10), "#2 ID": (8,) * 4}, "#1 ID + #2 ID"),
+        (
+            "korsts",
+            {"genre": ["뉴스"] * 4, "filename": ["우리"] * 4, "year": [2024] * 4, "id": range(4)},
+            "genre + filename + year + id",
+        ),
+        ("nsmc", {"ID": range(90, 94)}, "ID"),
+        ("nsmc", {"guid": range(90, 94)}, "guid"),
+        ("nsmc", {"평": range(90, 94)}, "평"),
+        ("glue_rte", {"idx": range(4)}, "idx"),
+        ("glue_sst2", {"idx": range(4)}, "idx"),
+        ("glue_sst2", {"index": range(2, 6)}, "index"),
+        ("glue_cola", {"row": range(1, 5)}, "row"),
+        ("kobest_hellaswag", {"idx": range(4), "length": (3, 3, 3, 4)}, "idx"),
+        ("klue_nli", {"index": range(4)}, "index"),
+        ("korquad", {"qid": ("q0", "q1", "q2", "q3")}, "qid"),
+    ],
+)
+def test_ids_under_other_names_are_used_and_named(
+    task: str, names: dict[str, Sequence[Any]], matched: str, tmp_path: Path
+) -> None:
+    files, named = by_names(task, tmp_path, **names)
+    found = score(files, [named[n] for n in ORDER])
+    assert (found.values[tasks.load(task).metric], found.matched_by) == (pytest.approx(100), matched)
+    assert not any("carry no ids" in warning for warning in found.warnings)
+    ids = [example.id for example in files.examples], [example.official_id for example in files.examples]
+    own = [str(name) for name in names.get(matched, ())]
+    assert any("number of the example" in warning for warning in found.warnings) == (bool(own) and own not in ids)
+
+
+def test_the_index_of_dacons_csv_is_an_id(tmp_path: Path) -> None:
+    gold, given = tmp_path / "train.csv", tmp_path / "given.jsonl"
+    gold.write_text(
+        "index,premise,hypothesis,label\n" + "".join(f"{n},가,나,{label}\n" for n, label in enumerate(NLI)), "utf-8"
+    )
+    given.write_text("".join(json.dumps({"index": n, "label": NLI[n]}) + "\n" for n in ORDER))
+    found = score_file("klue_nli", str(gold), str(given), "official")
+    assert (found.values["accuracy"], found.matched_by) == (100, "index")
+    assert not any("carry no ids" in warning for warning in found.warnings)
+
+
+def test_a_wrong_id_among_ids_of_an_unknown_name_is_an_error_and_other_numbers_are_none(tmp_path: Path) -> None:
+    files, named = by_names("nsmc", tmp_path, ID=(90, 91, 92, 99))
+    with pytest.raises(ValueError, match="line 4, field 'ID': no example has the id '99'"):
+        score(files, named)
+    files, named = by_names("nsmc", tmp_path, idx=(7, 7, 3, 1), user_id=("a", "b", "c", "d"), gold=(0, 1, 2, 3), valid=range(4))
+    found = score(files, named)
+    (told,) = (warning for warning in found.warnings if "by position" in warning)
+    assert told.endswith(
+        "the values of 'idx', 'user_id' are no ids of the gold file; records are matched with the examples by position"
+    )
+    assert (found.matched_by, found.values["accuracy"]) == ("position", 100)
+
+
+def test_a_running_number_beside_ids_is_no_second_id(tmp_path: Path) -> None:
+    files = Files("klue_nli", tmp_path)
+    named = [{"guid": f"n{n}", "index": place, **files.records[n]} for place, n in enumerate(ORDER)]
+    found = score(files, named)
+    assert (found.values["accuracy"], found.matched_by) == (100, "guid")
+    files, named = by_names("glue_rte", tmp_path, idx=range(4), row_id=(1, 0, 2, 3))
+    with pytest.raises(ValueError, match="line 1, field 'row_id': '1' is not the example that 'idx' names, '0'"):
+        score(files, named)
 
 
 def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
     files = Files("ynat", tmp_path)
     files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
     with pytest.raises(
-        ValueError, match=r"line 1, field 'id': no example has the id .*, but one has it in another Unicode norm"
+        ValueError, match=r"line 1, field 'id': no example has the id .*, which is known in another Unicode norm"
     ):
         score(files, [{**files.named()[0], "id": normalize("NFD", "가0")}, *files.named()[1:]])
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -118,6 +119,60 @@ def test_korquad2_is_a_directory_of_pages(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"empty: holds no .json file"):
         tasks.load("korquad2").read(BenchmarkFile(tmp_path / "empty"))
+
+
+def test_linked_directories_are_read_as_they_are_digested(tmp_path: Path) -> None:
+    header, kornli = "sentence1\tsentence2\tgold_label\n", tmp_path / "KorNLI"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    kornli.mkdir()
+    for directory, name in ((kornli, "multinli"), (elsewhere, "snli_1.0")):
+        (directory / f"{name}.train.ko.tsv").write_text(f"{header}{name}\t마\tneutral\n", "utf-8")
+    (kornli / "more").symlink_to(elsewhere)
+    assert {e.text for e in tasks.load("kornli").read(BenchmarkFile(kornli))} == {"multinli", "snli_1.0"}
+    (kornli / "again").symlink_to(elsewhere)
+    with pytest.raises(ValueError, match=r"more/snli_1.0.train.ko.tsv: .*again/snli_1.0.train.ko.tsv has the same name; keep"):
+        tasks.load("kornli").read(BenchmarkFile(kornli))
+    race = tmp_path / "RACE"
+    race.mkdir()
+    for level in ("high", "middle"):
+        (tmp_path / level).mkdir()
+        text = {"article": "A.", "questions": ["Why?"], "options": [["a", "b", "c", "d"]], "answers": ["A"]}
+        (tmp_path / level / "1.txt").write_text(json.dumps({**text, "id": f"{level}1.txt"}))
+        (race / level).symlink_to(tmp_path / level)
+    (race / "high" / "self").symlink_to(race)
+    assert [e.id for e in tasks.load("race").read(BenchmarkFile(race))] == ["high1-0", "middle1-0"]
+    (race / "lost.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        tasks.load("race").read(BenchmarkFile(race))
+
+
+def test_files_in_utf_16_are_told_by_their_byte_order_mark(tmp_path: Path) -> None:
+    for encoding, named in (("utf-16", "UTF-16"), ("utf-32", "UTF-32")):
+        with pytest.raises(
+            ValueError, match=f"the file is in {named}, as its byte order mark says: .*iconv -f {named} -t"
+        ) as told:
+            read("nsmc", tmp_path / "a.txt", f"{NSMC_HEADER}1\t좋다\t1\n".encode(encoding))
+        assert "CP949" not in str(told.value)
+
+
+def test_labels_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+    headline = {"guid": "y0", "title": "말", "label": unicodedata.normalize("NFD", "정치")}
+    with pytest.raises(ValueError, match=r"field 'label': found .*, which is known in another Unicode normalisation alone"):
+        read("ynat", tmp_path / "a.json", json.dumps([headline]))
+    with pytest.raises(ValueError, match=r"field 'label': found '정칙'; a label is one of"):
+        read("ynat", tmp_path / "a.json", json.dumps([{**headline, "label": "정칙"}]))
+
+
+def test_a_wide_blank_ends_no_sentence_of_klue(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"line 2, field 'char': found '\\u3000'; a line is one character, a tab and its tag"):
+        read("klue_ner", tmp_path / "a.tsv", "나\tO\n\u3000\n너\tO\n")
+
+
+def test_questions_of_copa_in_another_unicode_normalisation_are_told(tmp_path: Path) -> None:
+    asked = unicodedata.normalize("NFD", "원인")
+    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known in another Unicode normalisation alone"):
+        read("kobest_copa", tmp_path / "a.tsv", f"ID\tsentence\tquestion\t1\t2\tAnswer\n0\t말\t{asked}\t가\t나\t1\n")
 
 
 def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:

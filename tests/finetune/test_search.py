@@ -129,6 +129,17 @@ def test_the_best_mean_is_chosen_and_the_first_of_equals(tmp_path: Path) -> None
     assert json.loads((tmp_path / "settings.json").read_text("utf-8")) == {"learning_rate": 2e-5}
     rows = json.loads((tmp_path / "trials.json").read_text("utf-8"))
     assert [row["dev"] for row in rows] == [80, 81, 81, None]
+    constant = inputs["2/1"].path / "metrics.json"
+    correlated = json.loads(constant.read_text())
+    correlated |= {"selected_by": "spearman", "dev": {"spearman": 0.0}}
+    correlated["warnings"] = ["dev: every prediction is the same: correlations are set to 0"]
+    constant.write_text(json.dumps(correlated))
+    assert select(SelectionSpec(search=search), inputs, tmp_path, Runtime()).diverged == 2
+    alone = {"2/1": inputs["2/1"]}
+    with pytest.raises(
+        ValueError, match=r"all 1 settings .* diverged or have no defined score \(every prediction is the same\)"
+    ):
+        select(SelectionSpec(search=search), alone, tmp_path, Runtime())
     lost = {role: artifact for role, artifact in inputs.items() if role.startswith("3/")}
     with pytest.raises(ValueError, match="all 1 settings of the search diverged"):
         select(SelectionSpec(search=search), lost, tmp_path, Runtime())

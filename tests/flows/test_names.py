@@ -48,6 +48,19 @@ def test_of_several_artifacts_the_one_that_is_taken_is_told_with_its_time(
     assert capsys.readouterr().err == told
 
 
+def test_a_label_means_what_the_newest_run_needed_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Back from an experiment all stages are cached, and the experiment's were built last."""
+    mine, tried = made(tmp_path, "export", {}, seed=1), made(tmp_path, "export", {}, seed=2)
+    recipe = tmp_path / "mine.toml"
+    for artifact in (mine, tried, mine):
+        with locks.recorded(tmp_path, recipe, None, {"export": artifact.name}):
+            pass
+    assert find(tmp_path, "export") == mine
+    assert f"taking that of the newest run, {mine.name} (export), built" in capsys.readouterr().err
+    with locks.recorded(tmp_path, recipe, None, {"export": "export-not-built-yet"}):
+        assert find(tmp_path, "export") == tried, "what is not built yet is no artifact; then the one built last is meant"
+
+
 def cleaned(store: Path, source: str, documents: int) -> Artifact:
     return made(store, f"clean/{source}", {}, write=write_documents(documents, {}))
 

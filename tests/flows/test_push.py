@@ -84,6 +84,11 @@ def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artif
     assert "license: apache-2.0\n" in told and "NSMC" in told and "model.safetensors" in told
     assert told.splitlines()[-1] == f"nothing was sent; it would be the private model, {server.url}/me/mine"
 
+    told = push(server, tmp_path, "export", "mine", "--store", store, "--dry-run", token="")
+    assert told.splitlines()[-1].endswith(f"the private model, {server.url}/USER/mine")
+    (refused,) = refusals(server, tmp_path, [(("export", "me/my model", "--store", str(store), "--dry-run"), "")])
+    assert "me/my model" in refused
+
     address = push(server, tmp_path, "export", "me/mine", "--store", store).splitlines()[-1]
     repo = server.repos["model", "me/mine"]
     assert address == f"{server.url}/me/mine/commit/{1:040x}"

@@ -16,8 +16,8 @@ from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model import modern
+from korealbert.model.attention import attend
 from korealbert.model.config import ModernConfig, ModernSpec, even_rows
-from korealbert.model.encoder import attend
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import training_flops
 

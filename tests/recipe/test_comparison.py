@@ -40,6 +40,23 @@ def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp
     assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
 
 
+def test_fields_called_name_are_told_by_their_values(tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_text('{"text": "글"}\n', "utf-8")
+    (tmp_path / "gold.jsonl").write_text('{"text": "글"}\n', "utf-8")
+    sides = []
+    for number, name in ((1, "lamb"), (2, "adamw")):
+        decontaminate = f'[[dedup.decontaminate]]\nname = "{name}"\nformat = "jsonl"\npath = "gold.jsonl"\ncolumns = ["text"]\n'
+        tables = f'[extract.x]\nformat = "jsonl"\npaths = ["text.jsonl"]\n{decontaminate}'
+        (tmp_path / f"{number}.toml").write_text(
+            f'{tables}[pretrain]\nsteps = 9\n[pretrain.optimizer]\nname = "{name}"\nlr = 1e-3\n', "utf-8"
+        )
+        sides.append(of_recipe(tmp_path / f"{number}.toml", Store(tmp_path / "store")))
+    rows = {(row[0], row[1]): tuple(row[2:]) for row in table(compare(*sides), "Fields that differ")}
+    assert rows["pretrain", "optimizer.name"] == ("lamb", "adamw")
+    assert rows["dedup", "decontaminate.0.name"] == ("lamb", "adamw")
+    assert not any(field in ("optimizer", "decontaminate.0") for _, field in rows)
+
+
 def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Path) -> None:
     sides = []
     for number in (1, 2):
@@ -58,10 +75,9 @@ def test_two_projects_are_told_apart_and_what_is_not_built_is_told(tmp_path: Pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "text.jsonl").write_text(f'{{"text": "{name}"}}\n', "utf-8")
         (tmp_path / name / "recipe.toml").write_text('[extract.x]\nformat = "jsonl"\npaths = ["text.jsonl"]\n', "utf-8")
-    done = CliRunner().invoke(app, ["diff", "a/recipe.toml", "b/recipe.toml", "--store", "store"])
+    done = CliRunner().invoke(app, ["diff", "a/recipe.toml", "b", "--store", "store"])
     assert done.exit_code == 0, done.output
-    assert "A is recipe" not in done.output and "a/recipe" in done.output and "b/recipe" in done.output
-    for name in ("a/recipe", "b/recipe"):
+    for name in ("a", "b"):
         assert f"No stage of {name} is built in {tmp_path / 'store'}, so that settings alone are compared" in done.output
 
 
@@ -178,3 +194,8 @@ def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_i
     told = [block.text for section in sections for block in section.blocks if isinstance(block, Text)]
     assert f"A, KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}." in told
     assert {f"{side}, KorSTS: 5 of 1,379 examples of the official test set." for side in "AB"} <= set(told)
+
+
+def test_artifacts_of_one_stage_under_two_labels_have_it_in_common(tmp_path: Path) -> None:
+    sides = [of_artifact(made(tmp_path, f"clean/{name}", {}, write=write_documents(3, {}))) for name in ("news", "books")]
+    assert " of 1 common stages " in lede(*sides)

@@ -16,8 +16,9 @@ from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import plan, total
-from korealbert.recipe.pricing import Prices, Work, unpacked
+from korealbert.recipe.pricing import Prices, _typical
 from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.work import Work, unpacked
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "recipes" / "sample.toml"
@@ -86,6 +87,15 @@ def test_a_short_stage_that_waited_says_nothing_of_long_ones(tmp_path: Path, mon
     assert here.cost("clean/news", "clean", much, training=False).seconds < 2 * (
         unmeasured.cost("clean/news", "clean", much, training=False).seconds or 0
     )
+
+
+def test_stages_that_waited_on_a_busy_machine_do_not_set_the_price_of_their_kind() -> None:
+    """Of each the seconds that it took and those by the rates, and the bytes."""
+    quiet, waited = (600.0, 500.0, 1.0, 1.0), (9_000.0, 500.0, 1.0, 1.0)
+    assert _typical([waited, quiet, quiet]) == _typical([quiet, waited, quiet]) == [quiet, quiet]
+    assert _typical([waited]) == [waited] and _typical([quiet, quiet]) == [quiet, quiet]
+    short = (40.0, 2.0, 1.0, 1.0)
+    assert _typical([short, quiet]) == [short, quiet], "seconds more or less tell nothing"
 
 
 def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +186,7 @@ def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
     places = [tmp_path / "all", tmp_path / "zip.zip", tmp_path / "gztar.tar.gz"]
     assert [unpacked(place, "*.txt") for place in places] == [10_000] * 3
     assert [unpacked(place) for place in places] == [2_010_000] * 3
-    monkeypatch.setattr("korealbert.recipe.pricing._UNPACKED_AT_MOST", 1_000_000)
+    monkeypatch.setattr("korealbert.recipe.work._UNPACKED_AT_MOST", 1_000_000)
     unpacked.cache_clear()
     assert unpacked(places[1], "*.txt") == 10_000
     assert unpacked(places[2], "*.txt") < 100_000

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert.recipe import project
-from korealbert.recipe.columns import table_of_csv, table_of_tabs
+from korealbert.recipe.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.recipe.test_project import built, prose, records, written
 
@@ -55,7 +55,7 @@ def test_text_files_that_are_tables_with_tabs_are_read_as_tables(tmp_path: Path)
     assert sorted((source.format, source.fields.get("text", "")) for source in found) == [("csv", "document"), ("text", "")]
     stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
     assert sorted(artifact.stats["documents_out"] for artifact in stages.values()) == [30, 40]
-    assert not table_of_tabs("\t바다가\n도서관에서\n\t마을\n걸었다\n오래\n".encode(), cut=False).records
+    assert not table_of_text("\t바다가\n도서관에서\n\t마을\n걸었다\n오래\n".encode(), cut=False).records
 
 
 def test_columns_of_prose_that_are_not_read_are_told(tmp_path: Path) -> None:

@@ -91,19 +91,19 @@ class _RowLines:
 
 
 def frame_csv(
-    raw: RawFile, *, delimiter: str, columns: int, quoted: bool, encoding: str, max_record_bytes: int
+    raw: RawFile, *, delimiter: str, columns: int, skip: int, quoted: bool, encoding: str, max_record_bytes: int
 ) -> Iterator[RawRecords | Quarantined]:
     """Batches of whole rows, in bounded memory; the header row is the ``context`` (decoded as Latin-1) of each.
 
-    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is. ``quoted``: fields may be
-    in quotation marks and over several lines.
+    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is. ``skip``: rows before
+    either that are left out. ``quoted``: fields may be in quotation marks and over several lines.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, marks=None)
     cursor.context = delimiter.join("x" * columns)
-    return guarded(cursor, _rows(cursor, delimiter, quoted=quoted))
+    return guarded(cursor, _rows(cursor, delimiter, skip=skip, quoted=quoted))
 
 
-def _rows(cursor: Cursor, delimiter: str, *, quoted: bool) -> Iterator[RawRecords | Quarantined]:
+def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterator[RawRecords | Quarantined]:
     lines = _RowLines(cursor, delimiter)
     reader = _reader(lines, delimiter, quoted=quoted, strict=True)
     data, cuts = bytearray(), list[tuple[int, int]]()
@@ -133,8 +133,13 @@ def _rows(cursor: Cursor, delimiter: str, *, quoted: bool) -> Iterator[RawRecord
             continue
         if fields is None:
             break
+        filled = any(field.strip() for field in fields)
+        if skip:
+            skip -= filled
+            lines.forget(cursor)
+            continue
         if not cursor.context:
-            if any(field.strip() for field in fields):  # blank lines may come before the header
+            if filled:  # blank lines may come before the header
                 cursor.context = lines.row.decode("latin-1")
             lines.forget(cursor)
             continue

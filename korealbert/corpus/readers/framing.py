@@ -113,9 +113,12 @@ class Cursor:
     def _recoded(self, block: bytes, decoder: codecs.IncrementalDecoder) -> bytes:
         try:
             return decoder.decode(block, final=not block).encode()
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:  # Of a file without its mark, a plain one.
             position = f"within the bytes before {self.raw.bytes_read}"
-            remedy = f'{error.reason}: the file is damaged, or in another encoding; set encoding = "auto"'
+            if isinstance(error, UnicodeDecodeError):
+                remedy = f'{error.reason}: the file is damaged, or in another encoding; set encoding = "auto"'
+            else:
+                remedy = 'it has no byte order mark: convert it to UTF-8, or set encoding = "auto" if it is in UTF-8 or CP949'
             raise ReadFault("invalid_utf16", position, remedy) from error
 
     def batch(

@@ -130,7 +130,7 @@ class WikiOptions(Spec):
 class ExtractSpec(Spec):
     """One source of raw text."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"columns", "quoted"})
+    later: ClassVar[frozenset[str]] = frozenset({"columns", "quoted", "exclude", "skip_rows"})
 
     source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
     """Name of the source in the recipe; part of every document's id."""
@@ -147,7 +147,10 @@ class ExtractSpec(Spec):
     directories links are followed; in archives they are not read."""
     members: str = "*"
     """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). Of a directory, or a fetch, ``*``
-    means the files with the format's endings where there are any (parquet, jsonl, csv, json, warc, wet): not its README.md."""
+    means the files with the format's endings where there are any (parquet, jsonl, csv, json, warc, wet): not its README.md.
+    What macOS packs beside each file (``._1.txt``, ``__MACOSX/``) is never read."""
+    exclude: tuple[str, ...] = ()
+    """Such patterns of files that ``members`` matches and that are not read."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"
     """
     A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. utf-16: in
@@ -175,6 +178,9 @@ class ExtractSpec(Spec):
     """Between the columns of csv and books."""
     columns: tuple[str, ...] = ()
     """Names of the columns of csv and books whose files have no header line."""
+    skip_rows: int = Field(default=0, ge=0)
+    """Rows of csv and books before the header, or where there is none before the first record: a title, or Excel's ``sep=;``.
+    Empty lines do not count."""
     quoted: bool = True
     """Fields of csv and books in quotation marks may hold delimiters and line breaks (RFC 4180). false: quotation marks are
     text, and each line is a row, as in most .tsv files."""
@@ -209,6 +215,8 @@ class ExtractSpec(Spec):
             raise ValueError(f'document = "line" needs format text, not {self.format}')
         if self.columns and self.format not in ("csv", "books"):
             raise ValueError(f"columns names those of csv and books, not of {self.format}")
+        if self.skip_rows and self.format not in ("csv", "books"):
+            raise ValueError(f"skip_rows is about csv and books, not {self.format}")
         if not self.quoted and self.format not in ("csv", "books"):
             raise ValueError(f"quoted is about csv and books, not {self.format}")
         if self.category_by_folder and self.category:

@@ -21,7 +21,9 @@ from korealbert.artifact.files import (
     MANIFEST,
     atomic_path,
     digest_of_listing,
+    entries_of,
     files_of,
+    is_of_an_artifact,
     refuse_overwriting,
     sha256_of_file,
     unambiguous,
@@ -217,7 +219,7 @@ def _cell(predictions: Path) -> _Cell | None:
     """The artifact that a file of predictions belongs to. Raises ArtifactError where it is not as its manifest says."""
     directory = predictions.absolute().parent
     manifest = directory / MANIFEST
-    if not manifest.is_file():
+    if not manifest.is_file() or not is_of_an_artifact(directory):
         return None
     found = Artifact(directory.name, directory)
     if wrong := contradictions(found.name, found.manifest):
@@ -295,7 +297,7 @@ def verify(
     whole = True
     for name, data in named.items():
         if data is not None:
-            places[name] = given[name] or path.parent / data.path
+            places[name] = given[name] or _place(path, data)
             try:
                 finding = _same_data(name, data, places[name])
             except OSError as error:
@@ -314,11 +316,17 @@ def verify(
         yield Finding("differs", "metrics: not computed, since what they are of is not what was scored")
 
 
+def _place(path: Path, data: _Data) -> Path:
+    """Where a file lies as seen from a certificate, or else from what a link to one leads to."""
+    named, target = path.parent / data.path, path.resolve().parent / data.path
+    return target if path.is_symlink() and not named.exists() else named
+
+
 def _same_data(name: str, data: _Data, path: Path) -> Finding:
     if not (path.is_file() or path.is_dir()):
         return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
     size = 0
-    for each in path.rglob("*") if path.is_dir() else [path]:  # A strange directory may have no end.
+    for each in entries_of(path) if path.is_dir() else [path]:  # A strange directory may have no end.
         size += each.stat().st_size if each.is_file() else 0
         if size > data.bytes:
             return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")

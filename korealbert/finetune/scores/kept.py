@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
-from korealbert.artifact.files import MANIFEST, digest_of_listing, files_of, sha256_of_file
+from korealbert.artifact.files import MANIFEST, digest_of_listing, files_of, is_of_an_artifact, sha256_of_file
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.features import DEV_SHARE, held_out, limited
@@ -129,12 +129,13 @@ def differences(
 
 
 def recipe_beside(predictions: Path) -> Mapping[str, Any]:
-    """The recipe in the manifest beside a file of predictions; empty where there is none.
+    """The recipe in the manifest beside a file of predictions; empty where there is none of ours.
 
     Raises ArtifactError where the manifest cannot be read.
     """
     directory = predictions.absolute().parent
-    recipe = Artifact(directory.name, directory).manifest.get("recipe") if (directory / MANIFEST).is_file() else None
+    ours = (directory / MANIFEST).is_file() and is_of_an_artifact(directory)
+    recipe = Artifact(directory.name, directory).manifest.get("recipe") if ours else None
     return recipe if isinstance(recipe, Mapping) else {}
 
 

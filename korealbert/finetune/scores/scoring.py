@@ -1,8 +1,8 @@
 """Scores of a prediction file: predictions of any system against a benchmark's official file.
 
 A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id`` or under the
-name that the official file has for it, they may be in any order; where none does, the order is that of the official file.
-Records of questions always carry it.
+name that the official file has for it, they may be in any order; so they may where another field has exactly the ids. Where
+none has, the order is that of the official file. Records of questions always carry it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
-from korealbert.finetune.files import Record, json_lines
+from korealbert.finetune.files import Record, json_lines, otherwise_composed
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.kept import answered_of, differences, read_kept, recipe_beside
 from korealbert.finetune.scores.resampling import Draws
@@ -34,6 +33,11 @@ MEMBER_MARK = "::"
 
 _OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
 """Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
+
+_LIKE_AN_ID = re.compile(
+    r"(?i:(?:.*[^a-z])?(?:id|idx|index|guid|uu?id|qid|no|row|line|key|번호)[0-9]*)|.*[a-z0-9]I(?:d|D|dx|ndex)", re.DOTALL
+)
+"""Names of fields that may hold ids."""
 
 _RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
@@ -147,16 +151,21 @@ def _scored(
         warnings += _gold_of_cell(file, tasks.name_of(task), gold)
         return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
     records = list(json_lines(file))
-    known = dict.fromkeys(("id", *benchmark.id_fields))
-    fields = [name for name in known if any(_has(record, name) for record in records)]
+    fields, others = _id_fields(records, benchmark, examples)
     field = fields[0] if fields else "id" if benchmark.matches_by_id else None
     if field is not None:
-        predicted = _matched_by_id(file, records, field, benchmark, examples, mode)
+        by_id = _by_id(records, field)
+        ids = _ids(examples, by_id, field)
+        predicted = _matched_by_id(file, by_id, ids, field, benchmark, examples, mode)
         for other in fields[1:]:
             _check_same(records, field, other, benchmark, examples)
+        if not any(ids == kind for kind in _kinds(examples)):
+            warnings.append(f"{file}: {field!r} is taken for the number of the example in the official file, from {min(ids)}")
     else:
         predicted = _matched_by_position(file, records, benchmark, examples)
-        warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
+        named = ", ".join(map(repr, others))
+        said = f"the values of {named} are no ids of the gold file; records" if others else "records carry no ids; they"
+        warnings.append(f"{file}: {said} are matched with the examples by position")
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
@@ -233,7 +242,7 @@ def record_format(task: str) -> str:
     if benchmark.official_unit != "examples":
         each = f"each example of the {count}official test {benchmark.official_unit}"
     text = f"{benchmark.title}: JSON Lines, an object for {each}."
-    name = " or ".join(f"`{field}`" for field in dict.fromkeys(("id", *benchmark.id_fields)))
+    name = " or ".join(f"`{field.replace(_AND, f'`{_AND}`')}`" for field in dict.fromkeys(("id", *benchmark.id_fields)))
     text += f"\n{name}: the example's ({needed}).\n{meaning}{labels}"
     if is_file(task):
         text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
@@ -256,34 +265,65 @@ def _matched_by_position(
     return [benchmark.prediction(record, example) for record, example in zip(records, examples, strict=True)]
 
 
+def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """The fields that hold ids of the examples, the best known name first, and those whose names only look like it.
+
+    A field of an unknown name is one where its values are exactly the ids; where its name looks like it, also where they are
+    the numbers of the examples from 0 or 1, or more than half of them are ids, so that the others are errors.
+    """
+    own, official = map(set, _kinds(examples))
+    known = own | official | {benchmark.document(example) for example in examples}
+    declared = [name for name in dict.fromkeys(("id", *benchmark.id_fields)) if any(_has(record, name) for record in records)]
+    if declared:
+        held = [name for name in declared if any(_id(record, name) in known for record in records if _given(record, name))]
+        return held or declared, []
+    values: dict[str, list[str]] = {}
+    answers = benchmark.fields(benchmark.kept(examples[0].target))
+    for record in records:
+        for name, value in record.fields.items():
+            if name not in answers and isinstance(value, str | int | float):
+                values.setdefault(name, []).append(record.written(name))
+    likely = [name for name in values if _LIKE_AN_ID.fullmatch(name)]
+    found = [
+        name
+        for name in likely
+        if set(values[name]) in (own, official)
+        or _numbers(examples, values[name])
+        or 2 * sum(value in own or value in official for value in values[name]) > len(records)
+    ] or [name for name in values if set(values[name]) in (own, official)]
+    return found, [name for name in likely if name not in found]
+
+
 def _matched_by_id(
-    file: BenchmarkFile, records: Sequence[Record], field: str, benchmark: Task, examples: Sequence[Example], mode: Mode
+    file: BenchmarkFile,
+    by_id: Mapping[str, Record],
+    ids: Sequence[str],
+    field: str,
+    benchmark: Task,
+    examples: Sequence[Example],
+    mode: Mode,
 ) -> list[Any]:
     """One predicted value per example, in their order; None where the official script counts a missing one as 0.
 
-    Raises ValueError where a record is wrong or has no id, an unknown one or one that another has, and where an example has no
-    record.
+    Raises ValueError where a record is wrong or has an unknown id, and where an example has no record.
     """
-    by_id = _by_id(records, field)
-    ids = _ids(examples, by_id)
     known = set(ids)
     if len(known) < len(ids):
         twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise records[0].error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
+        first = next(iter(by_id.values()))
+        raise first.error(field, f"two examples of the official file have the id {twice!r}", "leave all ids out")
     unknown = next((name for name in by_id if name not in known), None)
     if unknown is not None:
-        problem, remedy = f"no example has the id {unknown!r}", "take the ids from the official file"
-        if normalize("NFC", unknown) in {normalize("NFC", name) for name in ids}:
-            problem += ", but one has it in another Unicode normalisation (NFC, NFD)"
-        else:
+        remedy = "take the ids from the official file"
+        if not (hint := otherwise_composed(unknown, ids)):
             remedy += f"; the first are {', '.join(map(repr, ids[:3]))}"
-        raise by_id[unknown].error(field, problem, remedy)
+        raise by_id[unknown].error(field, f"no example has the id {unknown!r}{hint}", remedy)
     if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
         absent = next(name for name in ids if name not in by_id)
         counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"
-        problem = f"the file ends after {len(records):,} predictions for {len(examples):,} {counted}, without {absent!r}"
+        problem = f"the file ends after {len(by_id):,} predictions for {len(examples):,} {counted}, without {absent!r}"
         remedy = "give an answer to each, an empty one where there is none" if benchmark.matches_by_id else "give one for each"
-        raise file.error(max(len(records), 1), field, problem, remedy)
+        raise file.error(max(len(by_id), 1), field, problem, remedy)
     pairs = zip(ids, examples, strict=True)
     return [benchmark.prediction(by_id[name], example) if name in by_id else None for name, example in pairs]
 
@@ -302,7 +342,7 @@ def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
 def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Task, examples: Sequence[Example]) -> None:
     """Raise ValueError where a record names by ``other`` another example than by ``field``, by which all were matched."""
     by_field, named = _by_id(records, field), [record for record in records if _given(record, other)]
-    ids, others = _ids(examples, by_field), _ids(examples, {_id(record, other) for record in named})
+    ids, others = _ids(examples, by_field, field), _ids(examples, {_id(record, other) for record in named}, other)
     allowed = {name: (its, benchmark.document(example)) for name, its, example in zip(ids, others, examples, strict=True)}
     for record in named:
         name, written = _id(record, field), _id(record, other)
@@ -311,26 +351,51 @@ def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Ta
             raise record.error(other, problem, "correct one of the two, or leave it out of all records")
 
 
-def _ids(examples: Sequence[Example], written: Collection[str]) -> list[str]:
-    """The examples' ids; where a benchmark has two kinds, those of which the records have more."""
-    own, official = [example.id for example in examples], [example.official_id or example.id for example in examples]
+def _ids(examples: Sequence[Example], written: Collection[str], field: str) -> list[str]:
+    """The examples' ids; where a benchmark has two kinds, those of which the records have more.
+
+    Their numbers, where the values of a field other than ``id`` are exactly these and no ids.
+    """
+    own, official = _kinds(examples)
     used = [len(set(written).intersection(ids)) for ids in (own, official)]
+    if field != "id" and max(used) < len(examples) and (numbers := _numbers(examples, written)):
+        return numbers
     return official if len(set(official)) == len(official) and used[1] >= used[0] else own
 
 
+def _kinds(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """The examples' ids, ours and the official file's where it has others."""
+    return [example.id for example in examples], [example.official_id or example.id for example in examples]
+
+
+def _numbers(examples: Sequence[Example], written: Collection[str]) -> list[str]:
+    """The numbers of all examples, from 0 or 1, where those are written; else none."""
+    ranges = ([str(number + first) for number in range(len(examples))] for first in (0, 1))
+    return next((numbers for numbers in ranges if set(numbers) == set(written)), [])
+
+
+_AND = " + "
+"""Between the names of fields that are an id together."""
+
+
 def _has(record: Record, field: str) -> bool:
-    first = field.partition(".")[0]  # A name with dots leads through objects.
-    return field in record.fields or first in record.fields
+    if field in record.fields or _AND not in field:
+        return field in record.fields or field.partition(".")[0] in record.fields  # A name with dots leads through objects.
+    return all(_has(record, part) for part in field.split(_AND))
 
 
 def _given(record: Record, field: str) -> bool:
+    if field not in record.fields and _AND in field:
+        return all(_given(record, part) for part in field.split(_AND))
     first, _, rest = field.partition(".")
     inner = record.fields.get(first)
     return field in record or (bool(rest) and isinstance(inner, dict) and _given(record.record(first), rest))
 
 
 def _id(record: Record, field: str) -> str:
-    """A string; a number is taken for its digits, for some official files number their examples."""
+    """A string; a number is taken for its digits, for some official files number their examples. Slashes join several."""
+    if field not in record.fields and _AND in field:
+        return "/".join(_id(record, part) for part in field.split(_AND))
     first, _, rest = field.partition(".")
     if rest and field not in record.fields:
         return _id(record.record(first), rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,10 @@ _MINISIGN_COMMENT = "untrusted comment:"
 """How keys and signatures of minisign begin."""
 _MINISIGN_TRUSTED = b"trusted comment:"
 """How the third line of a signature of minisign begins; keys have two lines."""
+_MINISIGN_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
+"""A public key: the letters Ed, 8 bytes of a number, 32 of the key, in base64."""
+_SSH_KEY = re.compile(r"(?:^|\s)((?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]+=*)(?=\s|$)")
+"""Type and key in a line; before them there may be names and options, behind them a comment."""
 _SSH_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
 
 
@@ -78,23 +83,31 @@ def signed(path: Path, content: bytes, key: Path, program: str) -> tuple[Path, b
 
 
 def check_signature(path: Path, key: Path | None) -> Finding:
-    """Whether a certificate is signed, and by whom. Raises ValueError for a file that holds no public key."""
-    ssh, minisign = signatures(path)
+    """Whether a certificate is signed, and by whom: by the program of the key, where one is given.
+
+    Signatures lie beside the certificate, or where it is a link beside what that leads to. Raises ValueError for a file that
+    holds no public key.
+    """
     if key is not None and not key.is_file():
         raise ValueError(f"{key}: no such public key; name the file that ends in .pub")
-    if not ssh.is_file() and not minisign.is_file():
-        if key is not None:
-            return Finding("differs", f"signature: there is none; {ssh} or {minisign} belongs to it")
-        return Finding("note", "signature: there is none, so that anybody may have written it")
-    if not ssh.is_file():
-        if key is None:
-            return Finding("note", f"signature: {minisign} is not checked; name the public key with --key")
+    ssh, minisign = (_beside(path, number) for number in (0, 1))
+    public = "" if key is None else _minisign_key(key)
+    if key is not None and not (minisign if public else ssh).is_file():
+        told = f"there is none; {ssh} or {minisign} belongs to it"
+        if ssh.is_file():
+            told = f"there is none of minisign, whose key is in {key}; {minisign} belongs to it, {ssh} is of a key of ssh"
+        elif minisign.is_file():
+            told = f"there is none of ssh, whose key is in {key}; {ssh} belongs to it, {minisign} is of a key of minisign"
+        return Finding("differs", f"signature: {told}")
+    if public:
         program = _found("minisign")
-        with tempfile.TemporaryDirectory() as scratch:
-            public = Path(scratch) / "key.pub"
-            public.write_text("".join(f"{line}\n" for line in _lines(key)), "utf-8")
-            done = _run([program, "-V", "-q", "-p", str(public), "-m", str(path), "-x", str(minisign)], path)
+        done = _run([program, "-V", "-q", "-P", public, "-m", str(path), "-x", str(minisign)], path)
         return _verdict(done, f"by the key in {key}")
+    if not ssh.is_file():
+        told = f"{minisign} is not checked; name the public key with --key"
+        return Finding(
+            "note", f"signature: {told if minisign.is_file() else 'there is none, so that anybody may have written it'}"
+        )
     program = _found("ssh-keygen")
     if key is None:
         done = _run([program, "-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(ssh)], path)
@@ -108,23 +121,38 @@ def check_signature(path: Path, key: Path | None) -> Finding:
     return _verdict(done, f"by the key in {key}")
 
 
+def _beside(path: Path, number: int) -> Path:
+    """The signature of a certificate with this number in ``signatures``."""
+    named, target = signatures(path)[number], signatures(path.resolve())[number]
+    return target if target.is_file() and not named.is_file() else named
+
+
 def _lines(key: Path) -> list[str]:
     """The lines of a key file as Unix writes them, whatever editor saved it."""
     return [line.strip() for line in key.read_bytes().decode("utf-8-sig", "replace").splitlines() if line.strip()]
 
 
+def _minisign_key(key: Path) -> str:
+    """The public key of minisign in a file, with its comment or alone; empty where it holds none."""
+    lines = [line for line in _lines(key) if not line.startswith(_MINISIGN_COMMENT)]
+    return lines[0] if len(lines) == 1 and _MINISIGN_KEY.fullmatch(lines[0]) else ""
+
+
 def _public_keys(key: Path, program: str, scratch: Path) -> list[str]:
-    """The public keys of ssh in a file. Raises ValueError where a line is none."""
+    """The public keys of ssh in a file, also of lines of ``authorized_keys`` and ``allowed_signers``, without what these say
+    of a key. Raises ValueError where a line is none."""
     remedy = "name the file that ends in .pub, as ssh-keygen wrote it"
     lines = [line for line in _lines(key) if not line.startswith("#")]
     if not lines:
         raise ValueError(f"{key}: holds no public key; {remedy}")
+    keys = []
     for number, line in enumerate(lines):
-        alone = scratch / f"{number}.pub"
-        alone.write_text(f"{line}\n", "utf-8")
-        if subprocess.run([program, "-l", "-f", str(alone)], capture_output=True, check=False).returncode:
+        alone, found = scratch / f"{number}.pub", _SSH_KEY.search(line)
+        alone.write_text(f"{found[1] if found else line}\n", "utf-8")
+        if not found or subprocess.run([program, "-l", "-f", str(alone)], capture_output=True, check=False).returncode:
             raise ValueError(f"{key}: {line[:40]!r} is no public key of ssh; {remedy}")
-    return lines
+        keys.append(found[1])
+    return keys
 
 
 def _run(arguments: list[str], path: Path) -> subprocess.CompletedProcess[bytes]:

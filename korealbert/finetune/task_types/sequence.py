@@ -12,17 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Record
+from korealbert.finetune.files import Record, otherwise_composed
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
-from korealbert.finetune.scores.resampling import Additive, Answered, Correlated
+from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_COUNTED = {"macro_f1": ClassCounts.macro_f1, "mcc": ClassCounts.mcc}
+_COUNTED: Mapping[str, Callable[[ClassCounts], Values]] = {
+    "macro_f1": ClassCounts.macro_f1,
+    "mcc": ClassCounts.mcc,
+    "f1": lambda counts: counts.f1()[..., 1],
+}
 """Metrics that are functions of how often each class is right, gold and predicted."""
 
 _Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
@@ -120,7 +124,8 @@ class SequenceClassification(_SequenceTask):
         """``position``. Raises ValueError naming the known labels."""
         position = self.position(written)
         if position is None:
-            raise line.error(field, f"found {written!r}", f"a label is one of {self.meanings}")
+            hint = otherwise_composed(written, [*(self.spellings or self.labels), *self.labels])
+            raise line.error(field, f"found {written!r}{hint}", f"a label is one of {self.meanings}")
         return position
 
     def prediction(self, record: Record, example: Example) -> int:
@@ -138,7 +143,7 @@ class SequenceClassification(_SequenceTask):
         return [self.labels[example.target]], [self.labels[predicted]]
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
-        """Accuracy as a mean; macro F1 and Matthews' correlation from counts of each class."""
+        """Accuracy as a mean; macro F1, F1 of class 1 and Matthews' correlation from counts of each class."""
         gold_N, given_N = np.array([example.target for example in examples]), np.array(predicted)
         right_N1 = (gold_N == given_N)[:, None].astype(np.float64)
         if self.metric == "accuracy":

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
-from korealbert.finetune.files import Record
+from korealbert.finetune.files import Record, otherwise_composed
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 
@@ -58,7 +58,8 @@ class Tagging(Task):
     def tag(self, written: str, *, line: Line, field: str) -> str:
         """The one of ``tags`` that is written. Raises ValueError naming the known ones when it is none of them."""
         if written not in self.tags:
-            raise line.error(field, f"found {written!r}", f"a tag is one of {', '.join(self.tags)}")
+            problem = f"found {written!r}{otherwise_composed(written, self.tags)}"
+            raise line.error(field, problem, f"a tag is one of {', '.join(self.tags)}")
         return written
 
     def prediction(self, record: Record, example: Example) -> list[str]:

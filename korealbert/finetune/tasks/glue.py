@@ -37,6 +37,8 @@ class _GlueClassification(SequenceClassification):
     label_column: ClassVar[str] = "label"
     forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
     """Expected form of columns; those that the header lacks are ignored."""
+    numbers: ClassVar[tuple[str, ...]] = ("index",)
+    """Columns that are the official id together, where the header has them."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples; an id is the line number."""
@@ -49,7 +51,8 @@ class _GlueClassification(SequenceClassification):
     def example(self, example_id: str, row: Mapping[str, str], target: int) -> Example:
         """The example of a row."""
         first, *second = (row[name] for name in self.sentences)
-        return Example(example_id, first, target, pair=second[0] if second else None, official_id=row.get("index", ""))
+        official_id = "/".join(row[name] for name in self.numbers if name in row)
+        return Example(example_id, first, target, pair=second[0] if second else None, official_id=official_id)
 
 
 _COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
@@ -110,6 +113,7 @@ class Mrpc(_GlueClassification):
     """
 
     title = "MRPC"
+    id_fields = ("#1 ID + #2 ID",)
     heads = PAIR_HEADS
     official_test_examples = 408
     labels = ("different", "same")
@@ -118,7 +122,8 @@ class Mrpc(_GlueClassification):
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     sentences = ("#1 String", "#2 String")
     label_column = "Quality"
-    forms = {"#1 ID": NUMBER, "#2 ID": NUMBER}  # noqa: RUF012 - read only
+    numbers = ("#1 ID", "#2 ID")
+    forms = dict.fromkeys(numbers, NUMBER)
 
 
 class Qqp(_GlueClassification):

@@ -61,7 +61,7 @@ def sentences(file: BenchmarkFile) -> Iterator[Sentence]:
     # An empty line behind the last one ends a sentence that the file does not end.
     for line in [*lines, Line(str(file), len(lines) + 1, "")]:
         is_comment = line.text.startswith(_COMMENT)
-        if not is_comment and line.text.strip():
+        if not is_comment and not line.is_blank:
             units.append(line)
             continue
         if units:
@@ -127,7 +127,7 @@ class KlueNli(SequenceClassification):
     """
 
     title = "KLUE-NLI"
-    id_fields = ("guid",)
+    id_fields = ("guid", "index")
     heads = PAIR_HEADS
     official_test_examples = 3_000
     origin = ORIGIN

@@ -49,8 +49,8 @@ class Turn(Example):
     """Its ``guid``."""
     history: tuple[str, ...] = ()
     """Everything said before both."""
-    official: bool = False
-    """It is of the whole official dev file."""
+    official: int = 0
+    """Turns of the whole official dev file, where it is of that."""
 
 
 def slot_and_value(entry: str) -> tuple[str, str]:
@@ -78,13 +78,14 @@ class KlueDst(Task):
     listed = 4
 
     def official_size(self, examples: Sequence[Example]) -> int | None:
-        """Their number where the file is the official one, byte for byte."""
-        return len(examples) if examples and all(_turn(example).official for example in examples) else None
+        """The number of turns of the official file where they are of that, byte for byte."""
+        return (_turn(examples[0]).official or None) if examples else None
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All turns of users."""
-        official = _git_id(file.content()) == _DEV
-        return [replace(turn, official=official) for dialogue in json_list(file, unique="guid") for turn in _turns(dialogue)]
+        turns = [turn for dialogue in json_list(file, unique="guid") for turn in _turns(dialogue)]
+        official = len(turns) if _git_id(file.content()) == _DEV else 0
+        return [replace(turn, official=official) for turn in turns]
 
     def document(self, example: Example) -> str:
         """The dialogue."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import NUMBER, tsv_header, tsv_rows
+from korealbert.finetune.files import NUMBER, otherwise_composed, tsv_header, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, macro_f1
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification
@@ -84,7 +84,8 @@ class Copa(_Kobest, MultipleChoice):
 
     def _asked(self, question: str, line: Line) -> str:
         if question not in self.asked:
-            raise line.error("question", f"found {question!r}", f"a question is one of {', '.join(self.asked)}")
+            problem = f"found {question!r}{otherwise_composed(question, self.asked)}"
+            raise line.error("question", problem, f"a question is one of {', '.join(self.asked)}")
         return question
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:

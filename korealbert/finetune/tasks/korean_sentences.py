@@ -110,7 +110,11 @@ class KorNli(SequenceClassification):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs but the broken one, of a directory those of its training files; an id is the line number, in a directory
         behind the file's name."""
-        return [example for part in parts(file, "*train.ko.tsv") for example in self._pairs(part, named=part is not file)]
+        found, files = parts(file, "*train.ko.tsv"), dict[str, BenchmarkFile]()
+        for part in found:
+            if files.setdefault(part.path.name, part) is not part:
+                raise ValueError(f"{part}: {files[part.path.name]} has the same name; keep one of the two")
+        return [example for part in found for example in self._pairs(part, named=part is not file)]
 
     def _pairs(self, file: BenchmarkFile, *, named: bool) -> list[Example]:
         rows = tsv_rows(file, _NLI_HEADER, leave_out=lambda line, fields: line.number == _BROKEN_LINE and len(fields) == 4)
@@ -136,6 +140,7 @@ class KorSts(SequenceRegression):
     """
 
     title = "KorSTS"
+    id_fields = ("genre + filename + year + id",)
     official_test_examples = 1_379
     origin = "github.com/kakaobrain/kor-nlu-datasets, CC BY-SA 4.0"
     has_official_dev = True

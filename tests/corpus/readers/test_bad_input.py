@@ -484,3 +484,15 @@ def test_joined_files_may_have_byte_order_marks_between_lines(tmp_path: Path) ->
     path.write_text(f"\ufeff{record(SENTENCE)}\n\ufeff{record(SENTENCE)}\n\ufeff{{'text': 1}}\n", "utf-8")
     found = extract(tmp_path / "store", path, format="jsonl")
     assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], ["malformed_json"])
+
+
+@pytest.mark.parametrize(("kind", "name"), [("text", "a.txt"), ("csv", "a.csv"), ("jsonl", "a.jsonl"), ("json", "a.json")])
+def test_utf_16_without_its_mark_is_quarantined_by_name(kind: str, name: str, tmp_path: Path) -> None:
+    bare, marked = tmp_path / name, tmp_path / f"b{name}"
+    text = {"text": SENTENCE, "csv": f"text\n{SENTENCE}\n"}.get(kind, record(SENTENCE))
+    bare.write_bytes(text.encode("utf-16-le"))
+    marked.write_text(text, "utf-16")
+    found = extract(tmp_path / "store", [bare, marked], format=kind, encoding="utf-16")
+    assert [document.text for document in found.documents] == [SENTENCE]
+    (entry,) = found.quarantined
+    assert (entry.file, entry.reason) == (name, "invalid_utf16") and "convert it to UTF-8" in entry.remedy

@@ -226,6 +226,41 @@ def test_a_forged_lineage_differs_from_the_manifest_beside_the_predictions(desk:
     assert "cell" in verdicts(desk / "score.json")["note"]
 
 
+@pytest.mark.parametrize("content", ['{"name": "App", "icons": [], "start_url": "."}', "[1]", "not JSON"])
+def test_a_manifest_of_another_program_beside_the_predictions_is_no_cells(desk: Path, content: str) -> None:
+    (desk / "manifest.json").write_text(content)
+    status, lines = score(desk)
+    assert status == 0 and read_certificate(desk / "score.json").cell is None, lines
+    assert call("verify-score", desk / "score.json")[0] == 0
+    made = packed_cell(desk, "test.txt", GOLD.encode(), task="nsmc").path / "predictions.arrow"
+    shutil.copy(made, desk / "predictions.arrow")
+    assert call("score", "nsmc", desk / "gold/test.txt", desk / "predictions.arrow")[0] == 0
+
+
+def test_a_damaged_manifest_is_not_taken_for_another_programs(desk: Path, cell: Artifact) -> None:
+    manifest = cell.path / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:200])
+    with pytest.raises(ArtifactError, match="not a whole manifest"):
+        certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", desk / "again.json")
+
+
+def test_a_directory_with_links_to_others_is_certified_as_it_is_read(desk: Path) -> None:
+    gold, given = desk / "RACE", desk / "race.jsonl"
+    gold.mkdir()
+    for level in ("high", "middle"):
+        (desk / level).mkdir()
+        text = {"article": "A.", "questions": ["Why?"], "options": [["a", "b", "c", "d"]], "answers": ["A"]}
+        (desk / level / "1.txt").write_text(json.dumps({**text, "id": f"{level}1.txt"}))
+        (gold / level).symlink_to(desk / level)
+    given.write_text("".join(json.dumps({"id": f"{level}1-0", "label": "A"}) + "\n" for level in ("high", "middle")))
+    status, lines = call("score", "race", gold, given, "--certificate", desk / "score.json")
+    assert status == 0, lines
+    status, lines = call("verify-score", desk / "score.json")
+    assert status == 0, lines
+    (gold / "high/more.bin").write_bytes(b"0" * 5_000)
+    assert call("verify-score", desk / "score.json")[0] == 1
+
+
 def test_replaced_predictions_are_not_those_of_the_cell(desk: Path, cell: Artifact) -> None:
     """Digest, size and metrics in the certificate are changed with them, and are right."""
     forged = PREDICTIONS.replace('"3", "label": 0', '"3", "label": 1')

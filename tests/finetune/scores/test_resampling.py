@@ -15,7 +15,7 @@ from korealbert.finetune.scores.resampling import Draws, ranks
 from korealbert.finetune.scores.statistics import Whole, answered, compare
 from korealbert.finetune.task import Example, Task
 
-LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3}
+LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3, "gender_bias": 2}
 CORRELATIONS = ("korsts", "klue_sts", "glue_stsb")
 
 

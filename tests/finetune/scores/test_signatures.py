@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from tests.finetune.scores.certifying import PREDICTIONS, call, change, rewrite, score
 
@@ -73,3 +76,48 @@ def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: 
         (keys / "odd").write_bytes(content)
         status, lines = call("verify-score", desk / "score.json", "--key", keys / "odd")
         assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
+
+
+def test_keys_may_stand_in_lines_of_ssh_s_own_files(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    public = (keys / "mine.pub").read_text().strip()
+    for line in (f"me@example.org {public}", f'me namespaces="file" {public}', f'no-pty,command="a b" {public}'):
+        (keys / "lines").write_text(f"# mine\n{(keys / 'other.pub').read_text()}{line}\n")
+        status, lines = call("verify-score", desk / "score.json", "--key", keys / "lines")
+        assert status == 0 and lines[0].startswith("agrees  signature: good"), (line, lines)
+    (keys / "lines").write_text(f"me@example.org {(keys / 'other.pub').read_text()}")
+    assert call("verify-score", desk / "score.json", "--key", keys / "lines")[0] == 1
+
+
+MINISIGN_KEY = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
+
+
+def test_the_key_says_which_program_checks(desk: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score(desk, "--sign", keys / "mine")
+    path, public = desk / "score.json", keys / "minisign.pub"
+    for content in (f"untrusted comment: minisign public key\n{MINISIGN_KEY}\n", f"{MINISIGN_KEY}\n"):
+        public.write_text(content)
+        status, lines = call("verify-score", path, "--key", public)
+        told = "there is none of minisign, whose key is in"
+        assert status == 1 and lines[0].startswith(f"differs signature: {told}") and "score.json.minisig" in lines[0]
+    (keys / "bin").mkdir()
+    program = keys / "bin/minisign"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *"-P {MINISIGN_KEY}"*score.json.minisig*) exit 0;; esac\nexit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{keys / 'bin'}:{os.environ['PATH']}")
+    Path(f"{path}.minisig").write_text("untrusted comment: signature\nRW\ntrusted comment: t\nRW\n")
+    for key in (public, keys / "mine.pub"):
+        status, lines = call("verify-score", path, "--key", key)
+        assert status == 0 and lines[0].startswith(f"agrees  signature: good, by the key in {key}"), lines
+    Path(f"{path}.sig").unlink()
+    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
+    assert status == 1 and lines[0].startswith("differs signature: there is none of ssh, whose key is in")
+
+
+def test_a_link_to_a_certificate_has_its_signature_and_its_files(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    (desk / "far").mkdir()
+    for link in (desk / "link.json", desk / "far/link.json"):
+        link.symlink_to(desk / "score.json")
+        status, lines = call("verify-score", link, "--key", keys / "mine.pub")
+        assert status == 0 and lines[0].startswith("agrees  signature: good"), lines

@@ -1,0 +1,361 @@
+"""The work of stages before they are built, from their specs and the files that these name.
+
+Volumes (bytes of text, rows, examples, the model's shape) pass through the graph as artifacts do. A stage's work is a number of
+units, of operations and of training steps; ``data_specs/machines.toml`` says what a unit of each stage is.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact import InputPath, Stage
+from korealbert.artifact.files import files_of
+from korealbert.documents.containers import Members, is_archive, open_files
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import ReadFault, ReadLimits
+from korealbert.finetune.features import SPLITS
+from korealbert.huggingface import checkpoint
+from korealbert.model.config import AnyConfig
+from korealbert.model.parameters import expected_parameters, training_flops
+from korealbert.pretrain.optimizer_spec import MuonSpec
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.machines import Rate, figures
+from korealbert.xpt.transfer import target_config
+
+PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
+"""Endings of packed files, and how many times as long their text is, about."""
+_UNPACKED_AT_MOST = 4 << 20
+"""Bytes: packed files up to this size are unpacked to see how long their text is; of larger archives so much, to see which
+share of them is wanted."""
+_BYTES_PER_SENTENCE = 90
+"""Of Korean text in UTF-8, film reviews among it."""
+_EXAMPLE_BYTES = 400
+"""Of a benchmark whose examples are no lines."""
+_HELD_OUT = 0.05
+"""Share of a benchmark's training examples that become its dev part where it has none."""
+_FILL = 0.93
+"""Of a row's positions, about."""
+_TRAINED = 16
+"""Bytes of memory for a parameter: itself, its gradient and two moments, each in fp32."""
+_MUON = 30
+"""Operations of an update for each parameter of a square matrix and each of its rows: five steps of Newton and Schulz, each of
+three products."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Estimated output of an artifact; 0 where it has none."""
+
+    text: float = 0.0
+    """Bytes of documents, or of files."""
+    rows: float = 0.0
+    """For training."""
+    length: int = 0
+    """Positions of such a row."""
+    slots: tuple[int, int] = (0, 0)
+    """In such a row: pieces to predict, and moved ones."""
+    pieces: int = 0
+    """Of a vocabulary."""
+    examples: Mapping[str, float] = field(default_factory=dict)
+    """Of a benchmark by split, in the order of ``SPLITS``."""
+    example_length: float = 0.0
+    """Pieces of such an example in the mean."""
+    config: AnyConfig | None = None
+    """Of a model."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a stage."""
+
+    units: float = 0.0
+    """In the unit of the rate of its kind."""
+    written: float = 0.0
+    """Units of output."""
+    operations: float = 0.0
+    """Of training, in its precision."""
+    muon_operations: float = 0.0
+    """Of Muon's updates."""
+    muon_arithmetic: str = "fp32"
+    """Their precision."""
+    steps: float = 0.0
+    width: int = 0
+    precision: str = "fp32"
+    memory: float = 0.0
+    """Bytes, in addition to those of the rate."""
+    format: str = ""
+    at_most_seconds: float = math.inf
+    network: bool = False
+    """Whether it waits for remote servers, so that its time is unknown."""
+
+
+Given = Mapping[str, Volume]
+"""Volumes of inputs by role."""
+
+
+def estimate(stage: Stage[Any], spec: Any, given: Given) -> tuple[Volume, Work]:
+    """Output of an artifact of a stage, and the work for it."""
+    return _KINDS.get(stage.name, _plain)(spec, given, figures().rates.get(stage.name, Rate()))
+
+
+def _plain(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    """A stage of which nothing else is known; its volume is that of its inputs."""
+    return Volume(), Work(units=len(given), written=1)
+
+
+def _brought(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    path = getattr(spec, "path", None)
+    size = unpacked(path.path) if isinstance(path, InputPath) else 0.0
+    return Volume(text=size), Work(units=size / 1e6, written=size, network=path is None)
+
+
+def _extract(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    raw = sum(unpacked(path.path, spec.members, spec.exclude) for path in spec.paths) + _text(given)
+    text = raw * rate.kept_by_format.get(spec.format, rate.kept)
+    return Volume(text=text), Work(units=raw / 1e6, written=text, format=spec.format)
+
+
+def _corpus(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    text = _text(given)
+    return Volume(text=text * rate.kept), Work(units=text / 1e6, written=text * rate.kept)
+
+
+def _split(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    text = _text(given)
+    wanted = {"test": spec.test_sentences, "valid": spec.valid_sentences, "train": spec.train_sentences}[spec.part]
+    kept = text if wanted is None else min(text, wanted * _BYTES_PER_SENTENCE)
+    return Volume(text=kept), Work(units=text / 1e6, written=kept)
+
+
+def _text(given: Given) -> float:
+    return float(sum(volume.text for volume in given.values()))
+
+
+def _vocab(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    sampled = min(_text(given), spec.sample_sentences * _BYTES_PER_SENTENCE)
+    return Volume(pieces=spec.size), Work(units=sampled / 1e6, written=spec.size)
+
+
+def _kept_tokenizer(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    return Volume(pieces=given["source"].pieces), Work(units=given["documents"].text / 1e6, written=given["source"].pieces)
+
+
+def _vocab_sizes(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    return Volume(), Work(units=given["documents"].text / 1e6 * len(spec.sizes), written=sum(spec.sizes))
+
+
+def _bytes_per_piece(pieces: int) -> float:
+    """Of Korean text in UTF-8 under a vocabulary of this size: 4.45 at 8,000 and 5.3 at 32,000 (docs/results.md, scale.md)."""
+    return float(4.45 * (max(pieces, 256) / 8_000) ** 0.126)
+
+
+def _examples(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    text, pieces = given["documents"].text, given["vocab"].pieces
+    rows = text / _bytes_per_piece(pieces) / (_FILL * spec.sequence_length)
+    made = Volume(rows=rows, length=spec.sequence_length, pieces=pieces)
+    return made, Work(units=text / 1e6, written=rows * spec.sequence_length)
+
+
+def _views(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    rows = given["examples"]
+    positions = rows.rows * rows.length * (spec.views if spec.stored else 0.01)
+    slots = spec.masking.slots(rows.length), spec.word_order.slots(rows.length)
+    return replace(rows, slots=slots), Work(units=positions / 1e6, written=positions)
+
+
+def _cooccurrence(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    rows = given["examples"]
+    return Volume(), Work(units=rows.rows * rows.length / 1e6, written=rows.pieces * 512)
+
+
+def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    long = "_long" if spec.long else ""
+    initial = given["initial"].config if "initial" in given else None
+    length, pieces = given["examples" + long].length, given["vocab"].pieces
+    config = initial or spec.config_for(vocab_size=pieces, sequence_length=length)
+    starts = sorted({0, *(phase.until_step for phase in spec.batch_warmup), *([spec.long.from_step] if spec.long else [])})
+    operations, activations = 0, 0.0
+    for start, end in pairwise([*starts, spec.steps]):
+        noise = given["views" + (long if spec.is_long(start) else "")]
+        mlm, wop = noise.slots
+        each = training_flops(config, length=noise.length, mlm_slots=mlm, wop_slots=wop)
+        operations += (end - start) * spec.batch_at(start) * each
+        activations = max(activations, _activations(config, spec.micro_batch_at(start), noise.length))
+    parameters = expected_parameters(config)
+    muon, arithmetic = 0, "fp32"
+    if isinstance(spec.optimizer, MuonSpec):
+        arithmetic = spec.optimizer.arithmetic
+        muon = spec.steps * _MUON * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
+    memory = parameters * _TRAINED + activations
+    return Volume(config=config, pieces=pieces), Work(
+        written=parameters * (1 + len(spec.snapshots)),
+        operations=operations,
+        muon_operations=muon,
+        muon_arithmetic=arithmetic,
+        steps=spec.steps,
+        width=config.hidden_size,
+        precision=spec.precision,
+        memory=memory,
+        at_most_seconds=spec.stop_after_seconds or math.inf,
+    )
+
+
+def _activations(config: AnyConfig, sequences: float, length: float) -> float:
+    """Bytes that a forward pass keeps for the backward pass: some 20 vectors of the width a position and layer, and logits."""
+    layer = 20 * config.hidden_size + 2 * config.num_heads * length
+    return 4 * sequences * length * (config.num_layers * layer + 0.3 * config.vocab_size)
+
+
+def _model(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    """A stage that writes the model that it reads, or one of a directory."""
+    made = given.get("model") or given.get("pretrain") or given.get("source") or Volume()
+    directory = spec.directory() if hasattr(spec, "directory") else None
+    if directory is not None:
+        config = checkpoint.read_config(directory)
+        made = Volume(config=config, pieces=config.vocab_size)
+    return made, Work(written=expected_parameters(made.config) if made.config else 0)
+
+
+def _transfer(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    source, pieces = given["source"].config, given["vocab"].pieces
+    if source is None:
+        return Volume(), Work()
+    config = target_config(source, spec, vocab_size=pieces)
+    return Volume(config=config, pieces=pieces), Work(written=expected_parameters(config))
+
+
+def _features(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    model = given["model"]
+    counts, pieces = dict.fromkeys(SPLITS, 0.0), 0.0
+    for split in SPLITS:
+        place, member = getattr(spec, split), getattr(spec, f"{split}_member")
+        if isinstance(place, InputPath):
+            counts[split], size = _benchmark(place.path, member)
+            pieces += size / _bytes_per_piece(model.pieces)
+    read = sum(counts.values())
+    length = min(spec.max_length, pieces / read + 2) if read else spec.max_length
+    counts["test"] = counts["test"] or counts["train"] * (spec.test_share or 0)
+    counts["dev"] = counts["dev"] or counts["train"] * _HELD_OUT
+    for split in SPLITS:
+        counts[split] = min(counts[split], getattr(spec, f"max_{split}_examples") or math.inf)
+    positions = sum(counts.values()) * length
+    made = replace(model, examples=counts, example_length=length)
+    return made, Work(units=pieces / 1e6, written=positions)
+
+
+def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    data = given.get("features") or _features(spec, given, rate)[0]
+    train, dev, test = (data.examples[split] for split in SPLITS)
+    steps = spec.steps or spec.epochs * max(1.0, train / spec.batch_size)
+    epochs = steps * spec.batch_size / train if spec.steps and train else spec.epochs
+    written = dev + test * spec.tested
+    config = given["model"].config
+    if config is None:
+        return Volume(), Work(written=written, steps=steps)
+    each = training_flops(config, length=round(data.example_length), mlm_slots=0, wop_slots=0)
+    passes = epochs * (train + dev / 3) + (dev + test * spec.tested) / 3
+    at_once = spec.micro_batch_size or spec.batch_size
+    memory = expected_parameters(config) * _TRAINED + _activations(config, at_once, spec.max_length)
+    work = Work(
+        written=written,
+        operations=passes * each,
+        steps=steps + (epochs * dev + test) / 64 / 3,
+        width=config.hidden_size,
+        precision=spec.precision,
+        memory=memory,
+    )
+    return Volume(examples={"test": test}), work
+
+
+def _summary(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    tested = sum(cell.examples.get("test", 0.0) for cell in given.values())
+    return Volume(), Work(units=tested * spec.resamples / 1e6, written=1)
+
+
+def _speed(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    # Three forward passes are about as much as forward and backward.
+    turns = (spec.steps + spec.warmup_steps) * len(spec.architectures) * (1 + spec.inference)
+    return Volume(), Work(units=turns * spec.batch_size * spec.sequence_length / 4096 / spec.shrink**1.5, written=1)
+
+
+_KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
+    **dict.fromkeys(("crawl", "fetch"), _brought),
+    "extract": _extract,
+    **dict.fromkeys(("clean", "dedup", "quality", "balance"), _corpus),
+    "xpt_split": _split,
+    "vocab": _vocab,
+    "vocab_sizes": _vocab_sizes,
+    "examples": _examples,
+    "views": _views,
+    "cooccurrence": _cooccurrence,
+    **dict.fromkeys(("pretrain", "xpt_phase"), _pretrain),
+    **dict.fromkeys(("export", "encoder", "xpt_source", "xpt_swap"), _model),
+    "xpt_tokenizer": _kept_tokenizer,
+    "xpt_transfer": _transfer,
+    "features": _features,
+    "finetune": _finetune,
+    "summary": _summary,
+    "speed": _speed,
+}
+"""By the name of the stage; any other is priced by the number of its inputs."""
+
+
+@lru_cache(maxsize=256)
+def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> float:
+    """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none. Of directories and archives only
+    those of ``members`` and not of ``exclude``, patterns as extraction has them."""
+    wanted = Members(members, exclude)
+    if path.is_dir():
+        inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
+        return float(sum(unpacked(one, members, exclude) for one, name in inside if is_archive(name) or wanted.takes(name)))
+    if not path.is_file():
+        return 0.0
+    if is_archive(path.name):
+        return _unpacked_archive(path, wanted)
+    size, packing = path.stat().st_size, PACKED.get(path.suffix.lower())
+    if packing is None or size > _UNPACKED_AT_MOST:
+        return size * (packing or 1)
+    return float(sum(len(block) for _, block in _blocks(path)))
+
+
+def _unpacked_archive(path: Path, members: Members) -> float:
+    size = path.stat().st_size
+    if size > _UNPACKED_AT_MOST and path.suffix.lower() == ".zip":
+        with suppress(zipfile.BadZipFile, OSError):
+            return float(sum(one.file_size for one in zipfile.ZipFile(path).infolist() if members.takes(one.filename)))
+    wanted = total = 0
+    for member, block in _blocks(path):
+        wanted, total = wanted + len(block) * members.takes(member), total + len(block)
+        if total >= _UNPACKED_AT_MOST < size:
+            return size * PACKED.get(path.suffix.lower(), 1) * wanted / total
+    return wanted
+
+
+def _blocks(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What a file or an archive holds, unpacked, with the member that it is of, up to what cannot be read."""
+    with suppress(ReadFault, OSError):
+        for raw in open_files([path], "*", ReadLimits()):
+            while not isinstance(raw, Quarantined) and (block := raw.read()):
+                yield raw.name.partition("::")[2], block
+
+
+@lru_cache(maxsize=256)
+def _benchmark(path: Path, member: str) -> tuple[float, float]:
+    """Examples and bytes of a benchmark file, about."""
+    size = unpacked(path, f"*{member}" if member else "*")
+    if (member or path.name).split(".", 1)[-1].startswith("json"):
+        return size / _EXAMPLE_BYTES, size
+    with suppress(ReadFault, OSError):
+        for raw in open_files([path], f"*{member}" if member else "*", ReadLimits()):
+            if not isinstance(raw, Quarantined):
+                begin = raw.read(1 << 18)
+                return size * begin.count(b"\n") / max(1, len(begin)), size
+    return size / _EXAMPLE_BYTES, size

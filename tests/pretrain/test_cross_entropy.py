@@ -1,0 +1,119 @@
+"""Cross-entropy chunk by chunk, as GPUs compute it: the loss, hits and gradients of all logits at once, in less memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.optim import SGD
+
+from korealbert.model.config import ModernConfig
+from korealbert.model.heads import MaskedTokenHead
+from korealbert.pretrain import objective
+from korealbert.pretrain.cross_entropy import chunks
+from korealbert.pretrain.data import to_tensors
+from korealbert.pretrain.objective import make_objective
+from korealbert.pretrain.spec import PretrainSpec
+from tests.pretrain.runs import CPU, no_dropout, spec
+from tests.pretrain.synthetic import SyntheticBatches
+from tests.pretrain.test_bag_of_words import MODERN, packed
+
+PARTS = 3
+
+
+def _in_parts(groups: int, rows: int, pieces: int, device: torch.device) -> int:
+    return min(PARTS, groups)
+
+
+def objective_of(run_spec: PretrainSpec) -> Any:
+    return make_objective(run_spec.config_for(vocab_size=40, sequence_length=32), seed=1)
+
+
+def sums_and_gradients(
+    made: Any, tensors: Any, *, precision: torch.dtype | None, call: Any = None
+) -> tuple[Any, dict[str, Tensor]]:
+    made.zero_grad()
+    with torch.autocast("cpu", dtype=precision, enabled=precision is not None):
+        sums = (made.forward if call is None else call)(*tensors)
+    (sums.losses * torch.tensor([0.2, 0.3, 0.5, 0.7][: len(sums.losses)])).sum().backward()
+    return sums, {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+
+
+CASES = [
+    pytest.param({"model": no_dropout(max_positions=32), "bow_weight": 0.5}, False, id="albert"),
+    pytest.param({"model": MODERN, "bow_weight": 0.5, "wop_weight": 0.0}, True, id="packed, with rows behind the pieces"),
+    pytest.param({"model": MODERN, "wop_weight": 0.0, "frozen": ("encoder.embeddings.*",)}, False, id="frozen table"),
+]
+
+
+@pytest.mark.parametrize(("fields", "pack"), CASES)
+@pytest.mark.parametrize("precision", [None, torch.bfloat16])
+def test_loss_hits_and_gradients_are_those_of_all_logits_at_once(
+    fields: dict[str, Any], pack: bool, precision: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_spec = spec(**fields)
+    made = objective_of(run_spec)
+    objective.freeze(made.model, run_spec.frozen)
+    batch = SyntheticBatches(9).gather(0, np.arange(4))
+    tensors = to_tensors(packed(batch) if pack else batch, CPU)
+    plain, gradients = sums_and_gradients(made, tensors, precision=precision)
+    monkeypatch.setattr(objective, "chunks", _in_parts)
+    sums, found = sums_and_gradients(made, tensors, precision=precision)
+    bounds = {"rtol": 1e-5, "atol": 1e-6} if precision is None else {"rtol": 3e-2, "atol": 3e-2}
+    torch.testing.assert_close(sums.losses, plain.losses, **bounds)
+    assert torch.equal(sums.correct, plain.correct) and torch.equal(sums.targets, plain.targets)
+    assert found.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(found[name], gradient, **bounds, msg=name)
+    with torch.no_grad():
+        torch.testing.assert_close(made.eval()(*tensors).losses, plain.losses, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_chunks_compile_into_one_graph_for_any_number_of_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        objective, "chunks", lambda groups, rows, pieces, device: max(1, -(-groups * rows * pieces * 4 // 1000))
+    )
+    made = objective_of(spec(model=no_dropout(max_positions=32), bow_weight=0.5))
+    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
+    for rows in (4, 5, 6):
+        tensors = to_tensors(SyntheticBatches(9).gather(0, np.arange(rows)), CPU)
+        plain, gradients = sums_and_gradients(made, tensors, precision=None)
+        sums, found = sums_and_gradients(made, tensors, precision=None, call=compiled)
+        torch.testing.assert_close(sums.losses, plain.losses)
+        torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_processors_compute_all_logits_at_once_and_gpus_a_gibibyte() -> None:
+    many = {"groups": 29_492, "rows": 1, "pieces": 50_000}  # 96 rows of 1,024 tokens, 30 % of them masked
+    assert chunks(**many, device=CPU) == 1
+    assert chunks(**many, device=torch.device("cuda")) == 6
+    assert chunks(groups=2_560, rows=1, pieces=32_000, device=torch.device("cuda")) == 1
+
+
+def _peak(number: int) -> float:
+    """GiB that head and loss of the masked tokens of 96 rows of 1,024 take at most, with nothing but their shapes."""
+    config = ModernConfig(architecture="modern", vocab_size=50_000, word_rows=50_048)
+    with FakeTensorMode():
+        head, table = MaskedTokenHead(config), torch.nn.Parameter(torch.empty(50_048, 768))
+        hidden, labels = (
+            torch.empty(96, 307, 768, dtype=torch.bfloat16, requires_grad=True),
+            torch.zeros(96, 307, dtype=torch.long),
+        )
+        tracker = MemTracker()
+        tracker.track_external(head, table, hidden, labels, SGD([table]))
+        with tracker, torch.autocast("cpu", dtype=torch.bfloat16), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(objective, "chunks", lambda *_: number)
+            objective._piece_cross_entropy(head, hidden, table, labels).losses.backward()
+        peak: int = tracker.get_tracker_snapshot("peak")[CPU]["Total"]
+    return peak / 2**30
+
+
+def test_memory_falls_with_the_number_of_chunks() -> None:
+    assert _peak(1) > 15
+    assert _peak(6) < 5

@@ -1,0 +1,105 @@
+"""What a training step does on a GPU, as far as it shows without one: one graph, few compilations, a stream of copies."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+from unittest.mock import MagicMock, call
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from bench.roofline import as_on_a_gpu
+from korealbert.examples.batches import Batch
+from korealbert.pretrain import data, engine
+from korealbert.pretrain.data import Copies, TensorBatch, to_tensors
+from korealbert.pretrain.engine import compile_mode
+from korealbert.pretrain.objective import make_objective
+from tests.model.test_attention import varlen_attn
+from tests.pretrain.runs import CPU, no_dropout, spec
+from tests.pretrain.synthetic import SyntheticBatches
+from tests.pretrain.test_bag_of_words import packed
+
+MODERN = {
+    "architecture": "modern",
+    "hidden_size": 16,
+    "num_layers": 3,
+    "num_heads": 2,
+    "local_attention": 8,
+    "max_positions": 64,
+    "global_theta": 10_000.0,
+}
+
+
+def wider(batch: Batch, slots: int) -> Batch:
+    """A packed batch with more unused slots for sequences and pieces, as the next one may have them."""
+    fields = {name: getattr(batch, name) for name in TensorBatch._fields}
+    for name, unused in (("lengths", 0), ("sop_labels", -100), ("mlm_positions", 0), ("mlm_labels", -100)):
+        fields[name] = np.pad(fields[name], ((0, 0), (0, slots)), constant_values=unused)
+    return Batch(**fields)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("fields", [{"model": no_dropout(max_positions=32)}, {"model": MODERN, "bow_weight": 0.5}])
+def test_a_step_is_one_graph_and_compiled_few_times(fields: dict[str, Any]) -> None:
+    """Under bf16, with variable-length attention; then on longer rows, with another base of the rotary frequencies."""
+    run_spec = spec(wop_weight=0.0, **fields)
+    objective = make_objective(run_spec.config_for(vocab_size=40, sequence_length=32), seed=1)
+    is_modern = fields["model"] is MODERN
+    compiled, counts = CompileCounter(), []
+    with as_on_a_gpu(varlen_attn):
+        run = torch.compile(objective, backend=compiled, fullgraph=True)
+        for length in (16, 32):
+            if is_modern:
+                objective.model.encoder.global_theta = {16: 10_000.0, 32: 160_000.0}[length]
+            rows = SyntheticBatches(9, length=length).gather(0, np.arange(4))
+            for slots in (0, 1, 2):
+                batch = to_tensors(wider(packed(rows), slots) if is_modern else rows, CPU)
+                sums = []
+                for one in (objective.forward, run):
+                    with torch.autocast("cpu", dtype=torch.bfloat16):
+                        sums.append(one(*batch).losses)
+                    sums[-1].sum().backward()
+                torch.testing.assert_close(*sums, rtol=2e-2, atol=2e-2)
+            counts.append(compiled.frame_count)
+    assert counts[0] <= 2 and counts[1] <= 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "tools", "mode"),
+    [
+        ("no", "cpu", True, None),
+        ("no", "cuda", True, "default"),
+        ("no", "cuda", False, None),
+        ("kernels", "cpu", True, "default"),
+        ("graphs", "cuda", True, "reduce-overhead"),
+    ],
+)
+def test_gpus_compile_where_the_recipe_leaves_it_open(
+    asked: str, device: str, tools: bool, mode: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "find_spec", lambda name: object() if tools else None)
+    monkeypatch.setattr(engine.shutil, "which", lambda name: name)
+    assert compile_mode(spec(compile=asked, micro_batch_size=8), torch.device(device)) == mode
+    assert ("Triton" in caplog.text) != tools
+
+
+def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The computation waits for the copy, and the copy's memory for the computation."""
+    log, computing = MagicMock(), MagicMock()
+    tensors = TensorBatch(*(getattr(log, name) for name in TensorBatch._fields))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: log.own)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: (log.on(stream), nullcontext())[1])
+    monkeypatch.setattr(data, "to_device", lambda batch, device: (log.copy(), batch)[1])
+    computing.wait_stream = log.wait
+    assert Copies(torch.device("cuda")).take(tensors) is tensors
+    assert log.mock_calls[:3] == [call.on(log.own), call.copy(), call.wait(log.own)]
+    assert [one.record_stream.call_args for one in tensors] == [call(computing)] * len(tensors)
+
+
+def test_a_processor_reads_the_batch_where_it_is() -> None:
+    batch = to_tensors(SyntheticBatches(9).gather(0, np.arange(4)), CPU)
+    assert all(mine is theirs for mine, theirs in zip(Copies(CPU).take(batch), batch, strict=True))

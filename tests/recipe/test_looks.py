@@ -1,0 +1,262 @@
+"""What ``korealbert new`` makes of archives and of what files hold: what it says is left out is not read."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from korealbert.documents.shards import read_documents
+from korealbert.recipe import project
+from korealbert.recipe.columns import table_of_csv, table_of_text
+from korealbert.recipe.tables import RecipeError
+from tests.corpus.extracting import PAGE, dump, extract
+from tests.recipe.test_project import built, prose, records, table, written
+
+TWIN = b"\0\5\x16\7\0\2\0\0Mac OS X        " + b"\0" * 60
+"""As macOS writes one beside each file."""
+
+
+def packed(path: Path, members: dict[str, str | bytes]) -> Path:
+    """A zip or tar archive of these members."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {name: text if isinstance(text, bytes) else text.encode() for name, text in members.items()}
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in data.items():
+                archive.writestr(name, content)
+        return path
+    with tarfile.open(path, "w") as tar:
+        for name, content in data.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            tar.addfile(header, io.BytesIO(content))
+    return path
+
+
+def texts_of(mine: Path) -> list[str]:
+    """All documents of a project, extracted with nothing in quarantine."""
+    stages = built(mine / "recipe.toml", mine / "store", "extract")
+    assert not any(artifact.stats["quarantined"] for artifact in stages.values())
+    return sorted(d.text for a in stages.values() for path in a.files("documents-*.arrow") for d in read_documents(path))
+
+
+@pytest.mark.parametrize("place", ["a.zip", "d/a.zip", "a.tar"])
+def test_members_of_archives_that_are_left_out_are_not_read(place: str, tmp_path: Path) -> None:
+    below = "./" if place.endswith(".tar") else ""
+    texts: dict[str, str | bytes] = {f"{below}t/{n}.txt": prose(n) for n in range(30)}
+    other = {
+        "README.txt": "무엇",
+        "LICENSE.txt": "누구",
+        "t/README.txt": "무엇",
+        "t/.hidden.txt": prose(90),
+        ".h.txt": prose(91),
+    }
+    texts |= {f"{below}{name}": text for name, text in other.items()} | {f"{below}t/.git/a.txt": prose(92)}
+    archive = packed(tmp_path / place, texts)
+    found = project.write(tmp_path / "mine", [archive.parent if "/" in place else archive])
+    assert found.left_out == {"LICENSE.txt": 1, "README.txt": 2}
+    assert [source.files for source in found.sources] == [30]
+    assert texts_of(tmp_path / "mine") == sorted(map(prose, range(30)))
+
+
+@pytest.mark.parametrize("place", ["a.zip", "a.tar", "d"])
+def test_twins_that_macos_writes_are_not_read_and_are_counted(place: str, tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"t/{n}.txt": prose(n) for n in range(30)}
+    texts |= {f"t/._{n}.txt": TWIN for n in range(30)} | {f"__MACOSX/t/._{n}.txt": TWIN for n in range(30)}
+    here = packed(tmp_path / place, texts) if "." in place else written(tmp_path / place, texts)
+    stats = extract(tmp_path / "store", here, format="text", members="*.txt").stats
+    assert (stats["documents_out"], stats["quarantined"], stats["files"], stats["twins"]) == (30, 0, 30, 60)
+    assert [source.files for source in project.write(tmp_path / "mine", [here]).sources] == [30]
+    assert texts_of(tmp_path / "mine") == sorted(map(prose, range(30)))
+
+
+@pytest.mark.parametrize("folders", [False, True])
+def test_many_members_of_two_shapes_are_each_read_once(folders: bool, tmp_path: Path) -> None:
+    commas = {f"{'a/' * folders}{n}.csv": table("n,text", rows=2, first=3 * n) for n in range(25)}
+    others = {f"{'b/' * folders}x{n}.csv": table("n;body", rows=2, first=300 + 3 * n, delimiter=";") for n in range(25)}
+    found = project.write(tmp_path / "mine", [packed(tmp_path / "a.zip", {**commas, **others})]).sources
+    assert sorted((source.delimiter, source.files) for source in found) == [("", 25), (";", 25)]
+    assert not folders or sorted(source.exclude for source in found) == [("a/*",), ("b/*",)]
+    assert len(texts_of(tmp_path / "mine")) == 100
+
+
+def test_archives_that_exclude_what_another_has_are_sources_of_their_own(tmp_path: Path) -> None:
+    first = {f"{n}.csv": table("n,text" if n < 25 else "n,body", rows=2, first=3 * n) for n in range(50)}
+    second = {f"{n}.csv": table("n,text" if n >= 25 else "n,body", rows=2, first=200 + 3 * n) for n in range(50)}
+    packed(tmp_path / "d" / "a.zip", {**first})
+    packed(tmp_path / "d" / "b.zip", {**second})
+    found = project.write(tmp_path / "mine", [tmp_path / "d"]).sources
+    assert sorted((source.fields["text"], source.files) for source in found) == [*[("body", 25)] * 2, *[("text", 25)] * 2]
+    assert len(texts_of(tmp_path / "mine")) == 200
+
+
+def test_files_beside_an_archive_are_one_source_whatever_is_excluded_there(tmp_path: Path) -> None:
+    here = written(tmp_path / "d", {f"x/{n}.csv": table("n,text", rows=2, first=3 * n) for n in range(30)})
+    inside = {f"{n}.csv": table("n;body", rows=2, first=200 + 3 * n, delimiter=";") for n in range(30)}
+    packed(here / "a.zip", {**inside, "t.csv": table("n,text", rows=2, first=400)})
+    found = project.write(tmp_path / "mine", [here]).sources
+    assert sorted((source.delimiter, source.files) for source in found) == [("", 1), ("", 30), (";", 30)]
+    assert len(texts_of(tmp_path / "mine")) == 122
+
+
+DOC = '<doc id="{0}" url="https://ko.wikipedia.org/wiki?curid={0}" title="글 {0}">\n글 {0}\n\n{1}\n\n</doc>\n'
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        ({"a.txt": "".join(json.dumps({"text": prose(n)}) + "\n" for n in range(30))}, "jsonl"),
+        ({f"{n}.txt": json.dumps({"text": prose(n)}, indent=1) for n in range(30)}, "json"),
+        ({"a.txt": json.dumps([{"text": prose(n)} for n in range(30)])}, "json"),
+        ({"a.txt": table("번호,내용", rows=30)}, "csv"),
+        ({"a.txt": "".join(DOC.format(n, prose(n)) for n in range(30))}, "wikiextractor"),
+        ({"a.txt": dump(*(PAGE.format(id=n, title=f"글 {n}", text=prose(n)) for n in range(30))).decode()}, "mediawiki"),
+        (
+            {f"{n}.txt": f"<!DOCTYPE html><html><body><article><p>{prose(n)}</p></article></body></html>" for n in range(30)},
+            "html",
+        ),
+    ],
+    ids=["lines of JSON", "an object a file", "a list", "CSV", "WikiExtractor", "a dump", "HTML"],
+)
+def test_text_files_that_hold_another_format_are_read_as_that(texts: dict[str, str], kind: str, tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {**texts, "z.txt": "\n\n".join(map(prose, range(50, 80)))})
+    found = project.write(tmp_path / "mine", [here]).sources
+    assert sorted(source.format for source in found) == sorted([kind, "text"])
+    read = texts_of(tmp_path / "mine")
+    assert len(read) == 60 and not any(mark in text for text in read for mark in '{<"')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "봄이 오면, 꽃이 핀다\n" * 9,
+        "[앵커] 오늘 소식, 전합니다\n첫째, 날씨입니다\n" * 9,
+        "{머리말} 어느 날, 길에서\n" * 9,
+        "<봄> 시 한 편\n" * 9,
+        "1, 2, 3\n" * 9,
+    ],
+)
+def test_prose_is_no_table_and_no_markup(text: str, tmp_path: Path) -> None:
+    assert not table_of_text(text.encode(), cut=False).records
+    here = written(tmp_path / "t", {f"{n}.txt": text + prose(n) for n in range(30)})
+    assert [source.format for source in project.write(tmp_path / "mine", [here]).sources] == ["text"]
+
+
+def test_a_first_cell_of_any_length_is_looked_at(tmp_path: Path) -> None:
+    long = " ".join(map(prose, range(300)))
+    assert len(long.encode()) > 1 << 17
+    rows = "text,n\n" + "".join(f'"{text}",{n}\n' for n, text in enumerate([long, *map(prose, range(300, 340))]))
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.csv": rows})])
+    assert found.sources[0].fields["text"] == "text" and len(texts_of(tmp_path / "mine")) == 41
+
+
+def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> None:
+    feed = f'<?xml version="1.0"?><rss version="2.0"><channel><item><title>{prose(1)}</title></item></channel></rss>'
+    texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)} | {"feed.xml": feed}
+    texts |= {"u32.txt": prose(40).encode("utf-32"), "u16.txt": prose(41).encode("utf-16-le"), "p.parquet": b"PAR1"}
+    texts |= {
+        "gz.jsonl": b"\x1f\x8b\x08" + b"\0" * 40,
+        "list.json": json.dumps(["문장", "글"]),
+        "bad.md": b"\xff\xfe" + b"\0\xd8",
+    }
+    texts |= {"squad.json": json.dumps({"data": [{"context": prose(1)}]})}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    told = " ".join(line for line in project.told(found) if line.startswith("left out"))
+    for each in (
+        "1 .xml that is no dump of MediaWiki",
+        "1 .txt in UTF-32",
+        "1 .txt with NUL bytes: in UTF-16 without a byte order mark, or no text",
+        "1 .parquet that cannot be read as Parquet",
+        "1 .jsonl that cannot be read (packed_file: these bytes are gzip",
+        "1 .json that is a list, and not of objects",
+        "1 .json whose text is in 'data', a list",
+        "1 .md of which nothing can be read (bad.md",
+    ):
+        assert each in told, told
+    assert texts_of(tmp_path / "mine") == sorted(map(prose, range(30)))
+
+
+def test_more_unreadable_files_than_a_run_bears_are_told_as_that(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
+    texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    assert any("a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.told(found))
+
+
+def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path) -> None:
+    lines = "".join(f"{n},{prose(n)}\n" for n in range(30))
+    texts = {"a.csv": f"2020년 민원 목록\n\n기준일: 2020-12-31,\n번호,내용\n{lines}"}
+    texts |= {"b.csv": "sep=;\n번호;내용\n" + lines.replace(",", ";"), "c.csv": f"번호,내용\n{lines}"}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)]).sources
+    assert sorted((source.fields["text"], source.delimiter, source.skip_rows) for source in found) == [
+        ("내용", "", 0),
+        ("내용", "", 2),
+        ("내용", ";", 1),
+    ]
+    assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 3)
+    bare = table_of_csv(f"민원 목록\n{lines}".encode(), first=",", cut=False)
+    assert (bare.delimiter, bare.columns, bare.skipped) == (",", ("column1", "column2"), 1)
+    one = "문장\n" + "".join(f"바다가 {n}번, 조용하다\n" for n in range(30))
+    assert table_of_csv(one.encode(), first=",", cut=False).skipped == 0
+
+
+def test_parts_of_a_dump_of_wikipedia_are_one_source(tmp_path: Path) -> None:
+    stem = "kowiki-20240101-pages-articles-multistream"
+    texts: dict[str, str | bytes] = {
+        f"{stem}{part}.xml-p{part}p{part}99": dump(PAGE.format(id=part, title=f"글 {part}", text=prose(part)))
+        for part in range(1, 41)
+    }
+    texts |= {f"{stem}-index1.txt-p1p199": "600:1:글 1\n", f"{stem}-index.txt": "600:1:글 1\n"}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    assert [(source.format, source.files) for source in found.sources] == [("mediawiki", 40)]
+    assert len(texts_of(tmp_path / "mine")) == 40
+
+
+def test_a_first_row_with_a_label_is_no_header(tmp_path: Path) -> None:
+    rows = {f"{k}.csv": "".join(f"{prose(n)[:30]},{'긍정' if n % 3 else '부정'}\n" for n in range(k, 200 + k)) for k in (1, 50)}
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", rows)]).sources
+    assert source.columns == ("column1", "column2") and len(texts_of(tmp_path / "mine")) == 400
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_text_that_the_first_records_lack_is_found(kind: str, tmp_path: Path) -> None:
+    late = [{"title": f"조용한 마을 이야기 {n} " * 20, "text": None if n < 150 else prose(n)} for n in range(400)]
+    (tmp_path / "t").mkdir()
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(late), tmp_path / "t" / "a.parquet")
+    else:
+        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in late)
+        (tmp_path / "t" / "a.jsonl").write_text("".join(lines), "utf-8")
+    [source] = project.write(tmp_path / "mine", [tmp_path / "t"]).sources
+    assert (source.fields["text"], source.fields["title"]) == ("text", "title")
+
+
+def test_the_schema_of_an_older_project_is_none_of_the_files(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"old/recipe.schema.json": '{"$defs": {"a": "b"}}', **records("a.jsonl", text=prose)})
+    assert project.write(here / "mine", [here]).left_out == {}
+
+
+@pytest.mark.parametrize("place", ["${data}", "t/${data}"])
+def test_a_path_with_the_mark_of_data_is_refused_before_anything_is_written(place: str, tmp_path: Path) -> None:
+    here = written(tmp_path / place, {f"{n}.txt": prose(n) for n in range(30)})
+    here = written(here.parent, {"README.txt": "무엇"}) if "/" in place else here
+    with pytest.raises(RecipeError, match=r"\$\{data\} stands for another directory in recipes; rename it"):
+        project.write(tmp_path / "mine", [here])
+    assert not (tmp_path / "mine").exists()
+
+
+def test_blank_files_beside_others_in_utf_16_are_no_error(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"{n}.txt": prose(n).encode("utf-16") for n in range(30)} | {"e.txt": " \n"}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    assert tomllib.loads((tmp_path / "mine" / "recipe.toml").read_text("utf-8"))["extract"]["t"]["encoding"] == "utf-16"
+    artifact = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
+    assert artifact.stats["documents_out"] == 30 and artifact.stats["quarantine_reasons"] == {"invalid_utf16": 1}
+    assert found.sources[0].empty_files == 1
