@@ -255,11 +255,24 @@ def _counted(stats: Mapping[str, Any]) -> str:
     files = stats.get("files") or stats["documents_in"]
     read = "" if files == stats["documents_in"] else f" {files:,} files →"
     nothing = stats["documents_in"] and not stats["documents_out"]
-    kept = "NOTHING KEPT" if nothing else f"{stats['documents_out']:,}"
+    copies = stats.get("repeated", 0)  # which are in documents_out
+    kept = "NOTHING KEPT" if nothing else f"{stats['documents_out'] - copies:,}"
     told = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
-    return told + "".join(
-        f", {number:,} {word}" for number, word in ((dropped, "dropped"), (quarantined, "quarantined")) if number
+    return (
+        told
+        + "".join(
+            f", {number:,} {word}"
+            for number, word in ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
+            if number
+        )
+        + _left_aside(stats)
     )
+
+
+def _left_aside(stats: Mapping[str, Any]) -> str:
+    """Files of a directory that were not read: ``; left aside for their endings: 1 .gitattributes, 2 .md``."""
+    counted = stats.get("files_left_aside", {})
+    return "; left aside for their endings: " + ", ".join(f"{n:,} {ending}" for ending, n in counted.items()) if counted else ""
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Annotated, Literal
 
 import typer
@@ -150,17 +153,58 @@ def export_corpus(
         str,
         typer.Argument(help="balance, dedup, clean/NAME, …; clean means all sources of the newest run", autocompletion=labels),
     ],
-    output: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
+    output: Annotated[
+        str,
+        typer.Argument(help="the directory to make, here or by an address: hf://datasets/OWNER/NAME, s3://…, gs://…, az://…"),
+    ],
     form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
+    public: Annotated[bool, typer.Option("--public", help="make the hub's repository public; private otherwise")] = False,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Write the documents of a stage as a dataset, with a card of sources, licences, counts and drops."""
+    """Write the documents of a stage as a dataset, with a card of sources, licences, counts and drops.
+
+    To an address it is uploaded; the token of hf:// is that of `hf auth login`, or HF_TOKEN. An upload that broke off is
+    repeated by the same command.
+    """
     from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     with clear_errors():
-        refuse_overwriting(output)
-        documents = write_dataset(_all_of(store, artifact), output, form)
-    console.print(f"{documents:,} documents: {output}", soft_wrap=True)
+        if "://" in output:
+            documents, where = _export_to_address(_all_of(store, artifact), output, form, public=public)
+        else:
+            refuse_overwriting(Path(output))
+            documents, where = write_dataset(_all_of(store, artifact), Path(output), form), output
+    console.print(f"{documents:,} documents: {where}", soft_wrap=True)
+
+
+def _export_to_address(
+    artifacts: Sequence[Artifact], address: str, form: Literal["parquet", "jsonl"], *, public: bool
+) -> tuple[int, str]:
+    """Upload the dataset of some artifacts; the number of its documents, and the address where they are.
+
+    Raises ValueError for an address that is none of a dataset, before anything is written.
+    """
+    from korealbert.corpus.crawl import remote  # noqa: PLC0415 (wanted for addresses alone)
+    from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
+
+    scheme, _, place = address.partition("://")
+    place = place.strip("/")
+    if scheme not in remote.SCHEMES:
+        raise ValueError(f"{address}: {scheme}:// is not written to; name a directory, or one of {', '.join(remote.SCHEMES)}")
+    if scheme == "hf" and not re.fullmatch(r"datasets/[^/@]+/[^/@]+", place):
+        raise ValueError(f"{address}: a dataset of the hub is hf://datasets/OWNER/NAME; for a model there is `korealbert push`")
+    if not place:
+        raise ValueError(f"{address}: name a directory below it")
+    with TemporaryDirectory() as scratch:
+        directory = Path(scratch) / place.rpartition("/")[2]
+        documents = write_dataset(artifacts, directory, form)
+        if scheme != "hf":
+            remote.send(directory, address)
+            return documents, address
+        from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
+
+        parcel = sharing.parcel_of_directory(directory)
+        return documents, sharing.upload(parcel, place.removeprefix("datasets/"), public=public)
 
 
 @app.command("export-curves")

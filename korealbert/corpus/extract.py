@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +23,7 @@ from typing import Any, assert_never
 from pydantic import Field
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
-from korealbert.artifact.files import write_json
+from korealbert.artifact.files import files_of, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, parse_wet
 from korealbert.corpus.markup.expansion import TemplatePages, load_template_pages
@@ -32,9 +34,9 @@ from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame
 from korealbert.corpus.readers.json import parse_json, parse_json_file
 from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
-from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.documents.containers import Members, open_files
+from korealbert.documents.containers import Members, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
@@ -83,6 +85,8 @@ class ExtractStats(DocumentStats):
     records_in: int = 0
     files: int | None = None
     """Files that were read, members of archives included; None of artifacts from before they were counted."""
+    files_left_aside: dict[str, int] = Field(default_factory=dict)
+    """Files of directories that do not have the format's ending while others have it, by their own ending."""
     twins: int = 0
     """Files that were not read, because macOS packs one such beside each file: ``._1.txt``."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
@@ -117,7 +121,10 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
-    return ExtractStats.of({**stats, "files": files, "twins": members.twins})
+    aside = Counter(Path(name).suffix or Path(name).name for name in left_aside(spec, inputs))
+    return ExtractStats.of(
+        {**stats, "files": files, "twins": members.twins} | ({"files_left_aside": dict(sorted(aside.items()))} if aside else {})
+    )
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -137,19 +144,39 @@ def raw_parts(
     ``members`` are those of the spec, given by who counts what they leave out.
     Raises ExtractionError if that is no file at all.
     """
-    brought = [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
+    brought = _all_brought(inputs)
     context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
     if not spec.paths and not brought:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
+    aside = left_aside(spec, inputs) - {path.path.name for path in spec.paths}
     members = members or Members(spec.members, spec.exclude)
     for raw in open_files([path.path for path in spec.paths] + brought, members, spec.limits):
+        if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in aside:
+            continue
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
     if not found:
         other = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
         raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{other}")
+
+
+def left_aside(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> frozenset[str]:
+    """Names of the files of directories and of a fetch that are not read, because they do not have the format's ending and
+    others have it; none where ``members`` says what is read."""
+    if spec.members != "*":
+        return frozenset()
+    folders = [path.path for path in spec.paths if path.path.is_dir()]
+    names = [file.relative_to(folder).as_posix() for folder in folders for file in files_of(folder)]
+    names += [path.name for path in _all_brought(inputs)]
+    takes = Members(exclude=spec.exclude).takes
+    fits = {name: has_ending(name, spec.format) for name in names if takes(name) and not is_archive(name)}
+    return frozenset(name for name, fitting in fits.items() if fitting is False) if any(fits.values()) else frozenset()
+
+
+def _all_brought(inputs: Inputs) -> list[Path]:
+    return [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
 
 
 def _brought(role: str, artifact: Artifact) -> list[Path]:

@@ -101,10 +101,12 @@ QUARANTINE_SCHEMA = _schema(Quarantined)
 
 
 class DocumentStats(Statistics):
-    """What every stage that takes documents in counts; ``documents_in = documents_out + Σ dropped + quarantined``."""
+    """Counts of every stage that takes documents; ``documents_in + repeated = documents_out + Σ dropped + quarantined``."""
 
     documents_in: int
     documents_out: int
+    repeated: int = 0
+    """Further copies of documents that were written; they are in ``documents_out``, not in ``documents_in``."""
     dropped: dict[str, int] = Field(default_factory=dict)
     """Documents by reason."""
     quarantined: int = 0

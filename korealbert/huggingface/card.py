@@ -209,10 +209,17 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         )
     head = ("source", "license", "documents", "characters", "bytes", "documents after cleaning", "characters after cleaning")
     lines = ["## Corpus\n\n" + _table(head, rows)]
-    for stage, text in (("dedup", "After deduplication"), ("balance", "After balancing of categories")):
+    later = (
+        ("dedup", "After deduplication"),
+        ("quality", "After the choice by quality"),
+        ("balance", "After balancing of categories"),
+    )
+    for stage, text in later:
         for artifact in ancestors.get(stage, []):
             documents, characters, size = _sizes(artifact)
-            lines.append(f"{text}: {documents} documents, {characters} characters, {size} bytes.")
+            copies = artifact.stats_as(DocumentStats).repeated
+            among = f", {_number(copies)} of them further copies of others" if copies else ""
+            lines.append(f"{text}: {documents} documents{among}, {characters} characters, {size} bytes.")
     return "\n\n".join(lines)
 
 
@@ -223,7 +230,7 @@ def _sizes(artifact: Artifact) -> tuple[str, str, str]:
 
 def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
     rows: list[_Row] = []
-    for stage in ("extract", "clean", "dedup", "balance", "examples"):
+    for stage in ("extract", "clean", "dedup", "quality", "balance", "examples"):
         total: Counter[str] = Counter()
         for artifact in ancestors.get(stage, []):
             stats = artifact.stats_as(DocumentStats)

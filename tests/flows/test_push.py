@@ -18,6 +18,7 @@ from korealbert.artifact import Artifact
 from korealbert.huggingface.dataset import write_dataset
 from korealbert.huggingface.licenses import combined, identifier
 from tests.flows.hub import TOKEN, Hub, Repo, hub
+from tests.flows.test_names import cleaned
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,6 +145,18 @@ def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, 
     (tmp_path / "out" / ".env").write_text("secret")
     push(server, tmp_path, "out", "me/more")
     assert set(server.repos["dataset", "me/more"].files) == written
+
+
+def test_a_corpus_is_exported_to_the_hub(server: Hub, tmp_path: Path) -> None:
+    cleaned(tmp_path / "store", "blog", 7)
+    program = [sys.executable, "-m", "korealbert", "export-corpus", "clean/blog", "hf://datasets/me/texts", "--to", "jsonl"]
+    known = environment(server, tmp_path, TOKEN)
+    done = subprocess.run(program, env=known, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"7 documents: {server.url}/datasets/me/texts/commit/" in done.stdout, done
+    repo = server.repos["dataset", "me/texts"]
+    assert repo.private and set(repo.files) == {"README.md", "data/clean-blog-00000-of-00001.jsonl"}
+    assert "# texts\n" in repo.files["README.md"].decode()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("hf")]
 
 
 def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:

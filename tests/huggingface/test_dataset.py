@@ -13,9 +13,15 @@ from korealbert.artifact.files import write_digested
 from korealbert.artifact.stage import build
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality import stage as quality
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
+from korealbert.flows.step import _took
 from korealbert.huggingface.dataset import Form, write_dataset
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.render.blocks import Table
+from korealbert.report.sections.corpus import section
 from tests.corpus.documents_made import prose
 
 
@@ -95,3 +101,36 @@ def test_a_directory_of_somebody_else_beside_it_stays(corpus: list[Artifact], tm
     write_dataset(corpus, tmp_path / "out", "jsonl")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]
     assert (tmp_path / "out.partial/mine").read_text() == "mine"
+
+
+def test_the_card_tells_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store")
+    strange = "".join(chr(0xAC00 + number * 7919 % 11172) for number in range(400))
+    sources = {}
+    for source, texts in {"blog": [prose(1, 30), prose(1, 30), prose(2, 30)], "web": [strange]}.items():
+        raw = tmp_path / f"{source}.jsonl"
+        raw.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts), "utf-8")
+        table = {"source": source, "format": "jsonl", "paths": [str(raw)]}
+        spec = ExtractSpec.model_validate(table)
+        sources[source] = build(extract.STAGE, spec, {}, runtime, label=f"extract/{source}").artifact
+    unique = build(dedup.STAGE, dedup.DedupSpec(), sources, runtime, label="dedup").artifact
+    limits = {"copies": {"2": 3}, "perplexity": {"reference": ["blog"]}, "max_perplexity": 300.0}
+    chosen = build(quality.STAGE, quality.QualitySpec.model_validate(limits), {"documents": unique}, runtime, label="quality")
+    stats = chosen.artifact.stats
+    assert stats["repeated"] and stats["dropped"]
+    write_dataset([chosen.artifact], tmp_path / "out", "parquet")
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert (
+        f"After the choice by quality: {stats['documents_out']} documents, {stats['repeated']} of them further copies" in card
+    )
+    assert f"| quality | high_perplexity | {stats['dropped']['high_perplexity']} |" in card
+    kept = stats["documents_out"] - stats["repeated"]
+    assert f", {kept} of 3 kept, 1 dropped, {stats['repeated']} further copies made" in _took(chosen)
+    [table] = (
+        block
+        for block in section(Artifacts({"quality": chosen.artifact}, [quality.STAGE])).blocks
+        if isinstance(block, Table) and block.title == "Every document is accounted for"
+    )
+    shown = dict(zip(table.header, table.rows[0], strict=True))
+    assert (shown["Documents in"], shown["Dropped"], shown["Copies made"]) == ("3", "1", str(stats["repeated"]))
+    assert (shown["Documents out"], shown["Kept"]) == (str(stats["documents_out"]), "66.7 %")

@@ -16,55 +16,14 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from korealbert.corpus.particles import is_word_of
 from korealbert.documents.schema import Drop
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _WORD = re.compile(r"[^\W_]+")
-
-_CASES = {True: ("은", "이", "을"), False: ("는", "가", "를")}
-"""Particles that none follows, by whether the word before ends in a consonant."""
-_AFTER_CONSONANT = ("과", "이나", "이랑", "이라도", "이든", "이야", "이란", "아")
-_AFTER_VOWEL = ("와", "나", "랑", "라도", "든", "야", "며", "고", "라", "란", "다", "면")
-_AFTER_BOTH = (
-    *("의", "에", "에서", "에선", "에게", "에게서", "한테", "께", "께서", "도", "만", "까지", "부터", "보다", "처럼", "마다"),
-    *("밖에", "조차", "마저", "하고", "뿐", "만큼", "같이", "이다", "입니다", "이에요", "예요", "인", "임"),
-)
-_TO = ("으로", "로", "으로서", "로서", "으로써", "로써", "으로선", "로선")
-_FURTHER = ("", "는", "도", "만", "의", "까지", "은", "부터", "라도", "을", "를", "이", "와", "처럼", "조차")
-"""Particles that follow another one: 에서는, 까지도, 부터의, 만을."""
-_COPULA = re.compile("이(?:었|라|지만|기|며|면|므로|자|던|니|고|든|건)|(?:였|라고|라는|라서|라면|라기|지만)|인(?:데|지|가)")
-"""How forms of 이다 begin: 이라고, 이었던, 였으며, 이지만, 인데."""
-
-
-def _has_final(letter: str) -> bool | None:
-    """Whether a word that ends in this letter ends in a consonant; None where it is unknown (Latin, digits)."""
-    code = ord(letter) - 0xAC00
-    return code % 28 > 0 if 0 <= code < 11172 else None
-
-
-@lru_cache(maxsize=4)
-def _particles(final: bool | None) -> frozenset[str]:
-    ends = [final] if final is not None else [True, False]
-    cases = [one for end in ends for one in _CASES[end]]
-    first = [*_AFTER_BOTH, *_TO, *(one for end in ends for one in (_AFTER_CONSONANT if end else _AFTER_VOWEL))]
-    return frozenset([*cases, *(one + more for one in first for more in _FURTHER)])
-
-
-def is_word_of(word: str, entry: str) -> bool:
-    """Whether a word is an entry, with particles behind it or without: 카지노들에서는 is of 카지노, 카지노은 is of none."""
-    rest = word[len(entry) :]
-    if not word.startswith(entry):
-        return False
-    if not rest:
-        return True
-    plural = rest.removeprefix("들")
-    if plural != rest and (not plural or plural in _particles(True) or _COPULA.match(plural)):
-        return True
-    return rest in _particles(_has_final(entry[-1])) or _COPULA.match(rest) is not None
 
 
 def _folded(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of object stores and of the Hugging Face hub, fetched through fsspec: one file, a pattern, or all below a directory.
+"""Files of object stores and of the Hugging Face hub, fetched and sent through fsspec: one, a pattern, all of a directory.
 
 Credentials are those that the protocol's package finds in its environment (``AWS_…``, ``HF_TOKEN``, …); none is in a recipe. No
 message of such a package is passed on, for it may quote one.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import Progress, Runtime, markers
-from korealbert.artifact.files import known_digested, sync_file, write_digested
+from korealbert.artifact.files import files_of, known_digested, sync_file, write_digested
 
 SCHEMES = ("hf", "s3", "gs", "gcs", "az", "abfs", "memory")
 """Protocols of fsspec that may be named; those that reach into this machine or wrap others may not."""
@@ -80,6 +80,23 @@ def fetch_remote(
         raise FetchError(f"{url}: files changed while they were fetched; run again when nothing writes them")
     note.unlink()
     return [directory / one for one in names.values()]
+
+
+def send(directory: Path, url: str) -> None:
+    """Copy the files of a directory to ``url``, which must hold none but those of an earlier try. Raises FetchError."""
+    system = _system(url)
+    base = str(system._strip_protocol(url)).rstrip("/")
+    files = {file.relative_to(directory).as_posix(): file for file in files_of(directory)}
+
+    def others() -> list[str]:
+        return (
+            [one for one in system.find(base) if one.removeprefix(base).strip("/") not in files] if system.exists(base) else []
+        )
+
+    if found := _tried(url, 0, 0, others):
+        raise FetchError(f"{url} is there and holds other files ({found[0]}); name another directory")
+    for name, file in files.items():
+        _tried(url, 0, 0, partial(system.put_file, str(file), f"{base}/{name}"))
 
 
 def _system(url: str) -> Any:

@@ -38,6 +38,8 @@ _WITHIN_LETTERS = 20
 are found by that."""
 _LAUGHTER_LETTERS = 2
 """Nor do whole texts of no more different letters."""
+_STRICT = ("document", "paragraph", "ignore")
+"""What a benchmark does with passages, the strictest first."""
 _TABLE_BITS = 24
 _HITS_AT_ONCE = 4096
 """Places compared at a time, so that memory is bounded whatever a document repeats."""
@@ -198,11 +200,12 @@ def _closed(found: re.Match[str]) -> str:
 
 
 def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, directory: Path) -> None:
-    """Hash all benchmark texts into ``directory``; of a text in two benchmarks, the one named first is the owner."""
+    """Hash all benchmark texts into ``directory``; the owner of a text or stretch in two benchmarks is the stricter one
+    (``document``, ``paragraph``, ``ignore``), of equally strict ones that named first."""
     texts: dict[int, int] = {}
     copies: dict[tuple[int, int, int], tuple[int, bool]] = {}
     windows: list[Hashes] = []
-    for owner, file in enumerate(files):
+    for owner, file in sorted(enumerate(files), key=lambda each: _STRICT.index(each[1].passages)):
         for raw in read_texts(file):
             text = normalise(raw).text
             squeezed = letters_of(text)

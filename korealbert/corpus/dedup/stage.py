@@ -48,19 +48,17 @@ from korealbert.corpus.dedup.candidates import (
     read_contained,
     read_pairs,
 )
-from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
+from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
 from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
 from korealbert.corpus.dedup.signatures import (
     Candidates,
-    Compared,
     Signatures,
     SignatureWriter,
-    begins_run,
     shingles,
     squeeze,
     write_candidates,
 )
-from korealbert.corpus.dedup.subjects import words
+from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats
 
@@ -86,11 +84,12 @@ class DedupSpec(Spec):
     their numbers do, or each is about a word of its own title (매리너 6호 and 7호, the men's race and the women's)."""
     contained: float = Field(default=0.9, ge=0, le=1)
     """Least share of a text's 5-letter shingles in a longer one for it to go (the first report of an article that grew, a text
-    that another quotes). 0: not looked for; nor without ``near``."""
+    that another quotes), whatever ``priority`` says of their sources. 0: not looked for; nor without ``near``. A passage that
+    more than 17 texts share counts as boilerplate: a text that so many others quote whole stays."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
-    """Files of evaluation sets whose texts are removed."""
+    """Files of evaluation sets whose texts are removed; a title that is one is emptied."""
     min_letters: int = Field(default=5, ge=1)
     """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
     repeats: Repeats | None = None
@@ -132,6 +131,14 @@ def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated
     if not spec.decontaminate:
         return Decontaminated(text)
     return load_evaluation_texts(_work(out_dir) / "evaluation").decontaminate(text)
+
+
+def _clean_title(title: str, spec: DedupSpec, out_dir: Path) -> tuple[str, Counter[str]]:
+    """A title, or nothing where it is or holds an evaluation text, and then of which benchmark."""
+    found = _decontaminated(title, spec, out_dir) if len(title) >= spec.min_letters else Decontaminated(title)
+    if not found.touched or len(letters_of(title)) < spec.min_letters:
+        return title, Counter()
+    return "", (found.paragraphs + found.lines) or Counter([found.drop.rule.partition(":")[0] if found.drop else ""])
 
 
 def _second_look(
@@ -203,14 +210,11 @@ def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
     looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
-    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at)
+    candidates = (
+        (ordinal, compared(document.title, clean.text, shingles(squeeze(clean.text)))) for ordinal, document, clean in looked_at
+    )
     write_candidates(_work(out_dir), index, candidates)
     return {}
-
-
-def _compared(document: Document, text: str) -> Compared:
-    title = words(document.title)
-    return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
 def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
@@ -304,9 +308,10 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                         log.append((document.id, removal.kind, removal.start, removal.text))
                         repeated[removal.kind] += len(removal.text)
             if drop is None:
-                shard.keep(replace(document, text=clean.text))
+                title, of_title = _clean_title(document.title, spec, out_dir)
+                shard.keep(replace(document, text=clean.text, title=title))
                 paragraphs.update(clean.paragraphs)
-                lines.update(clean.lines)
+                lines.update(clean.lines + of_title)
             else:
                 shard.drop(document, drop)
             sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
@@ -339,6 +344,7 @@ class DedupStats(DocumentStats):
     paragraphs_decontaminated: int = 0
     """Number in documents that stay, like the next two."""
     lines_decontaminated: int = 0
+    """Titles among them."""
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""
     candidate_pairs: int = 0
@@ -408,7 +414,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=9,
+    version=10,
     spec=DedupSpec,
     run=run,
     table="dedup",

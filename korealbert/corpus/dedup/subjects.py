@@ -1,25 +1,45 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
-Names and numbers decide. Of a text are kept the hashes of its words, each as often as it occurs: numbers whole, words of Hangul
-by their first two syllables, because particles follow; and those of the words of its title.
+Names and numbers decide. Of a text are kept the hashes of its words, each as often as it occurs, and those of the words of its
+title: numbers whole, words of Hangul without particles and without endings of 하다 and 되다. 경상남도는 and 경상남도의 are one
+name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run
+from korealbert.corpus.particles import is_particle, lengths_before_particles
 
-_STEM_SYLLABLES = 2
+_VERB = re.compile(
+    r"(?:하|되|시키)(?:[다고며면게지여자기던는나니]|면서|도록|려고?|지만|는데)?|(?:한|된|시킨)(?:다(?:고|는|며|면)?|데)?|(?:할|될|시킬)(?:까|듯|수록)?"
+    r"|[함됨]|시킴|(?:해|돼|시켜)[야서도요라]?|(?:했|됐|하였|되었|시켰)(?:[다던고나]|다(?:고|는|며|면)|으며|으나|지만|는데|음)?"
+)
+"""Endings that make verbs of nouns of two syllables and more: 확정했다, 확정된."""
+_VERB_SYLLABLES = frozenset("하되시한된할될함됨해돼했됐다요")
+"""Those that a match of these patterns begins with, or holds."""
+_SENTENCE_END = re.compile(r"(?:다(?:고|는|며|면)?|요)$")
+"""How other verbs end; of them count two syllables, for 알려졌다 and 알려진다 are no names."""
 _OTHER_NUMBERS, _COMMON_NUMBERS = 3, 0.5
 """With so many different numbers on either side, and fewer in common than this share of all, texts have different subjects."""
 _OFTENER = 2
 """A word of a title is of that subject alone if its text has it so many times as often as the other text."""
 
+_HALF = 2
+"""Syllables of most words of which compounds are made."""
+
 _DIGIT, _HANGUL, _LETTER = 1, 2, 3
+
+
+def compared(title: str, text: str, shingles: Hashes) -> Compared:
+    """The hashes by which a text is compared with others."""
+    names = _hashes(title, of_title=True)
+    return Compared(shingles, _hashes(text, of_title=False), names[begins_run(names)])
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
@@ -43,17 +63,51 @@ def _occurrences(wanted: Hashes, words: Hashes) -> npt.NDArray[np.int64]:
     return np.searchsorted(words, wanted, side="right") - np.searchsorted(words, wanted, side="left")
 
 
-def words(text: str) -> Hashes:
-    """Sorted hashes of the stems of all words and numbers, as often as they occur; those of numbers are odd."""
+def _hashes(text: str, *, of_title: bool) -> Hashes:
+    """Sorted hashes of the forms of all words and numbers, as often as they occur; those of numbers are odd.
+
+    Words of a title count uncut too. Those of a text count as their first and last two syllables too if they are of four and
+    more, for 무단횡단 may be 무단 횡단 elsewhere.
+    """
     lowered = text.lower()
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
     edges = np.flatnonzero(np.diff(kinds, prepend=0, append=0))
-    starts, widths = edges[:-1], np.diff(edges)
-    kind = kinds[starts]
-    widths = np.where(kind == _HANGUL, np.minimum(widths, _STEM_SYLLABLES), widths)
-    word = kind > 0
-    hashes = PrefixHashes(lowered).runs(starts[word], widths[word])
-    return np.sort((hashes & ~np.uint64(1)) | (kind[word] == _DIGIT))
+    starts, widths, kind = edges[:-1], np.diff(edges), kinds[edges[:-1]]
+    hangul, others = kind == _HANGUL, (kind == _DIGIT) | (kind == _LETTER)
+    follows = np.append(False, kind[:-1] > 0)[hangul]
+    begins: list[int] = []
+    lengths: list[int] = []
+    for start, width, after in zip(starts[hangul].tolist(), widths[hangul].tolist(), follows.tolist()):
+        for begin, length in _forms(lowered[start : start + width], after, of_title):
+            begins.append(start + begin)
+            lengths.append(length)
+    places = np.concatenate((starts[others], np.array(begins, dtype=np.int64)))
+    hashes = PrefixHashes(lowered).runs(places, np.concatenate((widths[others], np.array(lengths, dtype=np.int64))))
+    hashes &= ~np.uint64(1)
+    hashes[: others.sum()] |= (kind[others] == _DIGIT).astype(np.uint64)
+    return np.sort(hashes)
+
+
+@lru_cache(maxsize=1 << 18)
+def _forms(word: str, follows: bool, of_title: bool) -> tuple[tuple[int, int], ...]:
+    """Begins and lengths of what a word of Hangul counts as; none for a particle that ``follows`` a word of another kind."""
+    if follows and is_particle(word):
+        return ()
+    cut = _cut(word)
+    if of_title:
+        return tuple((0, length) for length in {*cut, len(word)})
+    halves = [half for length in cut if length >= 2 * _HALF for half in ((0, _HALF), (length - _HALF, _HALF))]
+    return (*((0, length) for length in cut), *halves)
+
+
+def _cut(word: str) -> list[int]:
+    """Lengths of what a word may be without what was put behind it."""
+    if not _VERB_SYLLABLES.isdisjoint(word[2:]):
+        if verb := [length for length in range(2, len(word)) if _VERB.fullmatch(word, length)]:
+            return verb
+        if _SENTENCE_END.search(word, 2):
+            return [2]
+    return lengths_before_particles(word) or [len(word)]
 
 
 @lru_cache(maxsize=1)

@@ -43,6 +43,13 @@ _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r$", re.IGNORECAS
 _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
+_READ_AS = {
+    b"response": 'they hold responses of servers; set format = "warc"',
+    b"conversion": 'they hold texts of pages; set format = "wet"',
+    b"resource": 'they hold files (resource), which are not read; write their pages as files and set format = "html"',
+}
+"""What to do with a file that holds records of another type alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Site:
@@ -252,6 +259,7 @@ class _Cutter:
         self._buffer = bytearray()
         self._position = 0  # of the next record in the buffer
         self._cuts: list[tuple[int, int]] = []
+        self._kinds: set[bytes] = set()
         self._ended = False
 
     def batches(self) -> Iterator[RawRecords | Quarantined]:
@@ -263,6 +271,9 @@ class _Cutter:
             yield from self._flush()
             raise
         yield from self._flush()
+        if self._kind not in self._kinds and (others := sorted(self._kinds & _READ_AS.keys())):
+            remedy = f"no record is of type {self._kind.decode()}: {_READ_AS[others[0]]}"
+            yield Quarantined(self._cursor.raw.name, "byte 0", "", "no_records", remedy)
 
     def _at_record(self) -> bool:
         """Move past the line ends that separate records; whether anything follows."""
@@ -293,6 +304,7 @@ class _Cutter:
             self._forget(size)
         else:
             kind = _TYPE.search(head)
+            self._kinds.add(kind[1].lower() if kind is not None else b"")
             if kind is not None and kind[1].lower() == self._kind:
                 self._cuts.append((self._position, self._position + size))
             self._position += size

@@ -282,8 +282,6 @@ def _bin(name: str, value: float) -> int:
 class QualityStats(DocumentStats):
     """Scores of all documents, and what followed."""
 
-    repeated: int = 0
-    """Further copies of documents that were written; they are in ``documents_out``, not in ``documents_in``."""
     trained_on: dict[str, int] = Field(default_factory=dict)
     """Texts by role: good, bad, reference."""
     scores: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 The footer of a Parquet file is at its end, so a file is copied to disk before it is read, and of a truncated one nothing can be
 read. Rows are taken out one at a time: a value that a dictionary holds once may be in every row. Columns that are neither text
-nor numbers or times (lists, structures) count as missing.
+nor numbers or times (lists, structures) count as missing. A time that Python has none for (beyond a microsecond or the year
+9999) is written as Arrow writes it.
 
 Arrow unfolds whole pages into memory and holds all those of a batch of rows, so what they unfold to is added up from their own
 headers before a row group is read; the footer could say anything. Columns in the delta encodings cannot be read as a
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import Any
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
 from korealbert.corpus.readers.json import parse_json
-from korealbert.corpus.readers.records import Outcome, Tally
+from korealbert.corpus.readers.records import ARROW_REMEDY, Outcome, Tally, is_arrow
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ANY_RATIO_BYTES, RawFile, ReadFault, Unfolding
@@ -41,14 +42,13 @@ def frame_parquet(raw: RawFile, *, fields: FieldMap, max_record_bytes: int) -> I
     batch, row, byte = bytearray(), 1, 0
     try:
         for number, line in enumerate(_rows(raw, fields, max_record_bytes), start=1):
-            too_long = line is None or len(line) > max_record_bytes
-            if batch and (too_long or len(batch) >= RAW_RECORDS_BYTES):
+            fault = line if isinstance(line, Quarantined) else None
+            if batch and (fault or len(batch) >= RAW_RECORDS_BYTES):
                 yield RawRecords(raw.name, "utf-8", row, byte, bytes(batch))
                 byte += len(batch)
                 batch.clear()
-            if line is None or too_long:
-                remedy = f"it is longer than limits.max_record_bytes ({max_record_bytes:,}); raise that, or leave it out"
-                yield Quarantined(raw.name, f"row {number}", "", "record_too_long", remedy)
+            if isinstance(line, Quarantined):
+                yield line
                 continue
             row = row if batch else number
             batch += line
@@ -61,8 +61,8 @@ def frame_parquet(raw: RawFile, *, fields: FieldMap, max_record_bytes: int) -> I
         yield RawRecords(raw.name, "utf-8", row, byte, bytes(batch))
 
 
-def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[bytes | None]:
-    """The rows as lines of JSON; None for one whose texts are too long. Raises ReadFault where the file cannot be read on."""
+def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[bytes | Quarantined]:
+    """The rows as lines of JSON, or why one is none. Raises ReadFault where the file cannot be read on."""
     with TemporaryFile() as copy:
         while block := raw.read():
             copy.write(block)
@@ -73,9 +73,14 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             schema = pq.read_schema(copy)
         except (pa.ArrowException, OSError) as error:
             copy.seek(0)
-            message = f"{error} (the file begins with {copy.read(8)!r}); set the format that it has, or fetch it again"
+            begin = copy.read(8)
+            remedy = "set the format that it has, leave it out by `members` (*.parquet), or fetch it again"
+            message = ARROW_REMEDY if is_arrow(begin) else f"{error} (the file begins with {begin!r}); {remedy}"
             raise ReadFault("corrupt_file", "byte 0", message) from None
         wanted = [name for name in schema.names if name in fields.names]
+        if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
+            remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
+            raise ReadFault("ambiguous_field", "byte 0", remedy)
         if fields.text[0] not in wanted:
             remedy = f"no column {fields.text[0]!r} among {', '.join(schema.names)[:300]}: set fields.text of the spec"
             raise ReadFault("missing_field", "byte 0", remedy)
@@ -94,19 +99,48 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
                     cells = {name: column[index] for name, column in columns.items()}
                     size = sum(_text_bytes(cells[name]) for name in texts)
                     raw.records.add(1, size, 1)
-                    line = None
-                    if size <= max_record_bytes:
-                        record = {name: cell.as_py() for name, cell in cells.items()}
-                        line = (
-                            json.dumps(record, ensure_ascii=False, default=_written).encode("utf-8", "surrogateescape") + b"\n"
-                        )
-                        size = len(line)
-                    unfolding.add(size, f"row {number}")
+                    where = raw.name, f"row {number}"
+                    line = (
+                        _too_long(where, max_record_bytes) if size > max_record_bytes else _line(cells, where, max_record_bytes)
+                    )
+                    unfolding.add(len(line) if isinstance(line, bytes) else size, f"row {number}")
                     raw.refuse_empty_records(f"row {number}")
                     yield line
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             remedy = f"{error}; rows before are kept, fetch the file again"
             raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
+
+
+def _too_long(where: tuple[str, str], max_record_bytes: int) -> Quarantined:
+    remedy = f"it is longer than limits.max_record_bytes ({max_record_bytes:,}); raise that, or leave it out"
+    return Quarantined(*where, "", "record_too_long", remedy)
+
+
+def _line(cells: Mapping[str, Any], where: tuple[str, str], max_record_bytes: int) -> bytes | Quarantined:
+    """A row as a line of JSON; ``where``: its file and position."""
+    record = {}
+    for name, cell in cells.items():
+        try:
+            record[name] = _of_cell(cell)
+        except UnicodeDecodeError:
+            raise
+        except (ValueError, LookupError, OverflowError, pa.ArrowException) as error:
+            remedy = (
+                f"a {cell.type} that cannot be read ({' '.join(str(error).split())}); write it as text, or leave the row out"
+            )
+            return Quarantined(*where, name, "wrong_type", remedy)
+    line = json.dumps(record, ensure_ascii=False, default=_written).encode("utf-8", "surrogateescape") + b"\n"
+    return line if len(line) <= max_record_bytes else _too_long(where, max_record_bytes)
+
+
+def _of_cell(cell: Any) -> Any:
+    """What a cell holds; a time that Python has none for, as Arrow writes it."""
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError):
+        if not pa.types.is_temporal(cell.type):
+            raise
+        return cell.cast(pa.string()).as_py()
 
 
 def _written_whole(metadata: pq.FileMetaData, texts: list[str]) -> set[str]:

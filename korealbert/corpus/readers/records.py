@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
+from math import isnan
 from typing import Any
 
 from korealbert.corpus.normalise import composed
@@ -16,6 +17,11 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200
 """How much of a bad record the quarantine shows."""
+
+ARROW_REMEDY = (
+    "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"
+    ' (datasets.load_from_disk(DIRECTORY).to_parquet(FILE)) and set format = "parquet"'
+)
 
 UNREAD_SOURCE_CHARS = 500
 """How much source is kept of wiki pages that are dropped unread (redirects, other namespaces)."""
@@ -132,6 +138,11 @@ def iso_date(value: str) -> str:
     return f"{day_only}T{clock}{zone or ''}"
 
 
+def is_arrow(begin: bytes) -> bool:
+    """Whether a file that begins so is one of Arrow's: with its magic, or a stream, whose first message is a schema."""
+    return begin.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
+
+
 def writable(text: str) -> str:
     """``text`` with lone surrogates escaped: what shards and statistics can hold."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -153,7 +164,8 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
     data = records.data[start:end]
     nul = data.find(b"\0")
     if nul >= 0:
-        remedy = "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
+        arrow = records.byte == 0 and is_arrow(records.data)
+        remedy = ARROW_REMEDY if arrow else "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
         return bad_record(records, start + nul, end, "nul_bytes", remedy)
     try:
         return data.decode(records.encoding)
@@ -199,14 +211,14 @@ def document_of(
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)
         value = record.get(name) if name else None
-        if value is None or isinstance(value, dict | list):
+        if _is_missing(value) or isinstance(value, dict | list):
             tally.missing_fields[role] += 1
             value = ""
         values[role] = one_line(str(value))
     if values["published"]:
         values["published"] = iso_date(values["published"])
         tally.unread_dates += not values["published"]
-    parts = [record.get(name) for name in fields.text]
+    parts = [None if _is_missing(part) else part for part in (record.get(name) for name in fields.text)]
     for role in fields.required:
         if not values.get(role):
             name = getattr(fields, role)
@@ -232,6 +244,11 @@ def document_of(
         published=values["published"],
     )
     return document if text else Dropped(document, Drop("empty"))
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a field holds nothing: null, or NaN, which pandas writes for it."""
+    return value is None or (isinstance(value, float) and isnan(value))
 
 
 def category_of_folder(spec: ExtractSpec, file: str) -> str:

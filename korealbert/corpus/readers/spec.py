@@ -38,6 +38,30 @@ ORIGINS: Mapping[str, str] = {
 }
 """Places where the files of a format can be obtained, for messages about missing ones."""
 
+_JSON = (".json", ".jsonl", ".ndjson")
+_ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "parquet": (".parquet", ".parq", ".pq"),
+    **dict.fromkeys(("json", "jsonl", "news", "namuwiki"), _JSON),
+    **dict.fromkeys(("csv", "books"), (".csv", ".tsv", ".tab", ".txt")),
+    "warc": (".warc",),
+    "wet": (".wet", ".warc"),
+}
+"""Formats whose files have endings of their own. In a directory with such files all others are something else: README.md,
+``.gitattributes``."""
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
+"""Files of the package datasets that describe the others."""
+
+
+def has_ending(name: str, format: str) -> bool | None:
+    """Whether a file, packed or not, is named as those of a format are; None for a format whose files may have any name."""
+    if format not in _ENDINGS:
+        return None
+    bare = name.lower()
+    packed = next((ending for ending in _PACKED if bare.endswith(ending)), "")
+    return bare.removesuffix(packed).endswith(_ENDINGS[format]) and bare.rpartition("/")[2] not in _DESCRIPTIONS
+
+
 _DROPPED_SECTIONS = (
     *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
     *("각주와 참고 문헌", "각주 및 참고 문헌", "외부 링크", "바깥 고리", "외부 연결"),
@@ -122,8 +146,9 @@ class ExtractSpec(Spec):
     """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings. In
     directories links are followed; in archives they are not read."""
     members: str = "*"
-    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). What macOS packs beside each file
-    (``._1.txt``, ``__MACOSX/``) is never read."""
+    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). Of a directory, or a fetch, ``*``
+    means the files with the format's endings where there are any (parquet, jsonl, csv, json, warc, wet): not its README.md.
+    What macOS packs beside each file (``._1.txt``, ``__MACOSX/``) is never read."""
     exclude: tuple[str, ...] = ()
     """Such patterns of files that ``members`` matches and that are not read."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"

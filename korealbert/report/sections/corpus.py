@@ -45,14 +45,16 @@ def section(artifacts: Artifacts) -> Section | None:
 
 def _through(artifacts: Artifacts) -> Table:
     rows = []
-    for stage in artifacts.counting:
-        for label, artifact in artifacts.of(stage).items():
-            stats = artifact.stats_as(DocumentStats)
-            kept = percent(stats.documents_out / stats.documents_in if stats.documents_in else None)
-            numbers = (stats.documents_in, sum(stats.dropped.values()), stats.quarantined, stats.documents_out)
-            rows.append([label, *map(count, numbers), kept, count(stats.characters_out)])
-    header = ["Stage", "Documents in", "Dropped", "Quarantined", "Documents out", "Kept", "Characters out"]
-    return Table("Every document is accounted for", header, rows, frozenset(range(1, 7)))
+    counted = [(label, artifact.stats_as(DocumentStats)) for label, artifact in _data_artifacts(artifacts)]
+    copied = any(stats.repeated for _, stats in counted)
+    for label, stats in counted:
+        kept = percent((stats.documents_out - stats.repeated) / stats.documents_in if stats.documents_in else None)
+        copies = [stats.repeated] if copied else []
+        numbers = (stats.documents_in, sum(stats.dropped.values()), stats.quarantined, *copies, stats.documents_out)
+        rows.append([label, *map(count, numbers), kept, count(stats.characters_out)])
+    copies_made = ["Copies made"] if copied else []
+    header = ["Stage", "Documents in", "Dropped", "Quarantined", *copies_made, "Documents out", "Kept", "Characters out"]
+    return Table("Every document is accounted for", header, rows, frozenset(range(1, len(header))))
 
 
 def _by_source(artifacts: Artifacts) -> Figure | None:

@@ -172,3 +172,18 @@ def test_what_no_retry_mends_is_told_at_once(
     with pytest.raises(FetchError, match=message) as failed:
         fetch(tmp_path, bucket)
     assert len(tries) == 1 and "secret" not in str(failed.value)
+
+
+def test_a_directory_is_sent_again_after_a_broken_upload_and_over_nothing_else(tmp_path: Path) -> None:
+    url = f"memory://{uuid.uuid4().hex}"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "README.md").write_text("card")
+    (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1")
+    for _ in range(2):
+        remote.send(tmp_path, f"{url}/mine/")
+    system = fsspec.filesystem("memory")
+    assert sorted(one.partition("/mine/")[2] for one in system.find(f"{url}/mine")) == ["README.md", "data/a.parquet"]
+    assert system.cat(f"{url}/mine/data/a.parquet") == b"PAR1"
+    system.pipe(f"{url}/mine/theirs.txt", b"x")
+    with pytest.raises(remote.FetchError, match=r"mine/ is there and holds other files .*theirs\.txt"):
+        remote.send(tmp_path, f"{url}/mine/")

@@ -405,3 +405,31 @@ def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
 )
 def test_syllables_typed_as_jamo_are_the_syllables(written: str, read: str) -> None:
     assert letters_of(written) == letters_of(read)
+
+
+@pytest.mark.parametrize("first", ["ignore", "document"])
+def test_of_two_benchmarks_with_one_text_the_stricter_decides(first: str, tmp_path: Path) -> None:
+    short, long = "배가 편지를 싣고 강가의 우체국으로 왔다고 한다", PASSAGE
+    second = "document" if first == "ignore" else "ignore"
+    files = [lines_of(tmp_path / f"{each}.txt", short, long, passages=each) for each in (first, second)]
+    texts = texts_of(tmp_path, *files)
+    assert texts.decontaminate(f"그는 말했다. {short} 라고.\n다음 줄이다.").text == "다음 줄이다."
+    assert texts.decontaminate(f"앞말 {long} 뒷말").drop is not None
+
+
+def test_a_stretch_of_two_benchmarks_drops_the_document_where_one_says_so(tmp_path: Path) -> None:
+    files = [lines_of(tmp_path / f"{each}.txt", PASSAGE, passages=each) for each in ("paragraph", "document")]
+    assert texts_of(tmp_path, *files).decontaminate(f"첫 문단이다.\n\n앞말 {PASSAGE[5:]}").drop is not None
+
+
+def test_a_title_that_is_a_benchmark_text_is_emptied(tmp_path: Path) -> None:
+    headline = "우체국, 강가에 새 건물 짓는다"
+    spec = DedupSpec(decontaminate=(lines_of(tmp_path / "ynat.txt", headline, "강가"),), min_letters=8)
+    documents = [
+        document(1, prose(1, 9), title="우체국 강가에 새 건물 짓는다"),
+        document(2, prose(2, 9), title="강가"),
+        document(3, prose(3, 9), title="우체국 강가"),
+    ]
+    stats = ran(STAGE, spec, {"news": stored(tmp_path / "in", documents)}, tmp_path / "out")
+    assert [one.title for one in kept(tmp_path / "out")] == ["", "강가", "우체국 강가"]
+    assert stats["decontaminated"] == {"ynat": 1} and stats["lines_decontaminated"] == 1

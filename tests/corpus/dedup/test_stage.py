@@ -25,7 +25,6 @@ from korealbert.corpus.dedup.signatures import (
     Signatures,
     SignatureWriter,
     band_hashes,
-    begins_run,
     fingerprint,
     jaccard,
     shingles,
@@ -33,7 +32,8 @@ from korealbert.corpus.dedup.signatures import (
     write_candidates,
 )
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
-from korealbert.corpus.dedup.subjects import different_subjects, words
+from korealbert.corpus.dedup.subjects import compared as compared_by_title
+from korealbert.corpus.dedup.subjects import different_subjects
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -302,11 +302,11 @@ def test_parts_of_parts_go_for_the_whole(tmp_path: Path) -> None:
     assert len(survivors) + len(lost) == len(texts)
 
 
-def test_numbers_tell_subjects_without_titles() -> None:
-    def compared(text: str, title: str = "") -> Compared:
-        of_title = words(title)
-        return Compared(shingles(squeeze(text)), words(text), of_title[begins_run(of_title)])
+def compared(text: str, title: str = "") -> Compared:
+    return compared_by_title(title, text, shingles(squeeze(text)))
 
+
+def test_numbers_tell_subjects_without_titles() -> None:
     report = "코스피는 {} 오른 {}, 코스닥은 {} 내린 {}에 마감했다. 외국인은 {}억 원을 샀다."
     monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
     assert different_subjects(compared(monday), compared(tuesday))
@@ -315,6 +315,51 @@ def test_numbers_tell_subjects_without_titles() -> None:
     assert not different_subjects(compared("강은 길다.", "강"), compared("강은 길다.", "산"))
     assert not different_subjects(compared("", "강"), compared("", ""))
     assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
+
+
+_PLACE = (
+    "{name}은 우리나라에서 널리 알려진 이름이다.\n해마다 많은 사람이 이곳을 찾는다.\n"
+    "봄에는 축제가 열리고 가을에는 대회가 열린다.\n{name}의 이야기는 책과 방송에 여러 번 나왔다.\n"
+    "사람들은 오래전부터 이 이름을 아껴 왔다.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("경상남도", "경상북도"),
+        ("충청남도청", "충청북도청"),
+        ("김철수", "김철호"),
+        ("김하은", "김하나"),
+        ("이명박", "이명희"),
+        ("서울대학교", "서울시립대학교"),
+        ("서울역", "서울숲"),
+        ("제주시", "제주도"),
+        ("국민은행", "국민연금"),
+        ("강", "산"),
+    ],
+)
+def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp_path: Path) -> None:
+    documents = [document(name, _PLACE.format(name=name), title=name) for name in (one, other)]
+    _, lost = outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)
+    assert not lost
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("경상남도", "경상남도는 어떤 곳인가", "경상남도의 이름"),
+        ("서울", "서울이 알려지다", "서울은 알려졌다"),
+        ("KBS", "KBS가 알려지다", "KBS는 알려졌다"),
+        ("제주도", "제주도, 축제 확정했다", "제주도 축제 확정됐다"),
+        ("부산", "무단횡단 사고", "무단 횡단 사고"),
+    ],
+)
+def test_names_with_other_particles_are_one_subject(name: str, one: str, other: str) -> None:
+    """Nor do verbs tell subjects, which each text has in its own form."""
+    text = _PLACE.format(name=name)
+    left, right = (compared(text.replace("책과 방송에", title), title) for title in (one, other))
+    assert not different_subjects(left, right)
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:

@@ -160,6 +160,21 @@ def test_texts_of_common_crawl(compress: bool, tmp_path: Path) -> None:
     assert extract(tmp_path / "pages", path, format="warc", bad_share_applies_from=1).documents == []
 
 
+def test_records_of_another_type_name_the_format_that_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(warc(*THREE, compress=False))
+    (tmp_path / "a.wet").write_bytes(wet(("https://a.example/1", b"text"), compress=False))
+    writer = WARCWriter(buffer := io.BytesIO(), gzip=False)
+    writer.write_record(writer.create_warc_record("file:///a", "resource", payload=io.BytesIO(b"text"), length=4))
+    (tmp_path / "b.warc").write_bytes(buffer.getvalue())
+    for name, format, remedy in (
+        ("a.warc", "wet", r'set format = "warc"'),
+        ("a.wet", "warc", r'set format = "wet"'),
+        ("b.warc", "warc", r"they hold files \(resource\), which are not read"),
+    ):
+        with pytest.raises(ExtractionError, match=rf"no_records; no record is of type \w+: .*{remedy}"):
+            extract(tmp_path / "store", tmp_path / name, format=format, max_bad_share=0)
+
+
 def test_damage_of_a_text_costs_that_text(tmp_path: Path) -> None:
     whole = wet(*((f"https://a.example/{name}", f"글 {name}".encode()) for name in "abc"), compress=False)
     second = whole.index(b"https://a.example/b")

@@ -212,3 +212,97 @@ def test_csv_is_read_as_books_are(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('no,제목,글\n1,하나,"첫째, 글"\n2,둘,"두 줄\n글"\n', "utf-8")
     _, documents, _ = extracted(tmp_path, tmp_path / "a.csv", format="csv")
     assert [(d.title, d.text) for d in documents] == [("하나", "첫째, 글"), ("둘", "두 줄\n글")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "published"),
+    [
+        (pa.timestamp("ns"), 86_400_000_000_001, "1970-01-02T00:00:00"),
+        (pa.timestamp("us"), 86_400_000_000, "1970-01-02T00:00:00"),
+        (pa.timestamp("us"), 10**18, ""),
+        (pa.date32(), 10**7, ""),
+        (pa.time64("ns"), 1, ""),
+        (pa.duration("ns"), 1, ""),
+        (pa.timestamp("s", "Asia/Seoul"), 0, "1970-01-01T09:00:00+09:00"),
+    ],
+)
+def test_times_that_python_has_none_for_are_read_as_arrow_writes_them(
+    kind: pa.DataType, value: int, published: str, tmp_path: Path
+) -> None:
+    times = pa.array([value, None], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    pq.write_table(pa.table({"text": ["첫째 글이다.", "둘째 글이다."], "published": times}), tmp_path / "a.parquet")
+    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={})
+    assert [(one.text, one.published) for one in documents] == [("첫째 글이다.", published), ("둘째 글이다.", "")]
+    assert artifact.stats["unread_dates"] == (0 if published else 1) and not bad
+
+
+def test_a_time_of_an_unknown_zone_is_quarantined_by_row_and_column(tmp_path: Path) -> None:
+    table = pa.table({"text": ["글이다."] * 30, "published": pa.array([1, *[None] * 29], pa.timestamp("s", "Foo/Bar"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={})
+    assert len(documents) == 29
+    assert [(one["position"], one["field"], one["reason"]) for one in bad] == [("row 1", "published", "wrong_type")]
+    assert "Foo/Bar" in bad[0]["remedy"]
+
+
+def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path: Path) -> None:
+    def written(name: str, columns: list[str]) -> Path:
+        path = tmp_path / name
+        pq.write_table(pa.Table.from_arrays([pa.array(["글이다."] * 3)] * len(columns), names=columns), path)
+        return path
+
+    for twice in ("text", "title"):
+        with pytest.raises(ExtractionError, match=rf"{twice}\.parquet.*two columns are named '{twice}'"):
+            extracted(tmp_path, written(f"{twice}.parquet", ["text", "title", twice]), fields={})
+    assert len(extracted(tmp_path, written("other.parquet", ["text", "x", "x"]), fields={})[1]) == 3
+
+
+def test_arrow_files_are_named(tmp_path: Path) -> None:
+    """As `save_to_disk` writes them: streams; and files with Arrow's magic."""
+    table = pa.table({"text": ["글이다."] * 3})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "data-00000-of-00001.arrow").write_bytes((tmp_path / "a.arrow").read_bytes())
+    for name in ("dataset_info.json", "state.json"):
+        (folder / name).write_text("{}")
+    for name in ("a.arrow", "b.arrow", "saved"):
+        for format in ("parquet", "jsonl"):
+            with pytest.raises(ExtractionError, match=r"The first of them:\s*[^\n]*these bytes are Arrow, as save_to_disk"):
+                extracted(tmp_path, tmp_path / name, format=format, fields={}, max_bad_share=0)
+
+
+def test_nan_is_a_missing_value(tmp_path: Path) -> None:
+    nan = float("nan")
+    table = pa.table({"text": ["첫째 글이다.", "둘째 글이다."], "title": [nan, nan], "id": [nan, nan]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text('{"text": "셋째 글이다.", "title": NaN, "id": NaN}\n{"text": NaN}\n')
+    for path, format, count in ((tmp_path / "a.parquet", "parquet", 2), (tmp_path / "b.jsonl", "jsonl", 1)):
+        _, documents, bad = extracted(tmp_path, path, format=format, fields={})
+        assert [one.title for one in documents] == [""] * count and len({one.id for one in documents}) == count
+        assert [one["reason"] for one in bad] == ["missing_field"] * (2 - count)
+
+
+def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path) -> None:
+    """As a dataset of the hub lies there; all where none has such an ending, and what ``members`` names."""
+    folder = tmp_path / "dataset"
+    (folder / "data").mkdir(parents=True)
+    for name in ("README.md", ".gitattributes", "dataset_infos.json"):
+        (folder / name).write_text("---\nlanguage: ko\n---\n")
+    pq.write_table(pa.table({"text": ["첫째 글이다."]}), folder / "data" / "train.parquet")
+    artifact, documents, bad = extracted(tmp_path, folder, fields={})
+    assert [one.text for one in documents] == ["첫째 글이다."] and not bad
+    assert artifact.stats["files_left_aside"] == {".gitattributes": 1, ".json": 1, ".md": 1} and artifact.stats["files"] == 1
+    (folder / "data" / "lines.jsonl.gz").write_bytes(gzip.compress('{"text": "둘째 글이다."}\n'.encode()))
+    artifact, documents, bad = extracted(tmp_path, folder, format="jsonl", fields={})
+    assert [one.text for one in documents] == ["둘째 글이다."] and not bad
+    with pytest.raises(ExtractionError, match=r"leave it out by `members` \(\*\.parquet\)"):
+        extracted(tmp_path, folder, fields={}, members="*e*", max_bad_share=0, bad_share_applies_from=1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "part-0").write_text('{"text": "셋째 글이다."}\n')
+    artifact, documents, _ = extracted(tmp_path, other, format="jsonl", fields={})
+    assert [one.text for one in documents] == ["셋째 글이다."] and "files_left_aside" not in artifact.stats
