@@ -325,6 +325,19 @@ def test_a_running_number_beside_ids_is_no_second_id(tmp_path: Path) -> None:
         score(files, named)
 
 
+def test_ids_decide_before_a_running_number_and_repeated_values_are_no_ids(tmp_path: Path) -> None:
+    files, named = by_names("nsmc", tmp_path, reviewid=range(90, 94))
+    shuffled = [{"index": place, **named[n]} for place, n in enumerate(ORDER)]
+    found = score(files, shuffled)
+    assert (found.values["accuracy"], found.matched_by) == (100, "reviewid")
+    files, named = by_names("kobest_copa", tmp_path, label_id=(1, 2, 2, 2), fold_no=(1, 1, 2, 2))
+    found = score(files, named)
+    assert (found.values["accuracy"], found.matched_by) == (100, "position")
+    files, named = by_names("kobest_copa", tmp_path, rank=(4, 1, 3, 2))
+    found = score(files, named)
+    assert (found.values["accuracy"], found.matched_by) == (100, "position"), "a rank is no id where ids are running numbers"
+
+
 def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
     files = Files("ynat", tmp_path)
     files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")

@@ -35,7 +35,9 @@ _OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
 """Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
 
 _LIKE_AN_ID = re.compile(
-    r"(?i:(?:.*[^a-z])?(?:id|idx|index|guid|uu?id|qid|no|row|line|key|번호)[0-9]*)|.*[a-z0-9]I(?:d|D|dx|ndex)", re.DOTALL
+    r"(?i:(?:.*[^a-z])?(?:id|idx|index|guid|uu?id|qid|docid|no|row|line|key|번호)[0-9]*)|.*[a-z0-9]I(?:d|D|dx|ndex)"
+    r"|__index_level_0__|Unnamed: 0",  # as pandas writes the index of a frame
+    re.DOTALL,
 )
 """Names of fields that may hold ids."""
 
@@ -268,8 +270,10 @@ def _matched_by_position(
 def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Example]) -> tuple[list[str], list[str]]:
     """The fields that hold ids of the examples, the best known name first, and those whose names only look like it.
 
-    A field of an unknown name is one where its values are exactly the ids; where its name looks like it, also where they are
-    the numbers of the examples from 0 or 1, or more than half of them are ids, so that the others are errors.
+    A field of an unknown name is one where its values are exactly the ids; ids that are running numbers are taken from fields
+    whose names look like it alone. Where no field has exactly the ids, those are taken whose names look like it and whose
+    values are the numbers of the examples from 0 or 1, or for more than half of the records ids of different examples, so that
+    the others are errors.
     """
     own, official = map(set, _kinds(examples))
     known = own | official | {benchmark.document(example) for example in examples}
@@ -284,13 +288,14 @@ def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Ex
             if name not in answers and isinstance(value, str | int | float):
                 values.setdefault(name, []).append(record.written(name))
     likely = [name for name in values if _LIKE_AN_ID.fullmatch(name)]
-    found = [
+    found = [name for name in likely if set(values[name]) in (own, official)]
+    telling = [ids for ids in (own, official) if not _numbers(examples, ids)]
+    found += [name for name in values if name not in likely and set(values[name]) in telling]
+    found = found or [
         name
         for name in likely
-        if set(values[name]) in (own, official)
-        or _numbers(examples, values[name])
-        or 2 * sum(value in own or value in official for value in values[name]) > len(records)
-    ] or [name for name in values if set(values[name]) in (own, official)]
+        if _numbers(examples, values[name]) or 2 * len({*values[name]} & (own | official)) > len(records)
+    ]
     return found, [name for name in likely if name not in found]
 
 

@@ -20,6 +20,9 @@ _MINISIGN_TRUSTED = b"trusted comment:"
 """How the third line of a signature of minisign begins; keys have two lines."""
 _MINISIGN_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 """A public key: the letters Ed, 8 bytes of a number, 32 of the key, in base64."""
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LIMITS = re.compile(r"(?i)valid-before|valid-after|namespaces|cert-authority")
+"""Options of ``allowed_signers`` and ``authorized_keys``."""
 _SSH_KEY = re.compile(r"(?:^|\s)((?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]+=*)(?=\s|$)")
 """Type and key in a line; before them there may be names and options, behind them a comment."""
 _SSH_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
@@ -140,14 +143,17 @@ def _minisign_key(key: Path) -> str:
 
 def _public_keys(key: Path, program: str, scratch: Path) -> list[str]:
     """The public keys of ssh in a file, also of lines of ``authorized_keys`` and ``allowed_signers``, without what these say
-    of a key. Raises ValueError where a line is none."""
+    of a key. Raises ValueError where a line is none, and for one that limits what its key may sign or when."""
     remedy = "name the file that ends in .pub, as ssh-keygen wrote it"
     lines = [line for line in _lines(key) if not line.startswith("#")]
     if not lines:
         raise ValueError(f"{key}: holds no public key; {remedy}")
     keys = []
     for number, line in enumerate(lines):
-        alone, found = scratch / f"{number}.pub", _SSH_KEY.search(line)
+        bare = _QUOTED.sub('""', line)
+        alone, found = scratch / f"{number}.pub", _SSH_KEY.search(bare)
+        if limit := _LIMITS.search(bare[: found.start()] if found else bare):
+            raise ValueError(f"{key}: {limit[0]} limits its key, which is not checked here; {remedy}")
         alone.write_text(f"{found[1] if found else line}\n", "utf-8")
         if not found or subprocess.run([program, "-l", "-f", str(alone)], capture_output=True, check=False).returncode:
             raise ValueError(f"{key}: {line[:40]!r} is no public key of ssh; {remedy}")

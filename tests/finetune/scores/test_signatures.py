@@ -81,12 +81,17 @@ def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: 
 def test_keys_may_stand_in_lines_of_ssh_s_own_files(desk: Path, keys: Path) -> None:
     score(desk, "--sign", keys / "mine")
     public = (keys / "mine.pub").read_text().strip()
-    for line in (f"me@example.org {public}", f'me namespaces="file" {public}', f'no-pty,command="a b" {public}'):
+    other = (keys / "other.pub").read_text().strip()
+    for line in (f"me@example.org {public}", f'no-pty,command="a {other}" {public}'):
         (keys / "lines").write_text(f"# mine\n{(keys / 'other.pub').read_text()}{line}\n")
         status, lines = call("verify-score", desk / "score.json", "--key", keys / "lines")
         assert status == 0 and lines[0].startswith("agrees  signature: good"), (line, lines)
     (keys / "lines").write_text(f"me@example.org {(keys / 'other.pub').read_text()}")
     assert call("verify-score", desk / "score.json", "--key", keys / "lines")[0] == 1
+    for limit in ('namespaces="file"', 'valid-before="20200101"'):
+        (keys / "lines").write_text(f"me {limit} {public}")
+        status, lines = call("verify-score", desk / "score.json", "--key", keys / "lines")
+        assert status == 2 and "limits its key, which is not checked here; name the file that ends in .pub" in lines[0]
 
 
 MINISIGN_KEY = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
