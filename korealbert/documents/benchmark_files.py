@@ -169,8 +169,8 @@ def conll_sentences(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[li
     """The lines of each sentence with their columns, parted by tabs, or by blanks in a line without a tab.
 
     Blank lines part sentences; lines that begin with ``##`` are left out, and in a file with tabs those without one that begin
-    with ``#`` and a blank (comments of CoNLL-U). Blanks are those of ASCII. Raises ValueError naming file and line where a line has another
-    number of columns than the first.
+    with ``#`` and a blank (comments of CoNLL-U). Blanks are those of ASCII. Raises ValueError naming file and line where a
+    line has another number of columns than the first.
     """
     lines = [line for line in file.lines(encoding) if not line.text.startswith("##")]
     if any("\t" in line.text for line in lines):
