@@ -27,6 +27,9 @@ settings.load_profile("fixed")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
+# A killed process loses nothing that it has written; what only a loss of power would undo is not waited for.
+os.fsync = lambda fd: None
+
 ROOT = Path(__file__).parents[1]
 
 # What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others, and

@@ -342,7 +342,7 @@ def test_every_flip_in_a_manifest_is_found(tmp_path: Path) -> None:
     path = artifact.path / "manifest.json"
     whole = path.read_bytes()
     for at in range(len(whole)):
-        for bit in (1, 16) if at % (8 if at < DIGEST_ENDS else 64) else range(1, 256):
+        for bit in (1, 16) if at % (8 if at < DIGEST_ENDS else 64) else (1 << place for place in range(8)):
             damaged = bytearray(whole)
             damaged[at] ^= bit
             path.write_bytes(damaged)
