@@ -44,9 +44,9 @@ def _by_products(query_BNLD: Tensor) -> bool:
 def by_lengths(weight: Tensor, head_width: int, dropout: float) -> bool:
     """Whether ``Flattened`` can attend with queries that this weight makes: in 16 bits, on GPUs since Ampere (2020).
 
-    The kernel drops no attention weights, and takes heads of at most 256, in steps of 8.
+    The kernel drops no attention weights, and trains heads of at most 192 on all of these, in steps of 8.
     """
-    if weight.device.type != "cuda" or dropout or head_width % 8 or head_width > 256:
+    if weight.device.type != "cuda" or dropout or head_width % 8 or head_width > 192:
         return False
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
     return dtype in (torch.bfloat16, torch.float16) and torch.cuda.get_device_properties(weight.device).major >= 8

@@ -30,8 +30,10 @@ class PieceTargets(NamedTuple):
 
 
 def chunks(groups: int, rows: int, pieces: int, device: torch.device) -> int:
-    """Into how many chunks the logits of so many groups are cut: on GPUs such of 1 GiB, elsewhere one."""
-    return 1 if device.type != "cuda" else max(1, -(-groups * rows * pieces * 4 // _CHUNK_BYTES))
+    """Into how many chunks the logits of so many groups are cut: on GPUs a power of two such that none is above 1 GiB,
+    elsewhere one. Each number is compiled for itself, and torch gives up compiling after eight."""
+    needed = 1 if device.type != "cuda" else max(1, -(-groups * rows * pieces * 4 // _CHUNK_BYTES))
+    return 1 << (needed - 1).bit_length()
 
 
 def chunked(

@@ -68,10 +68,11 @@ log = logging.getLogger(__name__)
 def compile_mode(spec: PretrainSpec, device: torch.device) -> str | None:
     """The mode of torch.compile; None: not at all.
 
-    A recipe that asks for nothing is compiled on GPUs all the same, where Triton finds a C compiler: like the device itself
-    that moves last bits. ``TORCH_COMPILE_DISABLE=1`` turns every compilation off.
+    A recipe that asks for nothing is compiled on GPUs all the same, of Volta (2017) and later, where Triton finds a C compiler:
+    like the device itself that moves last bits. ``TORCH_COMPILE_DISABLE=1`` turns every compilation off.
     """
-    if spec.compile == "no" and device.type == "cuda":
+    disabled = os.environ.get("TORCH_COMPILE_DISABLE", "0") == "1"
+    if spec.compile == "no" and device.type == "cuda" and not disabled and torch.cuda.get_device_capability(device)[0] >= 7:
         if find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang"))):
             return "default"
         log.warning(
@@ -80,19 +81,20 @@ def compile_mode(spec: PretrainSpec, device: torch.device) -> str | None:
     return {"no": None, "kernels": "default", "graphs": "reduce-overhead"}[spec.compile]
 
 
-def _engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
-    """DeepSpeed's configuration for a run on this many ranks.
+def _engine_settings(spec: PretrainSpec, ranks: Ranks) -> dict[str, Any]:
+    """DeepSpeed's configuration for a run on these ranks.
 
     Low precision is autocast: parameters, gradients and moments are fp32. Gradients are clipped by DeepSpeed where ZeRO divides
     them among ranks, else by the caller, who also sets the learning rate and says when a batch is complete.
     """
     dtype = AUTOCAST[spec.precision]
-    micro_batch, accumulation = spec.micro_batches(world_size, spec.batch_at(0), spec.micro_batch_at(0))
+    micro_batch, accumulation = spec.micro_batches(ranks.world_size, spec.batch_at(0), spec.micro_batch_at(0))
     return {
         "train_micro_batch_size_per_gpu": micro_batch,
         "gradient_accumulation_steps": accumulation,
         "gradient_clipping": spec.optimizer.max_grad_norm if spec.zero_stage else 0.0,
-        "zero_optimization": {"stage": spec.zero_stage},
+        # Where gradients are divided they are added up over ranks while the backward pass goes on.
+        "zero_optimization": {"stage": spec.zero_stage, "overlap_comm": ranks.device.type == "cuda"},
         "zero_allow_untested_optimizer": bool(spec.zero_stage),
         "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},
         "steps_per_print": 2**31,
@@ -105,7 +107,7 @@ def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, 
     deepspeed = _quiet_deepspeed(ranks.device)
     if mode := compile_mode(spec, ranks.device):
         objective.compile(mode=mode)
-    engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks.world_size))
+    engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks))
     if not spec.zero_stage:
         # A single rank needs no average, but DeepSpeed would still flatten all gradients and copy them back.
         engine.enable_backward_allreduce = ranks.world_size > 1

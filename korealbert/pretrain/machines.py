@@ -29,7 +29,7 @@ from korealbert.artifact import locks
 from korealbert.artifact.files import atomic_write
 from korealbert.pretrain.runtime import TrainingRuntime
 
-_PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+_PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "TORCH_COMPILE_DISABLE")
 """Environment variables that machines started over ssh get from the leader, beside those of ``_PASSED_ON_PREFIXES``."""
 
 _PASSED_ON_PREFIXES = ("NCCL_", "GLOO_", "UCX_")

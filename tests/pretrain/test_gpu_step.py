@@ -14,6 +14,7 @@ from torch._dynamo.testing import CompileCounter
 from bench.roofline import as_on_a_gpu
 from korealbert.examples.batches import Batch
 from korealbert.pretrain import data, engine
+from korealbert.pretrain.cross_entropy import chunks
 from korealbert.pretrain.data import Copies, TensorBatch, to_tensors
 from korealbert.pretrain.engine import compile_mode
 from korealbert.pretrain.objective import make_objective
@@ -68,22 +69,34 @@ def test_a_step_is_one_graph_and_compiled_few_times(fields: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "device", "tools", "mode"),
+    ("asked", "device", "missing", "mode"),
     [
-        ("no", "cpu", True, None),
-        ("no", "cuda", True, "default"),
-        ("no", "cuda", False, None),
-        ("kernels", "cpu", True, "default"),
-        ("graphs", "cuda", True, "reduce-overhead"),
+        ("no", "cpu", "", None),
+        ("no", "cuda", "", "default"),
+        ("no", "cuda", "tools", None),
+        ("no", "cuda", "age", None),
+        ("no", "cuda", "leave", None),
+        ("kernels", "cpu", "", "default"),
+        ("graphs", "cuda", "", "reduce-overhead"),
     ],
 )
 def test_gpus_compile_where_the_recipe_leaves_it_open(
-    asked: str, device: str, tools: bool, mode: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    asked: str, device: str, missing: str, mode: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(engine, "find_spec", lambda name: object() if tools else None)
+    monkeypatch.setattr(engine, "find_spec", lambda name: None if missing == "tools" else object())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1) if missing == "age" else (9, 0))
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1" if missing == "leave" else "0")
     monkeypatch.setattr(engine.shutil, "which", lambda name: name)
     assert compile_mode(spec(compile=asked, micro_batch_size=8), torch.device(device)) == mode
-    assert ("Triton" in caplog.text) != tools
+    assert ("Triton" in caplog.text) == (missing == "tools")
+
+
+def test_logits_are_cut_into_few_different_numbers_of_chunks() -> None:
+    """Of 128 rows of 1,024 tokens with 50,000 pieces, 15 to 30 % of them masked."""
+    gpu = torch.device("cuda")
+    numbers = {chunks(128 * masked, 1, 50_000, gpu) for masked in range(153, 308)}
+    assert numbers == {4, 8} and chunks(8, 1, 50_000, gpu) == chunks(128 * 307, 1, 50_000, torch.device("cpu")) == 1
+    assert all(128 * masked * 50_000 * 4 <= chunks(128 * masked, 1, 50_000, gpu) << 30 for masked in range(1, 308))
 
 
 def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
