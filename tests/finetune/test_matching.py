@@ -365,8 +365,9 @@ def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Pa
     files = Files("klue_dst", tmp_path)
     named = [{**record, "guid": record["id"].rpartition("-")[0]} for record in files.named()]
     assert score(files, [named[n] for n in ORDER]).values["jga"] == 100
-    with pytest.raises(ValueError, match="line 1, field 'guid': 'wos-1' is not the example that 'id' names, 'wos-0-0'"):
-        score(files, [{**named[0], "guid": "wos-1"}, *named[1:]])
+    for wrong in ([{**named[0], "guid": "wos-1"}, *named[1:]], [{**each, "guid": "wos-1"} for each in named]):
+        with pytest.raises(ValueError, match="line 1, field 'guid': 'wos-1' is not the example that 'id' names, 'wos-0-0'"):
+            score(files, wrong)
     told = record_format("klue_dst")
     assert "an object for each example of the 1,000 official test dialogues" in told and "`id` or `guid`" in told
     assert "a turn of the user, and its id `GUID-N`: the N-th one of a dialogue, from 0" in told

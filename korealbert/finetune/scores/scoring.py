@@ -279,8 +279,11 @@ def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Ex
     known = own | official | {benchmark.document(example) for example in examples}
     declared = [name for name in dict.fromkeys(("id", *benchmark.id_fields)) if any(_has(record, name) for record in records)]
     if declared:
-        held = [name for name in declared if any(_id(record, name) in known for record in records if _given(record, name))]
-        return held or declared, []
+        given = {name: [_id(record, name) for record in records if _given(record, name)] for name in declared}
+        held = [name for name in declared if not known.isdisjoint(given[name])]
+        # Beside ids running numbers count the records; whatever else is an id that nothing has.
+        wrong = [name for name in declared if name not in held and given[name] and not _numbers(examples, given[name])]
+        return [*held, *wrong] if held else declared, []
     values: dict[str, list[str]] = {}
     answers = benchmark.fields(benchmark.kept(examples[0].target))
     for record in records:
