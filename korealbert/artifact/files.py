@@ -127,7 +127,7 @@ def is_of_an_artifact(directory: Path) -> bool:
     if not manifest.is_file():
         return False
     content = manifest.read_bytes()  # Other programs have files of this name.
-    return content.startswith(_DIGEST_HEAD) or all(name in content for name in (b'"output_digest"', b'"built_from"'))
+    return content.startswith(_DIGEST_HEAD) or all(name in content for name in (b'"output_digest"', b'"recipe"'))
 
 
 def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:

@@ -58,7 +58,7 @@ def test_curves_of_several_trainings_stand_beside_each_other(tmp_path: Path) -> 
     assert {name: scalars(tmp_path / "out" / name / EVENT_FILE)["train/loss"] for name in runs} == {
         name: [(1, loss)] for name, loss in runs.items()
     }
-    (tmp_path / "pretrain-a" / "manifest.json").write_text('{"output_digest": ""}')
+    (tmp_path / "pretrain-a" / "manifest.json").write_text('{"output_digest": "", "recipe": {}}')
     with pytest.raises(ValueError, match="is the directory of an artifact"):
         export_curves(Artifact("pretrain-a", tmp_path / "pretrain-a"), "tensorboard", tmp_path)
 
