@@ -126,3 +126,18 @@ def test_a_link_to_a_certificate_has_its_signature_and_its_files(desk: Path, key
         link.symlink_to(desk / "score.json")
         status, lines = call("verify-score", link, "--key", keys / "mine.pub")
         assert status == 0 and lines[0].startswith("agrees  signature: good"), lines
+
+
+@pytest.mark.skipif(shutil.which("minisign") is None, reason="minisign is not installed here")
+def test_minisign_itself_signs_and_checks(desk: Path, tmp_path: Path) -> None:
+    for name in ("mine", "other"):
+        made = ["minisign", "-G", "-W", "-p", str(tmp_path / f"{name}.pub"), "-s", str(tmp_path / name)]
+        subprocess.run(made, capture_output=True, check=True)
+    assert score(desk, "--sign", tmp_path / "mine")[0] == 0
+    assert (desk / "score.json.minisig").is_file()
+    status, lines = call("verify-score", desk / "score.json", "--key", tmp_path / "mine.pub")
+    assert status == 0 and lines[0].startswith("agrees  signature: good, by the key in")
+    status, lines = call("verify-score", desk / "score.json", "--key", tmp_path / "other.pub")
+    assert status == 1 and lines[0].startswith("differs signature: not good, or not by the key in")
+    rewrite(desk / "score.json", change("code.version", "9"))
+    assert call("verify-score", desk / "score.json", "--key", tmp_path / "mine.pub")[0] == 1
