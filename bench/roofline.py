@@ -37,6 +37,7 @@ from torch.utils.flop_counter import flop_registry
 from korealbert.model import encoder, modern
 from korealbert.model.config import ModelSpec, ModernSpec
 from korealbert.pretrain import objective as objectives
+from korealbert.pretrain.cross_entropy import chunks
 from korealbert.pretrain.optimizer import make_optimizer
 from korealbert.pretrain.spec import PretrainSpec
 
@@ -71,6 +72,7 @@ def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[No
             patches.enter_context(patch.object(module, "by_lengths", lambda *_: True))
             patches.enter_context(patch.object(module, "residual", lambda x: x.to(torch.get_autocast_dtype("cpu"))))
         patches.enter_context(patch.object(modern, "_SHORT", torch.inf))
+        patches.enter_context(patch.object(objectives, "chunks", lambda *sizes: chunks(*sizes[:3], torch.device("cuda"))))
         patches.enter_context(patch.object(F, "layer_norm", in_fp32))
         patches.enter_context(patch.object(F, "dropout", dropout))
         if varlen_attn is not None:

@@ -8,7 +8,7 @@ No matrix and no LayerNorm has a bias. The letters of shapes are explained in ``
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +38,31 @@ class _Rotation(NamedTuple):
 
     def turn(self, x_BNLD: Tensor) -> Tensor:
         """Queries or keys, turned in fp32 and given back in their own type."""
-        first, second = x_BNLD.float().chunk(2, dim=-1)
-        turned = x_BNLD.float() * self.cos_LD + torch.cat((-second, first), dim=-1) * self.sin_LD
-        return turned.to(x_BNLD.dtype)
+        turned_BNLD: Tensor = _Turn.apply(x_BNLD, self.cos_LD, self.sin_LD)  # type: ignore[no-untyped-call]
+        return turned_BNLD
+
+
+class _Turn(torch.autograd.Function):
+    """``(a cos − b sin, b cos + a sin)`` of the halves a and b of the last dimension; its gradient is turned back."""
+
+    @staticmethod
+    def forward(ctx: Any, x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
+        ctx.save_for_backward(cos_LD, sin_LD)
+        return _turned(x_BNLD, cos_LD, sin_LD)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BNLD: Tensor) -> tuple[Tensor, None, None]:
+        cos_LD, sin_LD = ctx.saved_tensors
+        return _turned(gradient_BNLD, cos_LD, -sin_LD), None, None
+
+
+def _turned(x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
+    whole_BNLD, half = x_BNLD.float(), x_BNLD.shape[-1] // 2
+    first, second = whole_BNLD.chunk(2, dim=-1)
+    turned_BNLD = whole_BNLD * cos_LD
+    turned_BNLD[..., :half] -= second * sin_LD[..., :half]
+    turned_BNLD[..., half:] += first * sin_LD[..., half:]
+    return turned_BNLD.to(x_BNLD.dtype)
 
 
 def sequence_numbers(lengths_BS: Tensor, length: int) -> Tensor:

@@ -115,7 +115,7 @@ def _bag_cross_entropy(
     rows, sequences, _ = means_BSH.shape
     real_BP = labels_BP != IGNORED
     place_BP = number_BP.clamp(max=sequences - 1)  # An unused slot may lie in the padding.
-    if (number := chunks(rows, sequences, head.pieces, means_BSH.device)) > 1:
+    if (number := chunks(rows, sequences, head.pieces, means_BSH.device)) is not None:
         return _TaskSums(*chunked(head, means_BSH, table_VE, PieceTargets(place_BP, labels_BP), number), real_BP.sum())
     row_B1 = torch.arange(rows, device=means_BSH.device)[:, None]
     flat_BSV = head(means_BSH, table_VE).float()
@@ -188,7 +188,7 @@ def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:
 
 def _piece_cross_entropy(head: MaskedTokenHead, hidden_BPH: Tensor, table_VE: Tensor, labels_BP: Tensor) -> _TaskSums:
     """Of the pieces at the masked slots."""
-    if (number := chunks(labels_BP.numel(), 1, head.pieces, labels_BP.device)) == 1:
+    if (number := chunks(labels_BP.numel(), 1, head.pieces, labels_BP.device)) is None:
         return _cross_entropy(head(hidden_BPH, table_VE), labels_BP)
     labels_K1 = labels_BP.reshape(-1, 1)
     targets = PieceTargets(torch.zeros_like(labels_K1), labels_K1)

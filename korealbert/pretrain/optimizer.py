@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -164,18 +165,40 @@ class _Muon(Optimizer):
         """Update all matrices that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
         loss = _evaluated(closure)
         for group in self.param_groups:
-            lr, momentum = float(group["lr"]), group["momentum"]
-            for matrix in group["params"]:
-                if matrix.grad is None:
-                    continue
-                state = self.state[matrix]
-                if not state:
-                    state["momentum_buffer"] = torch.zeros_like(matrix.grad)
-                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-                update = orthogonal(matrix.grad.lerp(mean, momentum), self._dtype)
-                matrix.mul_(1 - lr * group["weight_decay"])
-                matrix.add_(update, alpha=-lr * 0.2 * max(matrix.shape) ** 0.5)
+            matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
+            for alike in _batches(matrices):
+                self._update(group, alike)
         return loss
+
+    def _update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        for matrix in matrices:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        means = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+        torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
+        ahead = torch._foreach_lerp(gradients, means, group["momentum"])
+        lr = float(group["lr"])
+        torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
+        torch._foreach_add_(matrices, self._orthogonal(ahead), alpha=-lr * 0.2 * max(matrices[0].shape) ** 0.5)
+
+    def _orthogonal(self, matrices: Sequence[Tensor]) -> list[Tensor]:
+        """``orthogonal`` of each; several of them at once."""
+        if len(matrices) == 1:
+            return [orthogonal(matrices[0], self._dtype)]
+        together = torch.vmap(partial(orthogonal, dtype=self._dtype))(torch.stack(list(matrices)))
+        return list(together.to(matrices[0].dtype).unbind())
+
+
+def _batches(matrices: list[Tensor]) -> list[list[Tensor]]:
+    """Matrices to update at once: on a GPU those of one shape, for the launches of so many small kernels take longer than they;
+    a processor gains nothing, and keeps its bits."""
+    if not matrices or matrices[0].device.type == "cpu":
+        return [[matrix] for matrix in matrices]
+    alike: dict[torch.Size, list[Tensor]] = {}
+    for matrix in matrices:
+        alike.setdefault(matrix.shape, []).append(matrix)
+    return list(alike.values())
 
 
 class _MuonWithAdamW(Optimizer):

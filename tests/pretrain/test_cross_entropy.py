@@ -1,4 +1,4 @@
-"""Cross-entropy chunk by chunk, as GPUs compute it: the loss, hits and gradients of all logits at once, in less memory."""
+"""Cross-entropy chunk by chunk, and block by block: the loss, hits and gradients of all logits at once, in less memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.optim import SGD
 
 from korealbert.model.config import ModernConfig
 from korealbert.model.heads import MaskedTokenHead
-from korealbert.pretrain import objective
+from korealbert.pretrain import cross_entropy, objective
 from korealbert.pretrain.cross_entropy import chunks
 from korealbert.pretrain.data import to_tensors
 from korealbert.pretrain.objective import make_objective
@@ -61,6 +61,7 @@ def test_loss_hits_and_gradients_are_those_of_all_logits_at_once(
     objective.freeze(made.model, run_spec.frozen)
     batch = SyntheticBatches(9).gather(0, np.arange(4))
     tensors = to_tensors(packed(batch) if pack else batch, CPU)
+    monkeypatch.setattr(objective, "chunks", lambda *_: None)
     plain, gradients = sums_and_gradients(made, tensors, precision=precision)
     monkeypatch.setattr(objective, "chunks", _in_parts)
     sums, found = sums_and_gradients(made, tensors, precision=precision)
@@ -89,14 +90,42 @@ def test_chunks_compile_into_one_graph_for_any_number_of_slots(monkeypatch: pyte
         torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-6)
 
 
-def test_processors_compute_all_logits_at_once_and_gpus_a_gibibyte() -> None:
+def test_gpus_cut_into_gibibytes_and_processors_into_blocks_in_bf16_alone() -> None:
     many = {"groups": 29_492, "rows": 1, "pieces": 50_000}  # 96 rows of 1,024 tokens, 30 % of them masked
-    assert chunks(**many, device=CPU) == 1
     assert chunks(**many, device=torch.device("cuda")) == 8
-    assert chunks(groups=2_560, rows=1, pieces=32_000, device=torch.device("cuda")) == 1
+    assert chunks(groups=2_560, rows=1, pieces=32_000, device=torch.device("cuda")) is None
+    assert chunks(**many, device=CPU) is None
+    for dtype, number in ((torch.bfloat16, 1), (torch.float16, None)):
+        with torch.autocast("cpu", dtype=dtype):
+            assert chunks(**many, device=CPU) == number
 
 
-def _peak(number: int) -> float:
+@pytest.mark.parametrize(("fields", "pack"), CASES)
+def test_blocks_of_a_processor_are_what_one_block_is(
+    fields: dict[str, Any], pack: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = objective_of(spec(**fields))
+    batch = SyntheticBatches(9).gather(0, np.arange(4))
+    tensors = to_tensors(packed(batch) if pack else batch, CPU)
+    results = []
+    for size in (1, 1 << 21):
+        monkeypatch.setattr(cross_entropy, "_BLOCK_BYTES", size)
+        results.append(sums_and_gradients(made, tensors, precision=torch.bfloat16))
+    (some, of_some), (one, of_one) = results
+    torch.testing.assert_close(some.losses, one.losses, rtol=1e-6, atol=1e-5)
+    assert torch.equal(some.correct, one.correct)
+    torch.testing.assert_close(of_some, of_one, rtol=1e-5, atol=1e-6)
+
+
+def test_of_equal_logits_the_first_is_the_guess() -> None:
+    logits_KRV = torch.tensor([[[0.0, 2.0, 2.0, 1.0]], [[3.0, 3.0, 3.0, 3.0]], [[0.0, 0.0, 0.0, 5.0]]])
+    rows_K1 = torch.zeros(3, 1, dtype=torch.long)
+    for labels, hits in (([1, 0, 3], 3), ([2, 1, 3], 1), ([0, 3, 0], 0), ([-100, 0, -100], 1)):
+        labels_K1 = torch.tensor(labels)[:, None]
+        assert cross_entropy._hits(logits_KRV, rows_K1, labels_K1, labels_K1.clamp(min=0)) == hits
+
+
+def _peak(number: int | None, *, in_blocks: bool = True) -> float:
     """GiB that head and loss of the masked tokens of 96 rows of 1,024 take at most, with nothing but their shapes."""
     config = ModernConfig(architecture="modern", vocab_size=50_000, word_rows=50_048)
     with FakeTensorMode():
@@ -109,11 +138,15 @@ def _peak(number: int) -> float:
         tracker.track_external(head, table, hidden, labels, SGD([table]))
         with tracker, torch.autocast("cpu", dtype=torch.bfloat16), pytest.MonkeyPatch.context() as patch:
             patch.setattr(objective, "chunks", lambda *_: number)
+            patch.setattr(cross_entropy, "_hits", lambda logits, rows, labels, _: (logits.argmax(-1) == labels).sum())
+            if not in_blocks:  # As on a GPU.
+                patch.setattr(cross_entropy, "_blocks", lambda logits: (logits,))
             objective._piece_cross_entropy(head, hidden, table, labels).losses.backward()
         peak: int = tracker.get_tracker_snapshot("peak")[CPU]["Total"]
     return peak / 2**30
 
 
-def test_memory_falls_with_the_number_of_chunks() -> None:
-    assert _peak(1) > 15
-    assert _peak(6) < 5
+def test_memory_falls_with_the_number_of_chunks_or_blocks() -> None:
+    assert _peak(None) > 15
+    assert _peak(6, in_blocks=False) < 5
+    assert _peak(1) < 4

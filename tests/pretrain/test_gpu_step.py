@@ -95,8 +95,8 @@ def test_logits_are_cut_into_few_different_numbers_of_chunks() -> None:
     """Of 128 rows of 1,024 tokens with 50,000 pieces, 15 to 30 % of them masked."""
     gpu = torch.device("cuda")
     numbers = {chunks(128 * masked, 1, 50_000, gpu) for masked in range(153, 308)}
-    assert numbers == {4, 8} and chunks(8, 1, 50_000, gpu) == chunks(128 * 307, 1, 50_000, torch.device("cpu")) == 1
-    assert all(128 * masked * 50_000 * 4 <= chunks(128 * masked, 1, 50_000, gpu) << 30 for masked in range(1, 308))
+    assert numbers == {4, 8} and chunks(8, 1, 50_000, gpu) is None
+    assert all(128 * masked * 50_000 * 4 <= (chunks(128 * masked, 1, 50_000, gpu) or 1) << 30 for masked in range(1, 308))
 
 
 def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
+from korealbert.pretrain import optimizer
 from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer, orthogonal
 from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
@@ -155,6 +156,25 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(modern: bool) 
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter, theirs[name], rtol=1e-5, atol=1e-7, msg=name)
     assert set(ours.state) == set(model.parameters())
+
+
+def test_matrices_of_one_shape_are_updated_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU."""
+    shapes = [(6, 4), (4, 8), (6, 4), (6, 4)]
+    drawn = torch.Generator().manual_seed(1)
+    given = [[torch.randn(shape, generator=drawn) for shape in shapes] for _ in range(4)]
+
+    def updated(groups: list[list[int]]) -> list[torch.Tensor]:
+        weights = [torch.nn.Parameter(tensor.clone()) for tensor in given[0]]
+        muon = optimizer._Muon(weights, lr=0.1, weight_decay=0.1, momentum=0.9, dtype=torch.float32)
+        monkeypatch.setattr(optimizer, "_batches", lambda matrices: [[matrices[n] for n in group] for group in groups])
+        for gradients in given[1:]:
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.grad = gradient.clone()
+            muon.step()
+        return [weight.detach() for weight in weights]
+
+    torch.testing.assert_close(updated([[0, 2, 3], [1]]), updated([[0], [1], [2], [3]]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (16, 5), (5, 16)])
