@@ -100,7 +100,7 @@ class _Chunked(torch.autograd.Function):
         dtype: torch.dtype,
         differentiated: bool,
     ) -> tuple[Tensor, Tensor]:
-        table, bias = table_VE[:pieces].to(dtype), bias_V[:pieces].to(dtype)
+        table, bias = table_VE[:pieces].to(dtype), bias_V[:pieces].float()
         loss, hits = torch.zeros((), device=table.device), torch.zeros((), dtype=torch.int64, device=table.device)
         bias_gradient = torch.zeros_like(bias_V, dtype=torch.float32)
         table_gradient: Tensor | None = None
@@ -109,14 +109,14 @@ class _Chunked(torch.autograd.Function):
         for index in range(number):
             part = slice(index * size, (index + 1) * size if index + 1 < number else None)
             own = transformed_KRE[part]
-            logits = F.linear(own, table, bias)
+            logits = F.linear(own, table)
             first = index * size
             for block in _blocks(logits):
                 of_block = slice(first, first + len(block))
                 first += len(block)
                 rows, labels = rows_KT[of_block], labels_KT[of_block]
                 real, place = labels != IGNORED, rows * pieces + labels.clamp(min=0)
-                whole = block.float()
+                whole = block.float().add_(bias)
                 hits += _hits(whole, rows, labels, place)
                 logs = whole.log_softmax(-1)
                 loss -= logs.flatten(1).gather(1, place).where(real, 0.0).sum()
