@@ -191,8 +191,8 @@ class _Muon(Optimizer):
 
 
 def _batches(matrices: list[Tensor]) -> list[list[Tensor]]:
-    """Matrices to update at once: on a GPU those of one shape, in as many kernels as one of them; on a processor each by itself,
-    so that bits stay as they were."""
+    """Matrices to update at once: on a GPU those of one shape, in as many kernels as one of them; on a processor each
+    by itself, so that bits stay as they were."""
     if not matrices or matrices[0].device.type == "cpu":
         return [[matrix] for matrix in matrices]
     alike: dict[torch.Size, list[Tensor]] = {}
