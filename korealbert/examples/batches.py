@@ -109,8 +109,6 @@ class ExampleBatches:
             batch = apply_noise(self._clean(numbers, noise, table.header), noise, moves)
         except IndexError as error:
             raise self._damaged(view, error) from error
-        if not self._reach:
-            return batch
         return replace(batch, wop_labels=self._wop_classes(batch.wop_positions, batch.wop_labels))
 
     @staticmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -128,14 +128,13 @@ class PackedBatches(ExampleBatches):
             flat[wop.places] = arrivals
         except IndexError as error:
             raise self._damaged(view, error) from error
-        per_row = (counts, self._slots)
         return Batch(
             input_ids=flat.reshape(len(rows), -1),
             token_type_ids=np.zeros((len(rows), 0), dtype=np.int64),
             lengths=slots(counts, sizes, self._slots, np.int64),
             mlm_positions=mlm.slots(mlm.within, 0),
             mlm_labels=mlm.slots(mlm_labels, IGNORED),
-            sop_labels=_filled(*per_row, np.where(noise.sop < 0, IGNORED, noise.sop), IGNORED),
+            sop_labels=slots(counts, np.where(noise.sop < 0, IGNORED, noise.sop), self._slots, np.int64, IGNORED),
             wop_positions=wop.slots(wop.within, 0),
             wop_labels=wop.slots(self._wop_classes(wop.places - wop.begins, origins), IGNORED),
         )
@@ -179,7 +178,7 @@ class _Slots:
     def slots(self, values: Ints, unused: int) -> Ints:
         """[B, P]: the values row by row."""
         width = -(-max(1, int(self.counts.max(initial=0))) // self.width_unit) * self.width_unit
-        return _filled(self.counts, width, values, unused)
+        return slots(self.counts, values, width, np.int64, unused)
 
 
 @dataclass(frozen=True)
@@ -203,9 +202,3 @@ class _Targets:
         in_row = np.bincount(self.row_of, counts, self.rows).astype(np.int64)
         within_row = places - np.repeat(np.arange(self.rows) * self.length, in_row)
         return _Slots(places, begins, within_row, in_row, max(1, self.length // _WIDTHS))
-
-
-def _filled(counts: Ints, width: int, values: Any, unused: int) -> Ints:
-    filled = np.full((len(counts), width), unused, dtype=np.int64)
-    filled[before(counts, width)] = values
-    return filled

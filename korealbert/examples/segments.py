@@ -193,9 +193,9 @@ def ranks_in_row(rows: Ints, count: int) -> Ints:
     return ranges(np.zeros(count, dtype=np.int64), np.bincount(rows, minlength=count))
 
 
-def slots(counts: Ints, values: Ints, width: int, dtype: Any) -> Array:
-    """Flat values of ascending rows, so many in each, as fixed-width slots [R, width], 0 where unused."""
-    filled = np.zeros((len(counts), width), dtype=dtype)
+def slots(counts: Ints, values: Array, width: int, dtype: Any, unused: int = 0) -> Array:
+    """Flat values of ascending rows, so many in each, as fixed-width slots [R, width], ``unused`` in the others."""
+    filled = np.full((len(counts), width), unused, dtype=dtype)
     filled[before(counts, width)] = values
     return filled
 

@@ -66,7 +66,7 @@ def needs_morphemes(directory: Path) -> bool:
 
 def split_morphemes(text: str) -> str:
     """The text with ``BOUNDARY`` between the morphemes of each word; taken out again, it is the text."""
-    return _STRETCH.sub(_marked, text.replace(BOUNDARY, _SPACE_FOR_BOUNDARY))
+    return _STRETCH.sub(lambda word: _split_word(word[0]), text.replace(BOUNDARY, _SPACE_FOR_BOUNDARY))
 
 
 def morphemes(text: str) -> list[str]:
@@ -92,10 +92,6 @@ def _cut_shard(sentences: list[str], index: int, out_dir: Path) -> dict[str, int
     cut = "\n".join(map(split_morphemes, sentences)).encode("utf-8")
     atomic_write(out_dir / f"cut-{index:05d}.txt", cut)
     return {"bytes": sum(len(sentence.encode("utf-8")) for sentence in sentences)}
-
-
-def _marked(word: re.Match[str]) -> str:
-    return _split_word(word[0])
 
 
 @lru_cache(maxsize=_WORDS_REMEMBERED)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 from sentencepiece import SentencePieceTrainer
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
@@ -29,7 +29,6 @@ from korealbert.vocab.tokenizer import (
     MODEL_FILE,
     SPECIAL,
     SPECIAL_PIECES,
-    UNIGRAM,
     Vocabulary,
     fast_tokenizer,
 )
@@ -243,7 +242,7 @@ def _settled(model: Any) -> Any:
     Their characters occur in no other piece, so the cut of any text stays the same, and the ``tokenizers`` library needs no
     special case, which there would split the text before it is normalised.
     """
-    is_unigram = model.trainer_spec.model_type == UNIGRAM
+    is_unigram = model.trainer_spec.model_type == TrainerSpec.UNIGRAM
     lowest = min(piece.score for piece in model.pieces if piece.type == piece.NORMAL)
     for piece in model.pieces:
         if piece.type == piece.USER_DEFINED:

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import TrainerSpec
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram
 
@@ -147,12 +148,8 @@ class Vocabulary:
         """
         if self.boundary is not None:
             texts = [split_morphemes(text) for text in texts]
-        encoded: list[npt.NDArray[np.int32]] = self._encode(list(texts))
-        return encoded if self.boundary is None else [ids[ids != self.boundary] for ids in encoded]
-
-    def _encode(self, texts: list[str]) -> Any:
         try:
-            return self._ids(texts)
+            encoded: list[npt.NDArray[np.int32]] = self._ids(list(texts))
         except (RuntimeError, TypeError) as error:
             for number, text in enumerate(texts):
                 if found := _SURROGATE.search(text):
@@ -161,6 +158,7 @@ class Vocabulary:
                         "decode its source again, with errors='replace' if need be"
                     ) from error
             raise
+        return encoded if self.boundary is None else [ids[ids != self.boundary] for ids in encoded]
 
     def _ids(self, texts: list[str]) -> Any:
         return self.processor.Encode(texts, return_type="numpy", num_threads=1)
@@ -311,9 +309,6 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-UNIGRAM = 1
-"""``trainer_spec.model_type`` of a unigram model; BPE is 2."""
-
 _BYTE_PIECE = ("<", "0", "x", "0123456789ABCDEF", "0123456789ABCDEF", ">")
 """Which characters the piece of a byte is written with, place by place."""
 
@@ -378,7 +373,7 @@ def _bytes(model: Any) -> bool:
 
 def _pieces(model: Any) -> Unigram | BPE:
     scored = [(piece.piece, piece.score) for piece in model.pieces]
-    if model.trainer_spec.model_type == UNIGRAM:
+    if model.trainer_spec.model_type == TrainerSpec.UNIGRAM:
         return Unigram(scored, unk_id=SPECIAL.unk, byte_fallback=_bytes(model))
     ids = {piece: number for number, (piece, _) in enumerate(scored)}
     return BPE(ids, _merges(model, ids), unk_token=SPECIAL_PIECES[SPECIAL.unk], fuse_unk=True, byte_fallback=_bytes(model))
