@@ -75,8 +75,7 @@ class TarReader:
 
     def __iter__(self) -> Iterator[TarMember]:
         """All members. Raises TarFault where the archive is damaged, or ends without its end-of-archive block."""
-        while (member := self.next()) is not None:
-            yield member
+        return iter(self.next, None)
 
     def next(self) -> TarMember | None:
         """The next member, or None at the end of the archive, behind which only zeros may follow."""

@@ -8,14 +8,13 @@ is in the store before all of it was read and every digest was right.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -92,9 +91,7 @@ def bring(store: Store, stream: IO[bytes]) -> dict[str, bool]:
     staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
     with telling_of_a_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
-            with _readable(stream) as tar:
-                names = _Reader(tar, store, staging).read()
-            brought = [Artifact(name, staging / name) for name in names]
+            brought = [Artifact(name, staging / name) for name in _read(store, stream, staging)]
             for each in brought:
                 _is_there(store, each)  # All or nothing: all are checked before the first is moved.
             return {each.name: _settle(store, each) for each in brought}
@@ -126,10 +123,10 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-@contextlib.contextmanager
-def _readable(stream: IO[bytes]) -> Iterator[TarReader]:
+def _read(store: Store, stream: IO[bytes], staging: Path) -> list[str]:
+    """Read an archive into a staging directory, and name its artifacts."""
     try:
-        yield TarReader(stream.read)
+        return _Reader(TarReader(stream.read), store, staging).read()
     except TarFault as error:
         raise ArtifactError(f"not a whole archive of `korealbert export` (a plain tar): {error}") from None
     except (RecursionError, UnicodeError, OverflowError) as error:
