@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,15 +34,16 @@ Rows = npt.NDArray[Any]
 
 
 class Partitions:
-    """Rows of one dtype in numbered files, each appended to; whoever writes starts with none."""
+    """Rows of one dtype in numbered files, each appended to; whoever writes starts with ``cleared`` ones."""
 
     def __init__(self, directory: Path, dtype: npt.DTypeLike) -> None:
         self.directory, self.dtype = directory, np.dtype(dtype)
 
-    def clear(self) -> None:
-        """Delete all rows, those of a killed try too."""
+    def cleared(self) -> Self:
+        """The same without any rows; those of a killed try are deleted too."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
+        return self
 
     def append(self, rows: Rows, partitions: npt.NDArray[np.integer[Any]]) -> None:
         """Add each row to the partition given for it, in the order of ``rows``."""
@@ -105,14 +106,12 @@ def rank_documents(signatures: Signatures, priority: Sequence[str], directory: P
     """Sort all documents. ``priority`` names sources, best first; the others follow by name."""
     places = _places(signatures, priority)
     count = _partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
-    keyed = Partitions(directory / "keys", _KEY)
-    keyed.clear()
+    keyed = Partitions(directory / "keys", _KEY).cleared()
     splitters = _splitters(signatures, places, count)
     for shard in range(len(signatures.documents)):
         keys = _keys(signatures, shard, places)
         keyed.append(keys, np.searchsorted(splitters, keys["first"], side="right"))
-    by_number = Partitions(directory / "places", _PLACE)
-    by_number.clear()
+    by_number = Partitions(directory / "places", _PLACE).cleared()
     ranked = 0
     with (directory / "numbers.bin").open("wb") as numbers, (directory / "ids.bin").open("wb") as ids:
         for partition in range(count):
@@ -193,8 +192,7 @@ def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Ite
 
 def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
     """Write the pairs of a better and a worse rank that share a band, without those of documents that are gone."""
-    pairs = _partitioned_pairs(out)
-    pairs.clear()
+    pairs = _partitioned_pairs(out).cleared()
     for band in range(BANDS):
         for rows in _buckets(_signed(signatures, ranking, band, gone), int(signatures.offsets[-1]), out):
             found = _pairs(rows)
@@ -262,8 +260,7 @@ def contained(
 
 def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
     """Write the pairs of ranks that share an anchor which few texts have, once for each; and how many documents have."""
-    pairs = _shared_anchors(out)
-    pairs.clear()
+    pairs = _shared_anchors(out).cleared()
     counts = np.zeros(int(signatures.offsets[-1]), dtype=np.uint16)
     for shard, start in enumerate(signatures.offsets[:-1].tolist()):
         anchors = np.bincount(signatures.anchors(shard)["ordinal"])
@@ -318,8 +315,7 @@ def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator
 def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
     """Yield, of at most ``total`` rows, those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
     count = min(_partitions_for(total, ROWS_PER_PARTITION), _BUCKET_PARTITIONS_AT_MOST)
-    partitions = Partitions(out / "buckets", _BUCKETED)
-    partitions.clear()
+    partitions = Partitions(out / "buckets", _BUCKETED).cleared()
     waiting: list[npt.NDArray[Any]] = []
 
     def flush() -> None:

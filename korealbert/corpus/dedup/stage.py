@@ -178,8 +178,7 @@ def find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> 
     """Rank all documents, find exact copies and candidates for near ones."""
     work = _work(out_dir)
     ranking = rank_documents(signatures, spec.priority, work)
-    decisions = _decisions(out_dir, "exact_duplicate")
-    decisions.clear()
+    decisions = _decisions(out_dir, "exact_duplicate").cleared()
     gone = np.zeros(int(signatures.offsets[-1]), dtype=bool)
     for ranks, survivors in exact_duplicates(signatures, ranking, work):
         gone[ranking.numbers(ranks)] = True
@@ -220,8 +219,7 @@ def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
     """Decide on near-duplicates, best documents first; then on texts contained in others."""
     work, ranking = _work(out_dir), Ranking(_work(out_dir))
-    decisions = _decisions(out_dir, "near_duplicate")
-    decisions.clear()
+    decisions = _decisions(out_dir, "near_duplicate").cleared()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
     candidates = Candidates(work, signatures.offsets)
     for pairs in read_pairs(signatures, work):
@@ -233,8 +231,7 @@ def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path)
     note_written(decisions.directory)
     if not spec.contained:
         return {}
-    decisions = _decisions(out_dir, "contained")
-    decisions.clear()
+    decisions = _decisions(out_dir, "contained").cleared()
     held = np.zeros(len(gone), dtype=bool)
     for pairs in read_contained(signatures, ranking, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
