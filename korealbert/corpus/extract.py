@@ -22,7 +22,7 @@ from typing import Any, assert_never
 
 from pydantic import Field
 
-from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.files import files_of, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, parse_wet
@@ -176,15 +176,11 @@ def left_aside(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> froz
 
 
 def _all_brought(inputs: Inputs) -> list[Path]:
-    return [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
-
-
-def _brought(role: str, artifact: Artifact) -> list[Path]:
-    """The raw files that an input artifact of extraction holds."""
+    """The raw files that the input artifacts of extraction hold."""
     patterns = {"crawl": "pages-*.warc.gz", "fetch": "files/*"}
-    if role not in patterns:
-        raise ExtractionError(f"extraction has no input {role!r}; it takes {' and '.join(patterns)}")
-    return artifact.files(patterns[role])
+    if unknown := sorted(inputs.keys() - patterns.keys()):
+        raise ExtractionError(f"extraction has no input {unknown[0]!r}; it takes {' and '.join(patterns)}")
+    return [path for role in sorted(inputs) for path in inputs[role].files(patterns[role])]
 
 
 def shard_inputs(
@@ -206,8 +202,8 @@ def shard_inputs(
 def _find_templates(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Write the templates among the raw records of one shard."""
     found = dict(pair for part in job.parts if isinstance(part, RawRecords) for pair in read_templates(part))
-    _work(out_dir).mkdir(exist_ok=True)
-    write_json(_work(out_dir) / f"templates-{index:05d}.json", found)
+    (out_dir / ".work").mkdir(exist_ok=True)
+    write_json(out_dir / ".work" / f"templates-{index:05d}.json", found)
     return {}
 
 
@@ -215,13 +211,9 @@ def _gather_templates(shards: int, index: int, out_dir: Path) -> Stats:
     """Join the templates of all shards; of two pages of one name the last counts, as it does in a wiki."""
     found: dict[str, str] = {}
     for shard in range(shards):
-        found |= json.loads((_work(out_dir) / f"templates-{shard:05d}.json").read_bytes())
-    write_json(_work(out_dir) / _TEMPLATES, found)
+        found |= json.loads((out_dir / ".work" / f"templates-{shard:05d}.json").read_bytes())
+    write_json(out_dir / ".work" / _TEMPLATES, found)
     return {}
-
-
-def _work(out_dir: Path) -> Path:
-    return out_dir / ".work"
 
 
 def parse(
@@ -270,7 +262,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
 def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
     tally = Tally()
-    templates = load_template_pages(_work(out_dir) / _TEMPLATES) if job.spec.wiki.expand_templates else None
+    templates = load_template_pages(out_dir / ".work" / _TEMPLATES) if job.spec.wiki.expand_templates else None
     with DocumentShard(out_dir, index) as shard:
         for part in job.parts:
             for outcome in parse(job.spec, part, tally, templates):

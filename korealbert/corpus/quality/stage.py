@@ -121,10 +121,6 @@ class QualityError(ValueError):
     """There is nothing to train a model on."""
 
 
-def _work(out_dir: Path) -> Path:
-    return out_dir / ".work"
-
-
 def _draw(spec: QualitySpec, role: str, name: str) -> int:
     return hash64(f"{spec.seed}\0{role}\0{name}")
 
@@ -150,7 +146,7 @@ def _sample_shard(spec: QualitySpec, shard: Path, index: int, out_dir: Path) -> 
                 found[role].append((_draw(spec, role, document.id), document.text[: 2 * spec.max_characters]))
                 if len(found[role]) >= 2 * count:
                     found[role] = nsmallest(count, found[role])
-    with TableWriter(_work(out_dir) / f"sample-{index:05d}.arrow", _TEXT_SCHEMA) as table:
+    with TableWriter(out_dir / ".work" / f"sample-{index:05d}.arrow", _TEXT_SCHEMA) as table:
         for role, (_, count) in roles.items():
             for draw, text in nsmallest(count, found[role]):
                 table.append((role, draw, text))
@@ -185,7 +181,7 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
 
 def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
     """Train the models on the drawn texts; returns the number of texts of each role."""
-    work = _work(out_dir)
+    work = out_dir / ".work"
     texts: dict[str, list[str]] = {}
     tables = sorted(work.glob("sample-*.arrow"))
     for role, (_, count) in _roles(spec).items():
@@ -246,7 +242,7 @@ def judge(spec: QualitySpec, document: Document, quality: float | None, perplexi
 
 def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int, out_dir: Path) -> Stats:
     """Write scores and what stays of one shard, given with the number of copies of the documents that are repeated."""
-    (path, copies), work = job, _work(out_dir)
+    (path, copies), work = job, out_dir / ".work"
     classifier = Classifier.load(work / "classifier.npy") if spec.classifier is not None else None
     model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
@@ -294,7 +290,7 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
     Drop reasons: ``low_quality``, ``high_perplexity``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
-    _work(out_dir).mkdir(exist_ok=True)
+    (out_dir / ".work").mkdir(exist_ok=True)
     trained: Stats = {}
     if spec.classifier is not None or spec.perplexity is not None:
         sampling = partial(_sample_shard, spec)

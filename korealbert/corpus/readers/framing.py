@@ -338,13 +338,8 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
     if given_up is not None:
         yield cursor.too_long(*given_up)
     elif not closed:
-        yield cursor.raw.quarantined(
-            ReadFault(
-                "truncated_file",
-                f"byte {cursor.byte}",
-                "the array is not closed; its whole records are kept; fetch the file again",
-            )
-        )
+        remedy = "the array is not closed; its whole records are kept; fetch the file again"
+        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_file", remedy)
 
 
 def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:
