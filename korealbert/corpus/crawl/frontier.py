@@ -217,13 +217,8 @@ class Frontier:
         """Time until the first retry is due; None when there is none."""
         return max(0.0, self._retries[0][0] - time.time()) if self._retries else None
 
-    @property
-    def waiting(self) -> int:
-        """URLs without an outcome, those in flight included."""
-        return self.count("waiting")
-
     def count(self, state: State) -> int:
-        """URLs in a state."""
+        """URLs in a state; those in flight are ``waiting``."""
         return self._counts.get(state, 0)
 
     # --- the outcome of a URL ----------------------------------------------------------------------------------------------
@@ -232,9 +227,9 @@ class Frontier:
         """Record the outcome of a URL that was taken."""
         self._set(known.id, "waiting", state, reason=reason, fetched=utc_now(), **facts)
 
-    def store(self, known: Known, place: Place, sha256: str, status: int, claims: tuple[str, ...]) -> None:
+    def store(self, known: Known, place: Place, sha256: str, claims: tuple[str, ...]) -> None:
         """Record a page that is in the WARC files, and what makes other pages its duplicates."""
-        self.finish(known, "stored", status=status, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
+        self.finish(known, "stored", status=200, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
         self._db.executemany("INSERT OR IGNORE INTO claims VALUES (?, ?)", [(claim, known.id) for claim in claims])
 
     def claimant(self, claims: tuple[str, ...]) -> int | None:

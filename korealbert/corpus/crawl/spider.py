@@ -74,7 +74,7 @@ class _Spider:
         self._discovery.seed()
         threads = ThreadPoolExecutor(self._most_in_flight)
         try:
-            while self._frontier.in_flight or self._frontier.waiting:
+            while self._frontier.in_flight or self._frontier.count("waiting"):
                 known = self._next()
                 if known is not None:
                     threads.submit(self._download, known)
@@ -251,8 +251,8 @@ class _Spider:
         hints = {"X-Section": known.section, "X-Published": known.published}
         extra = {name: quote(value) for name, value in hints.items() if value}
         extra["WARC-IP-Address"] = answer.address
-        place = self._files.append(known.url, 200, "OK", headers, answer.body, extra)
-        self._frontier.store(known, place, digest, 200, claims)
+        place = self._files.append(known.url, headers, answer.body, extra)
+        self._frontier.store(known, place, digest, claims)
 
     def _canonical_key(self, known: Known, body: bytes) -> str | None:
         """The key of the address that a page declares as its own, if that is an article of the site."""

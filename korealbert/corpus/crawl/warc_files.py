@@ -35,12 +35,10 @@ class WarcFiles:
         self._handle: IO[bytes] | None = None
         self._end = 0
 
-    def append(
-        self, url: str, status: int, reason: str, headers: Iterable[tuple[str, str]], body: bytes, extra: Mapping[str, str]
-    ) -> Place:
-        """Write one response as it came off the wire; the record reaches the kernel before this returns."""
+    def append(self, url: str, headers: Iterable[tuple[str, str]], body: bytes, extra: Mapping[str, str]) -> Place:
+        """Write one response of status 200 as it came off the wire; the record reaches the kernel before this returns."""
         writer = WARCWriter(buffer := io.BytesIO(), gzip=False, warc_version="1.1")
-        http = StatusAndHeaders(f"{status} {reason}".strip(), list(headers), protocol="HTTP/1.1")
+        http = StatusAndHeaders("200 OK", list(headers), protocol="HTTP/1.1")
         record = writer.create_warc_record(
             url, "response", payload=io.BytesIO(body), length=len(body), http_headers=http, warc_headers_dict=dict(extra)
         )

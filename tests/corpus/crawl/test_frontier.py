@@ -35,7 +35,7 @@ def steps(frontier: Frontier) -> list[Callable[[], Any]]:
 
     def stored(number: int) -> None:
         if known := frontier.take():
-            frontier.store(known, Place(0, 100 * number, 100), f"{number:064x}", 200, (known.key, f"hash {number}"))
+            frontier.store(known, Place(0, 100 * number, 100), f"{number:064x}", (known.key, f"hash {number}"))
 
     def ended(number: int) -> None:
         if known := frontier.take():

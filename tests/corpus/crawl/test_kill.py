@@ -86,7 +86,7 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         frontier.close()
         warc.write_bytes(whole[:-10])  # the machine went down before the last record reached the disk
         frontier, ends = open_frontier(partial)
-        assert frontier.waiting == 1 and ends[0] < len(whole) - 10
+        assert frontier.count("waiting") == 1 and ends[0] < len(whole) - 10
         frontier.close()
         site.pages["/news/0"] = page(0)
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
@@ -141,7 +141,7 @@ def test_only_a_transaction_changes_the_frontier(tmp_path: Path) -> None:
     with pytest.raises(KeyError), frontier.transaction():
         frontier.add("a", "http://a.example/", "article")
         raise KeyError
-    assert (frontier.waiting, frontier.id_of("a")) == (0, None)
+    assert (frontier.count("waiting"), frontier.id_of("a")) == (0, None)
     with frontier.transaction():
         assert frontier.add("a", "http://a.example/", "article") is not None
         assert frontier.add("a", "http://a.example/", "article") is None
