@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastwarc import ArchiveIterator, WarcRecordType
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.corpus.crawl.stage import STAGE, CrawlSpec, read_log
-from tests.corpus.crawl.site import Site
+from korealbert.corpus.crawl.stage import STAGE, CrawlInterrupted, CrawlSpec, read_log
+from tests.corpus.crawl.site import Site, news, text
 
 
 def source_file(directory: Path, site: Site, listing: str = "", **fields: Any) -> Path:
@@ -67,6 +68,16 @@ def pages_of(path: Path) -> Iterator[tuple[str, bytes]]:
 def crawl(directory: Path, source: Path, **fields: Any) -> Crawled:
     spec = CrawlSpec.model_validate({"source": str(source), **fields})
     return Crawled(build(STAGE, spec, {}, Runtime(store=directory / "store", workers=1)).artifact)
+
+
+def broken_off(directory: Path, site: Site) -> Path:
+    """The source of a crawl of twelve pages that broke off, for the first of them could not be had; now it can."""
+    source = source_file(directory, site, retries=0)
+    site.publish(text("고장", 500), *map(news, range(1, 12)))
+    with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
+        crawl(directory, source, failed_share_applies_from=1)
+    site.pages["/news/0"] = news(0)
+    return source
 
 
 def main(source: str, store: str) -> None:

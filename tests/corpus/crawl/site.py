@@ -87,6 +87,11 @@ class Site:
         self._thread.join(10)
         self._loop.close()
 
+    def publish(self, *pages: Page) -> None:
+        """Articles ``/news/0``, ``/news/1``, …, and the sitemap that names them."""
+        named = {f"/news/{number}": page for number, page in enumerate(pages)}
+        self.pages |= {**named, "/sitemap.xml": sitemap(*(self.root + path for path in named))}
+
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._one(reader, writer):
@@ -137,3 +142,8 @@ def article(title: str, body: str, *, head: str = "", charset: str = "utf-8", de
         f"<html><head>{meta}<title>{title}</title>{head}</head><body><article><h1>{title}</h1>{body}</article></body></html>"
     )
     return whole.encode(charset)
+
+
+def news(number: int) -> Answer:
+    body = f"<p>{number}번 기사. 지난밤 내린 비로 하천의 수위가 올랐다.</p>" * 20
+    return Answer(article(f"기사 {number}", body), delay_seconds=0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,13 @@ def fetch(directory: Path, site: Site, path: str = "/dump.bin", **fields: Any) -
     return build(STAGE, FetchSpec.model_validate(spec), {}, Runtime(store=directory / "store")).artifact
 
 
-def serving(data: bytes = DATA, *, etag: str | None = '"v1"', cut_at: int | None = None, ranges: bool = True) -> Page:
+def fetched(directory: Path, site: Site, **fields: Any) -> bytes:
+    return fetch(directory, site, **fields).files("files/*")[0].read_bytes()
+
+
+def serving(
+    data: bytes = DATA, *, etag: str | None = '"v1"', cut_at: int | None = None, ranges: bool = True
+) -> Callable[[Asked], Answer]:
     """A server of one file; with ``cut_at`` it closes the first connection after so many bytes."""
 
     def answer(asked: Asked) -> Answer:
@@ -45,14 +52,21 @@ def serving(data: bytes = DATA, *, etag: str | None = '"v1"', cut_at: int | None
     return answer
 
 
+def break_off(directory: Path, site: Site) -> None:
+    """A fetch that stops after 100,000 bytes; from then on the server has the whole file."""
+    page = serving(cut_at=100_000)
+    site.pages["/dump.bin"] = lambda asked: page(asked) if asked.times == 1 else text("", 503)
+    with pytest.raises(Interrupted, match="2 tries in a row"):
+        fetch(directory, site, retries=1)
+    site.pages["/dump.bin"] = serving()
+
+
 def test_it_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     asked: list[str | None] = []
 
     def recording(request: Asked) -> Answer:
         asked.append(request.headers.get("range"))
-        page = serving(cut_at=100_000)
-        assert callable(page)
-        return page(request)
+        return serving(cut_at=100_000)(request)
 
     with running({"/dump.bin": recording}) as site:
         artifact = fetch(tmp_path, site, checksum=SHA256)
@@ -66,7 +80,7 @@ def test_it_goes_on_where_it_broke_off(tmp_path: Path) -> None:
 )
 def test_it_begins_anew_where_it_cannot_go_on(page: Page, tmp_path: Path) -> None:
     with running({"/dump.bin": page}) as site:
-        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == DATA
+        assert fetched(tmp_path, site) == DATA
 
 
 def test_another_edition_is_not_glued_to_the_first(tmp_path: Path) -> None:
@@ -74,11 +88,10 @@ def test_another_edition_is_not_glued_to_the_first(tmp_path: Path) -> None:
 
     def changing(asked: Asked) -> Answer:
         page = serving(cut_at=100_000) if asked.times == 1 else serving(new, etag='"v2"')
-        assert callable(page)
         return page(asked)
 
     with running({"/dump.bin": changing}) as site:
-        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == new
+        assert fetched(tmp_path, site) == new
 
 
 def test_a_server_that_ignores_if_range_gets_no_edition_glued_to_another(tmp_path: Path) -> None:
@@ -86,41 +99,30 @@ def test_a_server_that_ignores_if_range_gets_no_edition_glued_to_another(tmp_pat
 
     def careless(asked: Asked) -> Answer:
         if asked.times == 1:
-            page = serving(cut_at=100_000)
-            assert callable(page)
-            return page(asked)
+            return serving(cut_at=100_000)(asked)
         start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         headers = (("ETag", '"v2"'), ("Content-Range", f"bytes {start}-{len(new) - 1}/{len(new)}"))
         return Answer(new[start:], 206 if start else 200, "application/octet-stream", headers)
 
     with running({"/dump.bin": careless}) as site:
-        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == new
+        assert fetched(tmp_path, site) == new
 
 
 def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
-    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
-        real = site.pages["/dump.bin"]
-        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
-        with pytest.raises(Interrupted, match="3 tries in a row"):
-            fetch(tmp_path, site, retries=2)
-        site.pages["/dump.bin"] = serving()
-        site.hits.clear()
-        assert fetch(tmp_path, site, retries=2).files("files/*")[0].read_bytes() == DATA
+    with running({}) as site:
+        break_off(tmp_path, site)
+        assert fetched(tmp_path, site, retries=1) == DATA
 
 
 @pytest.mark.parametrize("victim", [".download", ".download.json"])
 def test_a_part_that_changed_on_the_disk_is_fetched_again(victim: str, tmp_path: Path) -> None:
-    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
-        real = site.pages["/dump.bin"]
-        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
-        with pytest.raises(Interrupted):
-            fetch(tmp_path, site, retries=1)
+    with running({}) as site:
+        break_off(tmp_path, site)
         [part] = tmp_path.glob(f"store/fetch-*.partial/{victim}")
         content = bytearray(part.read_bytes())
         content[len(content) // 2] ^= 1
         part.write_bytes(content)
-        site.pages["/dump.bin"] = serving()
-        assert fetch(tmp_path, site, retries=1).files("files/*")[0].read_bytes() == DATA
+        assert fetched(tmp_path, site, retries=1) == DATA
 
 
 def test_a_fetched_file_that_changed_before_the_seal_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +138,13 @@ def test_a_fetched_file_that_changed_before_the_seal_is_fetched_again(tmp_path: 
             fetch(tmp_path, site)
         [came] = tmp_path.glob("store/fetch-*.partial/files/dump.bin")
         came.write_bytes(DATA[:-1] + bytes([DATA[-1] ^ 1]))
-        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == DATA
+        assert fetched(tmp_path, site) == DATA
 
 
 def test_killed_at_a_new_edition_it_keeps_nothing_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new = DATA[::-1]
-    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
-        real = site.pages["/dump.bin"]
-        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
-        with pytest.raises(Interrupted):
-            fetch(tmp_path, site, retries=1)
+    with running({}) as site:
+        break_off(tmp_path, site)
         site.pages["/dump.bin"] = serving(new, etag='"v2"')
         write = fetching.atomic_write
 
@@ -156,7 +155,7 @@ def test_killed_at_a_new_edition_it_keeps_nothing_of_the_old(tmp_path: Path, mon
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(fetching, "atomic_write", killed)
             fetch(tmp_path, site, retries=1)
-        assert fetch(tmp_path, site, retries=1).files("files/*")[0].read_bytes() == new
+        assert fetched(tmp_path, site, retries=1) == new
 
 
 def test_a_full_disk_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import pytest
 from korealbert.corpus.crawl import stage
 from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, checked
 from korealbert.corpus.crawl.stage import CrawlInterrupted
-from tests.corpus.crawl.crawling import crawl, source_file
-from tests.corpus.crawl.site import Answer, article, running, sitemap, text
+from tests.corpus.crawl.crawling import broken_off, crawl, source_file
+from tests.corpus.crawl.site import news, running
 
 FILE = ".frontier.sqlite"
 FLIPS = 300
@@ -139,10 +139,6 @@ def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path) -> None:
     database.close()
 
 
-def page(number: int) -> Answer:
-    return Answer(article(f"기사 {number}", f"<p>{number}번 기사. 지난밤 내린 비로 하천의 수위가 올랐다.</p>" * 20))
-
-
 def lose_a_row(store: Path) -> None:
     """The damage that nothing noticed: a page that is waiting or stored is not known any more, and everything else fits."""
     path = next(store.glob("*.partial")) / FILE
@@ -156,16 +152,12 @@ def test_a_damaged_frontier_is_named_and_the_crawl_begins_anew(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
-        source = source_file(tmp_path, site, retries=0)
         if moment == "between two tries":
-            site.pages["/news/0"] = text("고장", 500)
-            with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
-                crawl(tmp_path, source, failed_share_applies_from=1)
+            source = broken_off(tmp_path, site)
             lose_a_row(tmp_path / "store")
-            site.pages["/news/0"] = page(0)
         else:
+            site.publish(*map(news, range(12)))
+            source = source_file(tmp_path, site, retries=0)
             really = stage._crawl
 
             def lose_after(*arguments: Any) -> None:

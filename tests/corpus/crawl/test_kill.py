@@ -18,16 +18,11 @@ from korealbert.corpus.crawl import stage
 from korealbert.corpus.crawl.frontier import Frontier
 from korealbert.corpus.crawl.stage import CrawlInterrupted
 from korealbert.corpus.crawl.warc_files import open_frontier, whole_bytes
-from tests.corpus.crawl.crawling import crawl, pages_of, source_file
-from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
+from tests.corpus.crawl.crawling import broken_off, crawl, pages_of, source_file
+from tests.corpus.crawl.site import Answer, Asked, article, news, running
 
 PAGES = 240
 KILLS = 3
-
-
-def page(number: int) -> Answer:
-    body = f"<p>{number}번 기사. 지난밤 내린 비로 하천의 수위가 올랐다.</p>" * 20
-    return Answer(article(f"기사 {number}", body), delay_seconds=0.02)
 
 
 def stored(store: Path) -> set[str]:
@@ -43,8 +38,7 @@ def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> N
     chance = random.Random(7)  # noqa: S311
     store = tmp_path / "store"
     with running({}) as site:
-        site.pages |= {f"/news/{number}": page(number) for number in range(PAGES)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(PAGES)))
+        site.publish(*map(news, range(PAGES)))
         source = source_file(tmp_path, site, concurrency=4)
         before: set[str] = set()
         for kill in range(KILLS):
@@ -65,18 +59,13 @@ def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> N
     assert not again, "stored pages were fetched again"
     urls = Counter(url for url, _ in crawled.pages)
     assert urls == Counter(f"{site.root}/news/{number}" for number in range(PAGES))
-    assert all(body == page(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
+    assert all(body == news(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
     assert crawled.artifact.stats["documents_in"] == PAGES
 
 
 def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_again(tmp_path: Path) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
-        source = source_file(tmp_path, site, retries=0)
-        site.pages["/news/0"] = text("고장", 500)
-        with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
-            crawl(tmp_path, source, failed_share_applies_from=1)
+        source = broken_off(tmp_path, site)
         partial = next((tmp_path / "store").glob("*.partial"))
         warc = partial / "pages-00000.warc.gz"
         whole = warc.read_bytes()
@@ -88,7 +77,6 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         frontier, ends = open_frontier(partial)
         assert frontier.count("waiting") == 1 and ends[0] < len(whole) - 10
         frontier.close()
-        site.pages["/news/0"] = page(0)
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
     assert site.hits["/news/0"] == 2  # what had failed was tried again by the next run
@@ -97,28 +85,21 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.999])
 def test_pages_that_changed_on_the_disk_are_fetched_again(share: float, tmp_path: Path) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
-        source = source_file(tmp_path, site, retries=0)
-        site.pages["/news/0"] = text("고장", 500)
-        with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
-            crawl(tmp_path, source, failed_share_applies_from=1)
+        source = broken_off(tmp_path, site)
         warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
         content = bytearray(warc.read_bytes())
         assert whole_bytes(warc) == len(content)
         content[int(share * len(content))] ^= 8
         warc.write_bytes(content)
         assert whole_bytes(warc) <= share * len(content)
-        site.pages["/news/0"] = page(0)
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
-    assert all(body == page(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
+    assert all(body == news(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
 
 
 def test_pages_that_change_before_the_seal_are_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
+        site.publish(*map(news, range(12)))
         source = source_file(tmp_path, site)
 
         def flip_after(*arguments: Any) -> None:
@@ -159,14 +140,10 @@ def test_a_server_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
         times.append(time.monotonic())
         if asked.times == 1:
             return Answer(b"", 503, headers=(("Retry-After", "2"),))
-        return page(1)
+        return news(0)
 
     with running({}) as site:
-        site.pages |= {
-            "/news/1": busy,
-            "/news/2": page(2),
-            "/sitemap.xml": sitemap(f"{site.root}/news/1", f"{site.root}/news/2"),
-        }
+        site.publish(busy, news(1))
         crawled = crawl(tmp_path, source_file(tmp_path, site, concurrency=1))
     assert len(crawled.pages) == 2
     assert times[1] - times[0] >= 1.9
@@ -174,11 +151,9 @@ def test_a_server_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
 
 def test_files_are_begun_anew_when_they_are_large(tmp_path: Path) -> None:
     noise = random.Random(1)  # noqa: S311
+    bodies = ["".join(chr(noise.randrange(0xAC00, 0xD7A4)) for _ in range(20_000)) for _ in range(6)]
     with running({}) as site:
-        for number in range(6):
-            body = "".join(chr(noise.randrange(0xAC00, 0xD7A4)) for _ in range(20_000))
-            site.pages[f"/news/{number}"] = Answer(article(f"기사 {number}", f"<p>{body}</p>"))
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(6)))
+        site.publish(*(Answer(article("기사", f"<p>{body}</p>")) for body in bodies))
         crawled = crawl(tmp_path, source_file(tmp_path, site), max_file_bytes=1 << 16)
     assert len(crawled.artifact.files("pages-*.warc.gz")) > 2
     assert len(crawled.pages) == 6

@@ -10,7 +10,7 @@ import pytest
 from korealbert.corpus.crawl.discovery import Entry, UnreadableListing, feed_entries, page_links, sitemap_entries
 from korealbert.corpus.crawl.stage import CrawlError, CrawlInterrupted
 from tests.corpus.crawl.crawling import crawl, source_file
-from tests.corpus.crawl.site import Answer, article, running, sitemap, text
+from tests.corpus.crawl.site import Answer, news, running, sitemap, text
 
 SITEMAP = """<?xml version="1.0" encoding="EUC-KR"?><!-- 주석 -->
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:news="http://www.google.com/schemas/sitemap-news/0.9">
@@ -114,9 +114,6 @@ def test_links_of_a_page_in_euc_kr() -> None:
 
 
 def test_archives_feeds_and_nested_sitemaps_in_one_crawl(tmp_path: Path) -> None:
-    def news(path: str) -> Answer:
-        return Answer(article(path, f"<p>{path}의 본문이다.</p>"))
-
     def listed(*paths: str) -> Answer:
         return text("".join(f"<a href='{path}'>기사</a>" for path in ("/about", *paths)))
 
@@ -129,7 +126,7 @@ def test_archives_feeds_and_nested_sitemaps_in_one_crawl(tmp_path: Path) -> None
             "/news/2015/politics/4",
             "/news/2015/x/5",
         ]
-        site.pages |= {path: news(path) for path in paths}
+        site.pages |= {path: news(number) for number, path in enumerate(paths)}
         site.pages |= {
             "/list?d=20150130&s=pol&p=1": listed(paths[0], "/news/2006/politics/9"),
             "/list?d=20150130&s=pol&p=2": listed(paths[1]),
@@ -174,8 +171,7 @@ def test_archives_feeds_and_nested_sitemaps_in_one_crawl(tmp_path: Path) -> None
 
 def test_limits(tmp_path: Path) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": Answer(article(str(number), f"<p>{number}</p>")) for number in range(9)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(9)))
+        site.publish(*map(news, range(9)))
         crawled = crawl(tmp_path, source_file(tmp_path, site), max_pages=4, contact="desk@example.org")
     assert len(crawled.pages) == 4
     assert crawled.artifact.stats["dropped"] == {"max_pages": 5}
@@ -184,7 +180,7 @@ def test_limits(tmp_path: Path) -> None:
 
 def test_a_first_look_does_not_read_every_day_of_the_window_first(tmp_path: Path) -> None:
     with running({}) as site:
-        site.pages |= {f"/news/{number}": Answer(article(str(number), f"<p>{number}</p>")) for number in range(9)}
+        site.publish(*map(news, range(9)))
         site.pages["/list/20150101"] = text("".join(f"<a href='/news/{number}'>기사</a>" for number in range(9)))
         listing = f'[[listing]]\nkind = "archive"\nurl = "{site.root}/list/{{day:%Y%m%d}}"\n'
         source = source_file(tmp_path, site, listing, concurrency=1)  # one at a time, however slow an answer is
@@ -200,7 +196,7 @@ def test_listings_that_could_not_be_had_are_not_passed_over(tmp_path: Path, capl
     with running({}) as site:
         site.pages |= {f"/feed/{n}": text("", 500) for n in range(24)}
         site.pages["/feed/0"] = text(f"<rss><channel><item><link>{site.root}/news/1</link></item></channel></rss>")
-        site.pages["/news/1"] = Answer(article("하나", "<p>하나의 본문이다.</p>"))
+        site.pages["/news/1"] = news(1)
         with pytest.raises(CrawlInterrupted, match=r"(?s)23 of 24 listings \(95\.8%\) could not be fetched.*/feed/1: failed"):
             crawl(tmp_path, source_file(tmp_path, site, listings(24), retries=0))
         assert len(crawl(tmp_path, source_file(tmp_path, site, listings(2), retries=0)).pages) == 1

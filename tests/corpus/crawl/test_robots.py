@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.corpus.crawl.crawling import crawl, source_file
-from tests.corpus.crawl.site import Answer, Asked, Page, article, redirect, running, sitemap, text
+from tests.corpus.crawl.site import Answer, Asked, Page, article, news, redirect, running, sitemap, text
 
 SECTIONS = [f"s{number}" for number in range(40)]
 
@@ -23,7 +23,7 @@ def test_forty_forbidden_start_requests_at_once_are_not_made(tmp_path: Path) -> 
     with running({}) as site:
         site.pages |= {f"/list/{name}": text(f"<a href='/news/{name}'>기사</a>") for name in [*SECTIONS, "open"]}
         site.pages["/robots.txt"] = text(f"User-agent: KoreALBERT\n{forbidden}Crawl-delay: 0.05\n", delay_seconds=0.5)
-        site.pages["/news/open"] = Answer(article("기사", "<p>본문</p>"))
+        site.pages["/news/open"] = news(1)
         crawled = crawl(tmp_path, source_file(tmp_path, site, archive(site.root), concurrency=40))
     assert not [path for path in site.hits if path.startswith("/list/s")]
     assert site.hits["/robots.txt"] == 1
@@ -71,7 +71,7 @@ def test_a_listing_that_moves_is_followed_only_where_host_and_rules_allow(tmp_pa
             "/robots.txt": text("User-agent: *\nDisallow: /private/\n"),
             "/list": text(f"<a href='{here.root}/news/1'>기사</a>"),
         }
-        here.pages["/news/1"] = Answer(article("기사", "<p>본문</p>"))
+        here.pages["/news/1"] = news(1)
         listing = (
             f'[[listing]]\nkind = "archive"\nurl = "{here.root}/list/{{section}}"\n'
             'sections = { outside = "1", forbidden = "2", moved = "3" }\n'
@@ -96,8 +96,7 @@ def test_delay_and_concurrency_are_kept_for_each_host(tmp_path: Path) -> None:
         return Answer(article(asked.path, f"<p>{asked.path}</p>"), delay_seconds=0.5)
 
     with running({"/robots.txt": text("User-agent: *\nCrawl-delay: 0.2\n")}) as site:
-        site.pages |= {f"/news/{number}": slow for number in range(8)}
-        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(8)))
+        site.publish(*[slow] * 8)
         crawled = crawl(tmp_path, source_file(tmp_path, site, concurrency=2, delay_seconds=0.01))
     assert len(crawled.pages) == 8
     assert min(later - earlier for earlier, later in pairwise(begun)) > 0.15
