@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
+from korealbert.corpus import extract
+from korealbert.corpus.readers.spec import ExtractSpec
 
 
 class Text(Spec):
@@ -42,6 +44,11 @@ def built(tmp_path: Path) -> dict[str, Artifact]:
 
 
 @pytest.fixture
+def runtime(tmp_path: Path) -> Runtime:
+    return Runtime(store=tmp_path / "store", workers=1)
+
+
+@pytest.fixture
 def raw(tmp_path: Path) -> Path:
     directory = tmp_path / "raw"
     directory.mkdir()
@@ -51,3 +58,18 @@ def raw(tmp_path: Path) -> Path:
         ]
         (directory / f"{number}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     return directory
+
+
+def source(raw: Path) -> ExtractSpec:
+    return ExtractSpec.model_validate({"source": "raw", "format": "jsonl", "paths": [str(raw)], "shard_bytes": 1024})
+
+
+@pytest.fixture
+def documents(raw: Path, runtime: Runtime) -> Artifact:
+    return build(extract.STAGE, source(raw), {}, runtime).artifact
+
+
+@pytest.fixture
+def straight(raw: Path, tmp_path: Path) -> Artifact:
+    """The documents, built in another store where nothing goes wrong."""
+    return build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact

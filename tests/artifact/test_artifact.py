@@ -48,11 +48,6 @@ JOIN = Stage("join", 1, JoinSpec, join)
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Runtime:
-    return Runtime(store=tmp_path / "store", workers=1)
-
-
-@pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "in.txt"
     path.write_text("가나다\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from korealbert.artifact import InputChanged, InputPath, Inputs, Runtime, Spec, Stage, Store, build
+from korealbert.artifact import Artifact, InputChanged, InputPath, Inputs, Runtime, Spec, Stage, Store, build
 from korealbert.artifact.files import (
     atomic_path,
     atomic_write,
@@ -23,8 +23,8 @@ from korealbert.artifact.files import (
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus import extract
 from korealbert.corpus.readers.spec import ExtractSpec
-from tests.artifact.conftest import WORDS, Text
-from tests.artifact.test_trust import Parts, Stopped, delete, flip, source, truncate
+from tests.artifact.conftest import WORDS, Text, source
+from tests.artifact.test_trust import Parts, Stopped, delete, flip, truncate
 
 
 class Reads(Spec):
@@ -40,7 +40,7 @@ def copy(job: str, index: int, out_dir: Path) -> dict[str, Any]:
     "how",
     ["appended", "replaced", "removed", "changed back", "moved away and back", "linked elsewhere", "added to its directory"],
 )
-def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path) -> None:
+def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path, runtime: Runtime) -> None:
     directory = tmp_path / "in"
     directory.mkdir()
     text = directory / "text.txt"
@@ -82,7 +82,6 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
         return {}
 
     spec = Reads(text=InputPath(directory if how.startswith("added") else text))
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     name = "more.txt" if how.startswith("added") else "text.txt"
     with pytest.raises(InputChanged, match=rf"{name}.*changed while reads read it"):
         build(Stage("reads", 1, Reads, run), spec, {}, runtime)
@@ -154,7 +153,7 @@ def test_what_is_above_an_input_is_not_swapped_unnoticed(how: str, named: str, k
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_files_that_come_and_go_beside_an_input_are_no_alarm(killed: bool, tmp_path: Path) -> None:
+def test_files_that_come_and_go_beside_an_input_are_no_alarm(killed: bool, tmp_path: Path, runtime: Runtime) -> None:
     home, project, path = tmp_path / "home", tmp_path / "home" / "project", tmp_path / "home" / "project" / "in" / "text.txt"
     path.parent.mkdir(parents=True)
     path.write_text("가나다")
@@ -180,7 +179,6 @@ def test_files_that_come_and_go_beside_an_input_are_no_alarm(killed: bool, tmp_p
         return {}
 
     stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(path.with_name("link.txt")))
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     if killed:
         with pytest.raises(Stopped):
             build(stage, spec, {}, runtime)
@@ -203,7 +201,7 @@ def test_an_input_whose_bytes_change_without_its_times_fails_the_stage(raw: Path
     assert built.name == extract.STAGE.identity(spec, {}, Store(tmp_path / "straight")).name != name
 
 
-def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(tmp_path: Path) -> None:
+def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(tmp_path: Path, runtime: Runtime) -> None:
     text = tmp_path / "text.txt"
     text.write_text("가나다")
     killed = [True]
@@ -216,7 +214,6 @@ def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(t
             raise Stopped
         return {}
 
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(text))
     with pytest.raises(Stopped):
         build(stage, spec, {}, runtime)
@@ -226,10 +223,8 @@ def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(t
 
 
 def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
-    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raw: Path, monkeypatch: pytest.MonkeyPatch, straight: Artifact, runtime: Runtime
 ) -> None:
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
 
     def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
         shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
@@ -242,10 +237,10 @@ def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
     assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
 
 
-def test_no_shard_without_a_marker_stays_of_an_input_that_was_longer_for_a_while(raw: Path, tmp_path: Path) -> None:
+def test_no_shard_without_a_marker_stays_of_an_input_that_was_longer_for_a_while(
+    raw: Path, straight: Artifact, runtime: Runtime
+) -> None:
     """Killed between a shard and its marker."""
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
 
     def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
         shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
@@ -273,10 +268,8 @@ def test_an_input_artifact_that_is_rebuilt_with_other_bytes_meanwhile_fails_the_
 
 @pytest.mark.parametrize("damage", [delete, truncate, flip])
 def test_an_input_artifact_whose_files_change_meanwhile_fails_the_stage(
-    damage: Callable[[Path], None], raw: Path, tmp_path: Path
+    damage: Callable[[Path], None], raw: Path, runtime: Runtime, documents: Artifact
 ) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
 
     def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         damage(inputs["documents"].path / "documents-00002.arrow")
@@ -305,7 +298,7 @@ def test_an_input_that_was_changed_is_named_where_the_stage_complains_of_what_it
     assert isinstance(error.value.__cause__, ValueError)
 
 
-def test_files_of_linked_directories_are_read_and_a_dangling_link_is_none(tmp_path: Path) -> None:
+def test_files_of_linked_directories_are_read_and_a_dangling_link_is_none(tmp_path: Path, runtime: Runtime) -> None:
     inside, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
     inside.mkdir()
     elsewhere.mkdir()
@@ -315,7 +308,6 @@ def test_files_of_linked_directories_are_read_and_a_dangling_link_is_none(tmp_pa
     (elsewhere / "back").symlink_to(inside, target_is_directory=True)
     (inside / ".#a.txt").symlink_to("user@host.4711:1")
     spec = ExtractSpec.model_validate({"source": "x", "format": "text", "paths": (inside,)})
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     built = build(extract.STAGE, spec, {}, runtime)
     assert built.artifact.stats["documents_out"] == 2 and build(extract.STAGE, spec, {}, runtime).cached
     (elsewhere / "b.txt").write_text("바다가 시끄럽다.")

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from korealbert.artifact import InputChanged, Inputs, Runtime, Stage, build
+from korealbert.artifact import Artifact, InputChanged, Inputs, Runtime, Stage, build
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus import extract
+from tests.artifact.conftest import source
 from tests.artifact.test_changed_inputs import copy
-from tests.artifact.test_trust import Parts, Stopped, flip, source
+from tests.artifact.test_trust import Parts, Stopped, flip
 
 
 def add(victim: Path) -> Callable[[], object]:
@@ -46,10 +47,8 @@ def overwrite_for_a_while(victim: Path) -> Callable[[], object]:
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("change", [add, add_for_a_while, exchange_for_a_while, overwrite_for_a_while])
 def test_an_input_artifact_that_is_other_for_a_while_fails_the_stage(
-    change: Callable[[Path], Callable[[], object]], killed: bool, raw: Path, tmp_path: Path
+    change: Callable[[Path], Callable[[], object]], killed: bool, runtime: Runtime, documents: Artifact
 ) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
     changing = [True]
 
     def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
@@ -71,10 +70,10 @@ def test_an_input_artifact_that_is_other_for_a_while_fails_the_stage(
     assert (made.path / "part-0.txt").read_text() == sha256(true).hexdigest()
 
 
-def test_an_input_artifact_may_be_linked_and_built_again_with_the_same_bytes_meanwhile(raw: Path, tmp_path: Path) -> None:
+def test_an_input_artifact_may_be_linked_and_built_again_with_the_same_bytes_meanwhile(
+    raw: Path, tmp_path: Path, runtime: Runtime, documents: Artifact
+) -> None:
     """Views link the files of other views; another run may build an input anew."""
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
 
     def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         os.link(documents.path / "documents-00002.arrow", tmp_path / "linked")

@@ -27,14 +27,10 @@ from korealbert.artifact.files import (
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus import extract
 from korealbert.corpus.readers.spec import ExtractSpec
-from tests.artifact.conftest import DOCUMENTS, SHARDS, WORDS, Text
+from tests.artifact.conftest import DOCUMENTS, SHARDS, WORDS, Text, source
 
 DIGEST_ENDS = 80
 """The byte of a manifest before which its digest stands."""
-
-
-def source(raw: Path) -> ExtractSpec:
-    return ExtractSpec.model_validate({"source": "raw", "format": "jsonl", "paths": [str(raw)], "shard_bytes": 1024})
 
 
 class Stopped(BaseException):
@@ -80,10 +76,8 @@ def stopped_extract(raw: Path, runtime: Runtime, stop: Callable[[pytest.MonkeyPa
 @pytest.mark.parametrize("damage", [delete, truncate, flip])
 @pytest.mark.parametrize("victim", ["documents-00002.arrow", ".done/extract-00002.json"])
 def test_a_damaged_shard_of_a_killed_try_is_built_again(
-    victim: str, damage: Callable[[Path], None], raw: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    victim: str, damage: Callable[..., None], raw: Path, caplog: pytest.LogCaptureFixture, straight: Artifact, runtime: Runtime
 ) -> None:
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     partial = stopped_extract(raw, runtime, stop_before_the_manifest)
     assert len(list(partial.glob("documents-*.arrow"))) == SHARDS
     marker = json.loads((partial / ".done" / "extract-00002.json").read_text("utf-8"))
@@ -104,10 +98,8 @@ def test_a_damaged_shard_of_a_killed_try_is_built_again(
 
 @pytest.mark.parametrize("damage", [delete, truncate, flip])
 def test_a_partial_with_a_manifest_is_read_before_it_is_sealed(
-    damage: Callable[[Path], None], raw: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Callable[[Path], None], raw: Path, caplog: pytest.LogCaptureFixture, straight: Artifact, runtime: Runtime
 ) -> None:
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     partial = stopped_extract(raw, runtime, stop_before_the_rename)
     assert (partial / "manifest.json").is_file()
     damage(partial / "documents-00002.arrow")
@@ -151,23 +143,21 @@ def as_link(path: Path) -> None:
     ],
 )
 def test_what_no_stage_writes_does_not_stop_the_next_try(
-    stop: Callable[..., None], victim: str, misplaced: Callable[[Path], None], raw: Path, tmp_path: Path
+    stop: Callable[..., None], victim: str, misplaced: Callable[..., None], raw: Path, straight: Artifact, runtime: Runtime
 ) -> None:
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
     partial = stopped_extract(raw, runtime, stop)
     misplaced(partial / victim)
     built = build(extract.STAGE, source(raw), {}, runtime).artifact
     assert built.output_digest == straight.output_digest and Store(runtime.store).rot(built) == []
     assert not [each for each in (built.path, *built.path.rglob("*")) if each.is_symlink()]
-    assert not [each for each in tmp_path.rglob("outside-*") if each.stat().st_mode & 0o077]
+    assert not [each for each in runtime.store.parent.rglob("outside-*") if each.stat().st_mode & 0o077]
     assert not [*runtime.store.glob("*.partial"), *runtime.store.glob("*.replaced")]
 
 
 @pytest.mark.parametrize("stop", [stop_before_the_manifest, stop_before_the_rename])
-def test_a_file_that_no_job_wrote_is_not_sealed(stop: Callable[..., None], raw: Path, tmp_path: Path) -> None:
-    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    runtime = Runtime(store=tmp_path / "store", workers=1)
+def test_a_file_that_no_job_wrote_is_not_sealed(
+    stop: Callable[..., None], raw: Path, straight: Artifact, runtime: Runtime
+) -> None:
     partial = stopped_extract(raw, runtime, stop)
     (partial / "notes.txt").write_text("x")
     (partial / "sub").mkdir()
@@ -177,19 +167,16 @@ def test_a_file_that_no_job_wrote_is_not_sealed(stop: Callable[..., None], raw: 
     assert built.output_digest == straight.output_digest and built.stats == straight.stats
 
 
-def test_a_file_in_place_of_an_artifact_makes_way(raw: Path, tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    built = build(extract.STAGE, source(raw), {}, runtime).artifact
-    for put in (lambda: as_file(built.path), lambda: as_link(built.path)):
-        put()
+def test_a_file_in_place_of_an_artifact_makes_way(raw: Path, runtime: Runtime, documents: Artifact) -> None:
+    for misplaced in (as_file, as_link):
+        misplaced(documents.path)
         again = build(extract.STAGE, source(raw), {}, runtime, rerun=True).artifact
-        assert again.output_digest == built.output_digest and not again.path.is_symlink()
-        assert [path.name for path in runtime.store.iterdir() if not path.name.startswith(".")] == [built.name]
+        assert again.output_digest == documents.output_digest and not again.path.is_symlink()
+        assert [path.name for path in runtime.store.iterdir() if not path.name.startswith(".")] == [documents.name]
 
 
 @pytest.mark.parametrize("at", [0, 5, 40, 90, 400])
-def test_a_damaged_manifest_of_a_partial_is_not_sealed(at: int, raw: Path, tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
+def test_a_damaged_manifest_of_a_partial_is_not_sealed(at: int, raw: Path, runtime: Runtime) -> None:
     flip(stopped_extract(raw, runtime, stop_before_the_rename) / "manifest.json", at)
     built = build(extract.STAGE, source(raw), {}, runtime).artifact
     assert built.stats["documents_out"] == DOCUMENTS and Store(runtime.store).rot(built) == []
@@ -303,7 +290,7 @@ def test_what_was_made_of_a_file_that_changed_between_two_steps_is_made_again(wh
     assert (built.path / "all.txt").read_text() == "aabb" and len(runs) == 2
 
 
-def test_conservation_is_of_the_rows_on_disk(raw: Path, tmp_path: Path) -> None:
+def test_conservation_is_of_the_rows_on_disk(raw: Path, runtime: Runtime) -> None:
     def loses(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         stats = extract.run(spec, inputs, out_dir, runtime).facts()
         (out_dir / "documents-00002.arrow").unlink()
@@ -311,7 +298,7 @@ def test_conservation_is_of_the_rows_on_disk(raw: Path, tmp_path: Path) -> None:
         return stats
 
     with pytest.raises(ArtifactError, match=r"200 documents are counted as documents, but documents-\*\.arrow hold 1\d\d"):
-        build(Stage("loses", 1, ExtractSpec, loses), source(raw), {}, Runtime(store=tmp_path / "store", workers=1))
+        build(Stage("loses", 1, ExtractSpec, loses), source(raw), {}, runtime)
 
 
 def test_names_survive_a_loss_of_power_before_anything_follows_from_them(
@@ -357,18 +344,18 @@ def undigested(artifact: Artifact, **changed: Any) -> Artifact:
     return Artifact(artifact.name, artifact.path)
 
 
-def test_a_manifest_from_before_digests_is_found_and_its_contradictions_too(raw: Path, tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
+def test_a_manifest_from_before_digests_is_found_and_its_contradictions_too(
+    raw: Path, runtime: Runtime, documents: Artifact
+) -> None:
     store = Store(runtime.store)
-    artifact = build(extract.STAGE, source(raw), {}, runtime).artifact
-    old = undigested(artifact)
+    old = undigested(documents)
     assert build(extract.STAGE, source(raw), {}, runtime).cached and store.rot(old) == []
     for changed in ({"documents_out": 201}, {"documents_in": 1, "documents_out": 1}):
-        wrong = undigested(artifact, stats={**artifact.stats, **changed})
+        wrong = undigested(documents, stats={**documents.stats, **changed})
         assert any("documents" in fault for fault in store.rot(wrong)), changed
         if changed["documents_out"] == 201:
             assert "documents came in" in str(store.fault(wrong.name, {})), "plan compares the counts too"
-    assert store.unreadable(undigested(artifact, digesu="0" * 64)) is not None, "what was its digest"
+    assert store.unreadable(undigested(documents, digesu="0" * 64)) is not None, "what was its digest"
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
 
 
@@ -397,10 +384,8 @@ def test_a_damaged_memory_of_digests_is_not_believed(tmp_path: Path) -> None:
         entry.write_bytes(content)
 
 
-def test_a_file_that_no_manifest_knows_is_damage(raw: Path, tmp_path: Path) -> None:
+def test_a_file_that_no_manifest_knows_is_damage(raw: Path, runtime: Runtime, documents: Artifact) -> None:
     """Later stages read all files of a pattern, and would count its documents twice."""
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
     shutil.copy(documents.path / "documents-00000.arrow", documents.path / "documents-00099.arrow")
     assert Store(runtime.store).fault(documents.name, {}) == "documents-00099.arrow is not in the manifest"
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
@@ -409,9 +394,10 @@ def test_a_file_that_no_manifest_knows_is_damage(raw: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("name", ["documents-00099.arrow", "more"])
-def test_so_is_a_directory_or_a_link_to_one(raw: Path, tmp_path: Path, name: str, linked: bool) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    store, documents = Store(runtime.store), build(extract.STAGE, source(raw), {}, runtime).artifact
+def test_so_is_a_directory_or_a_link_to_one(
+    raw: Path, tmp_path: Path, name: str, linked: bool, runtime: Runtime, documents: Artifact
+) -> None:
+    store = Store(runtime.store)
     assert store.rot(documents) == []
     if linked:
         (documents.path / name).symlink_to(tmp_path, target_is_directory=True)
@@ -423,9 +409,7 @@ def test_so_is_a_directory_or_a_link_to_one(raw: Path, tmp_path: Path, name: str
     assert not (documents.path / name).exists() and tmp_path.exists()
 
 
-def test_a_manifest_that_cannot_be_read_is_named(raw: Path, tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
+def test_a_manifest_that_cannot_be_read_is_named(raw: Path, runtime: Runtime, documents: Artifact) -> None:
     (documents.path / "manifest.json").unlink()
     (documents.path / "manifest.json").mkdir()
     assert "manifest.json" in str(Store(runtime.store).fault(documents.name, {}))

@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -90,28 +91,32 @@ def of_type(kind: bytes, link: str = "") -> Callable[[Members], None]:
     return change
 
 
-def in_manifest(key: str, *values: object) -> Callable[[Members], None]:
+def exchange(members: Members, at: int, content: bytes) -> None:
+    members[at][0].size = len(content)
+    members[at] = (members[at][0], content)
+
+
+def with_manifest(alter: Callable[[dict[str, Any]], object]) -> Callable[[Members], None]:
     def change(members: Members) -> None:
         at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
         manifest = json.loads(members[at][1])
-        if key == "files":
-            manifest["files"] = dict.fromkeys(values, next(iter(manifest["files"].values())))
-        else:
-            [manifest[key]] = values
+        alter(manifest)
         del manifest["digest"]
-        data = digested_json(manifest)
-        members[at][0].size = len(data)
-        members[at] = (members[at][0], data)
+        exchange(members, at, digested_json(manifest))
 
     return change
+
+
+def in_manifest(key: str, value: object) -> Callable[[Members], None]:
+    return with_manifest(lambda manifest: manifest.update({key: value}))
+
+
+def naming(*files: str) -> Callable[[Members], None]:
+    return with_manifest(lambda manifest: manifest.update(files=dict.fromkeys(files, next(iter(manifest["files"].values())))))
 
 
 def index(content: bytes) -> Callable[[Members], None]:
-    def change(members: Members) -> None:
-        members[0][0].size = len(content)
-        members[0] = (members[0][0], content)
-
-    return change
+    return lambda members: exchange(members, 0, content)
 
 
 HOSTILE = {
@@ -122,16 +127,16 @@ HOSTILE = {
     "device": of_type(tarfile.CHRTYPE),
     "fifo": of_type(tarfile.FIFOTYPE),
     "directory": of_type(tarfile.DIRTYPE),
-    "manifest names a path above": in_manifest("files", "../../evil.txt"),
-    "manifest names an absolute path": in_manifest("files", EVIL),
-    "manifest names itself": in_manifest("files", "manifest.json"),
-    "manifest names a hidden file": in_manifest("files", ".opening.json"),
-    "manifest names nothing": in_manifest("files", ""),
-    "manifest names a new line": in_manifest("files", "a\nb"),
-    "manifest names itself a directory": in_manifest("files", "manifest.json/x"),
-    "manifest names too much": in_manifest("files", "가" * 86),
-    "manifest names a path too deep": in_manifest("files", "/".join(["abc"] * 300)),
-    "manifest names a file within a file": in_manifest("files", "a", "a/b"),
+    "manifest names a path above": naming("../../evil.txt"),
+    "manifest names an absolute path": naming(EVIL),
+    "manifest names itself": naming("manifest.json"),
+    "manifest names a hidden file": naming(".opening.json"),
+    "manifest names nothing": naming(""),
+    "manifest names a new line": naming("a\nb"),
+    "manifest names itself a directory": naming("manifest.json/x"),
+    "manifest names too much": naming("가" * 86),
+    "manifest names a path too deep": naming("/".join(["abc"] * 300)),
+    "manifest names a file within a file": naming("a", "a/b"),
     "manifest of another recipe": in_manifest("recipe", {"stage": "x", "version": 1, "spec": {}, "inputs": {}}),
     "manifest without recipe": in_manifest("recipe", 3),
     "manifest of another name": in_manifest("name", "words-0123456789abcdef"),
@@ -175,15 +180,7 @@ def test_a_flipped_byte_is_named(packed: bytes, tmp_path: Path) -> None:
 
 
 def test_a_promise_of_more_than_the_disk_holds_is_refused_before_it_is_read(packed: bytes, tmp_path: Path) -> None:
-    def huge(members: Members) -> None:
-        at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
-        manifest = json.loads(members[at][1])
-        next(iter(manifest["files"].values()))["size"] = 1 << 60
-        del manifest["digest"]
-        data = digested_json(manifest)
-        members[at][0].size = len(data)
-        members[at] = (members[at][0], data)
-
+    huge = with_manifest(lambda manifest: next(iter(manifest["files"].values())).update(size=1 << 60))
     with pytest.raises(OSError, match="MB free"):
         bring(repacked(packed, huge), tmp_path / "elsewhere")
     header = tarfile.TarInfo("././@PaxHeader")
