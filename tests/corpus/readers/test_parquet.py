@@ -12,40 +12,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from korealbert.artifact import Artifact, Runtime, build
-from korealbert.corpus.extract import STAGE, ExtractionError
+from korealbert.corpus.extract import ExtractionError
 from korealbert.corpus.readers.parquet import _pages
-from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.schema import Document
-from korealbert.documents.shards import QUARANTINE_SCHEMA, read_batches, read_documents
+from tests.corpus.extracting import Extracted, extract
 
 PARAGRAPH = " ".join(["둘째 문단이다."] * 30)
 ROWS = [{"no": n, "글": f"{n}번째 글이다.\n\n{PARAGRAPH}", "제목": f"제목 {n}", "tags": ["a"]} for n in range(3_000)]
 FIELDS = {"text": "글", "title": "제목", "id": "no", "outlet": "", "category": "", "url": "", "published": ""}
+TEXT_ALONE = {**FIELDS, "title": "", "id": ""}
 
 
-def extracted(tmp_path: Path, *paths: Path, **spec: Any) -> tuple[Artifact, list[Document], list[dict[str, Any]]]:
-    wanted = {"source": "mine", "format": "parquet", "paths": [str(path) for path in paths], "fields": FIELDS, **spec}
-    runtime = Runtime(store=tmp_path / "store", workers=1)
-    artifact = build(STAGE, ExtractSpec.model_validate(wanted), {}, runtime).artifact
-    bad = [
-        row
-        for path in artifact.files("quarantine-*.arrow")
-        for b in read_batches(path, QUARANTINE_SCHEMA)
-        for row in b.to_pylist()
-    ]
-    return artifact, [d for path in artifact.files("documents-*.arrow") for d in read_documents(path)], bad
+def extracted(tmp_path: Path, *paths: Path, **spec: Any) -> Extracted:
+    return extract(tmp_path / "store", list(paths), **{"format": "parquet", "fields": FIELDS, "max_bad_share": 0.05, **spec})
 
 
 def test_each_row_is_a_document_also_of_several_row_groups_and_packed(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=700, compression="zstd")
-    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", shard_bytes=50_000)
-    assert [d.text for d in documents] == [row["글"] for row in ROWS] and not bad
-    assert [d.title for d in documents] == [row["제목"] for row in ROWS]
-    assert artifact.stats["records_in"] == 3_000 and len(artifact.files("documents-*.arrow")) > 1
+    found = extracted(tmp_path, tmp_path / "a.parquet", shard_bytes=50_000)
+    assert found.texts == [row["글"] for row in ROWS] and not found.quarantined
+    assert [d.title for d in found.documents] == [row["제목"] for row in ROWS]
+    assert found.stats["records_in"] == 3_000 and len(found.artifact.files("documents-*.arrow")) > 1
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
-    _, packed, _ = extracted(tmp_path, tmp_path / "b.parquet.gz")
-    assert [d.text for d in packed] == [d.text for d in documents]
+    packed = extracted(tmp_path, tmp_path / "b.parquet.gz")
+    assert packed.texts == found.texts
 
 
 def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
@@ -53,13 +42,13 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
         {**row, "글": None} if n == 6 else {**row, "글": "가" * 40_000} if n == 9 else row for n, row in enumerate(ROWS[:100])
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", limits={"max_record_bytes": 50_000})
-    assert len(documents) == 98
-    assert [(entry["position"], entry["reason"]) for entry in bad] == [
+    found = extracted(tmp_path, tmp_path / "a.parquet", limits={"max_record_bytes": 50_000})
+    assert len(found.documents) == 98
+    assert [(entry.position, entry.reason) for entry in found.quarantined] == [
         ("row 7", "missing_field"),
         ("row 10", "record_too_long"),
     ]
-    assert {entry["field"] for entry in bad} == {"글", ""}
+    assert {entry.field for entry in found.quarantined} == {"글", ""}
 
 
 @pytest.mark.parametrize(
@@ -72,10 +61,10 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
 def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, told: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
     (tmp_path / "bad.parquet").write_bytes(damage((tmp_path / "good.parquet").read_bytes()))
-    _, documents, bad = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
-    assert len(documents) == 3_000
-    assert [(entry["file"], entry["reason"]) for entry in bad] == [("bad.parquet", reason)]
-    assert told in bad[0]["remedy"]
+    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
+    assert len(found.documents) == 3_000
+    assert [(entry.file, entry.reason) for entry in found.quarantined] == [("bad.parquet", reason)]
+    assert told in found.quarantined[0].remedy
     with pytest.raises(ExtractionError, match=r"bad\.parquet"):
         extracted(tmp_path, tmp_path / "bad.parquet")
 
@@ -92,9 +81,9 @@ def test_a_little_file_of_endless_text_is_a_bomb(tmp_path: Path) -> None:
     pq.write_table(pa.table({"글": text, "제목": text, "no": pa.array(range(200_000))}), tmp_path / "a.parquet")
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
     limits = {"ratio_applies_above_bytes": 1 << 22, "max_decompression_ratio": 2}
-    _, documents, bad = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "a.parquet", limits=limits, max_bad_share=1.0)
-    assert len(documents) < 4_000
-    assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
+    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "a.parquet", limits=limits, max_bad_share=1.0)
+    assert len(found.documents) < 4_000
+    assert found.reasons == ["decompression_bomb"]
 
 
 TYPES = [pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())]
@@ -104,8 +93,8 @@ TYPES = [pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int
 def test_text_of_every_type_is_read(tmp_path: Path, kind: pa.DataType) -> None:
     texts = pa.array([row["글"] for row in ROWS[:50]]).cast(pa.binary() if pa.types.is_large_binary(kind) else kind).cast(kind)
     pq.write_table(pa.table({"글": texts}), tmp_path / "a.parquet")
-    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
-    assert [document.text for document in documents] == [row["글"] for row in ROWS[:50]] and not bad
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields=TEXT_ALONE)
+    assert found.texts == [row["글"] for row in ROWS[:50]] and not found.quarantined
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
@@ -124,10 +113,10 @@ def test_text_in_delta_encodings_is_read(tmp_path: Path, encoding: str, version:
         row_group_size=2_000,
     )
     fields = {**FIELDS, "id": ""}
-    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields=fields, max_bad_share=0.2)
-    assert [document.text for document in documents] == [text for text in texts if text]
-    assert [document.title for document in documents] == [ROWS[n]["제목"] for n, text in enumerate(texts) if text]
-    assert {entry["reason"] for entry in bad} == {"missing_field"} and artifact.stats["documents_in"] == 2_500
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields=fields, max_bad_share=0.2)
+    assert found.texts == [text for text in texts if text]
+    assert [document.title for document in found.documents] == [ROWS[n]["제목"] for n, text in enumerate(texts) if text]
+    assert {entry.reason for entry in found.quarantined} == {"missing_field"} and found.stats["documents_in"] == 2_500
 
 
 def test_texts_that_begin_alike_are_not_unfolded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,17 +139,19 @@ def test_texts_that_begin_alike_are_not_unfolded_at_once(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     paths = tmp_path / "good.parquet", tmp_path / "a.parquet"
-    _, documents, bad = extracted(tmp_path, *paths, fields={**FIELDS, "title": "", "id": ""})
-    assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
-    assert len(documents) < 200 and max(sizes) < 80 << 20 and sum(sizes) < 200 << 20
+    found = extracted(tmp_path, *paths, fields=TEXT_ALONE)
+    assert found.reasons == ["decompression_bomb"]
+    assert len(found.documents) < 200 and max(sizes) < 80 << 20 and sum(sizes) < 200 << 20
 
 
 def test_bytes_that_are_no_utf8_go_to_quarantine_by_their_row(tmp_path: Path) -> None:
     texts = [f"{n}번째 글이다.".encode() for n in range(40)]
     texts[7] = "일곱".encode("cp949")
     pq.write_table(pa.table({"글": pa.array(texts, pa.binary())}), tmp_path / "a.parquet")
-    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
-    assert len(documents) == 39 and [(entry["position"], entry["reason"]) for entry in bad] == [("row 8", "invalid_utf8")]
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields=TEXT_ALONE)
+    assert len(found.documents) == 39 and [(entry.position, entry.reason) for entry in found.quarantined] == [
+        ("row 8", "invalid_utf8")
+    ]
 
 
 def test_pages_are_not_unfolded_before_they_are_counted(tmp_path: Path) -> None:
@@ -169,9 +160,9 @@ def test_pages_are_not_unfolded_before_they_are_counted(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "a.parquet", schema, compression="zstd", use_dictionary=False) as writer:
         writer.write_table(pa.table({"글": [row["글"] for row in ROWS[:3]]}, schema))
         writer.write_table(pa.table({"글": ["a" * (1 << 20)] * 24}, schema))
-    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", max_bad_share=0.5, fields={**FIELDS, "title": "", "id": ""})
-    assert len(documents) == 3
-    assert [(entry["position"], entry["reason"]) for entry in bad] == [("row group 2", "decompression_bomb")]
+    found = extracted(tmp_path, tmp_path / "a.parquet", max_bad_share=0.5, fields=TEXT_ALONE)
+    assert len(found.documents) == 3
+    assert [(entry.position, entry.reason) for entry in found.quarantined] == [("row group 2", "decompression_bomb")]
 
 
 @pytest.mark.parametrize("options", [{}, {"data_page_version": "2.0"}, {"use_dictionary": False, "compression": "zstd"}])
@@ -210,8 +201,8 @@ def test_parquet_read_as_something_else_is_named(tmp_path: Path) -> None:
 
 def test_csv_is_read_as_books_are(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('no,제목,글\n1,하나,"첫째, 글"\n2,둘,"두 줄\n글"\n', "utf-8")
-    _, documents, _ = extracted(tmp_path, tmp_path / "a.csv", format="csv")
-    assert [(d.title, d.text) for d in documents] == [("하나", "첫째, 글"), ("둘", "두 줄\n글")]
+    found = extracted(tmp_path, tmp_path / "a.csv", format="csv")
+    assert [(d.title, d.text) for d in found.documents] == [("하나", "첫째, 글"), ("둘", "두 줄\n글")]
 
 
 @pytest.mark.parametrize(
@@ -231,18 +222,18 @@ def test_times_that_python_has_none_for_are_read_as_arrow_writes_them(
 ) -> None:
     times = pa.array([value, None], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
     pq.write_table(pa.table({"text": ["첫째 글이다.", "둘째 글이다."], "published": times}), tmp_path / "a.parquet")
-    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={})
-    assert [(one.text, one.published) for one in documents] == [("첫째 글이다.", published), ("둘째 글이다.", "")]
-    assert artifact.stats["unread_dates"] == (0 if published else 1) and not bad
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields={})
+    assert [(one.text, one.published) for one in found.documents] == [("첫째 글이다.", published), ("둘째 글이다.", "")]
+    assert found.stats["unread_dates"] == (0 if published else 1) and not found.quarantined
 
 
 def test_a_time_of_an_unknown_zone_is_quarantined_by_row_and_column(tmp_path: Path) -> None:
     table = pa.table({"text": ["글이다."] * 30, "published": pa.array([1, *[None] * 29], pa.timestamp("s", "Foo/Bar"))})
     pq.write_table(table, tmp_path / "a.parquet")
-    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={})
-    assert len(documents) == 29
-    assert [(one["position"], one["field"], one["reason"]) for one in bad] == [("row 1", "published", "wrong_type")]
-    assert "Foo/Bar" in bad[0]["remedy"]
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields={})
+    assert len(found.documents) == 29
+    assert [(one.position, one.field, one.reason) for one in found.quarantined] == [("row 1", "published", "wrong_type")]
+    assert "Foo/Bar" in found.quarantined[0].remedy
 
 
 def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path: Path) -> None:
@@ -254,7 +245,7 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path: Path)
     for twice in ("text", "title"):
         with pytest.raises(ExtractionError, match=rf"{twice}\.parquet.*two columns are named '{twice}'"):
             extracted(tmp_path, written(f"{twice}.parquet", ["text", "title", twice]), fields={})
-    assert len(extracted(tmp_path, written("other.parquet", ["text", "x", "x"]), fields={})[1]) == 3
+    assert len(extracted(tmp_path, written("other.parquet", ["text", "x", "x"]), fields={}).documents) == 3
 
 
 def test_arrow_files_are_named(tmp_path: Path) -> None:
@@ -281,9 +272,9 @@ def test_nan_is_a_missing_value(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     (tmp_path / "b.jsonl").write_text('{"text": "셋째 글이다.", "title": NaN, "id": NaN}\n{"text": NaN}\n')
     for path, format, count in ((tmp_path / "a.parquet", "parquet", 2), (tmp_path / "b.jsonl", "jsonl", 1)):
-        _, documents, bad = extracted(tmp_path, path, format=format, fields={})
-        assert [one.title for one in documents] == [""] * count and len({one.id for one in documents}) == count
-        assert [one["reason"] for one in bad] == ["missing_field"] * (2 - count)
+        found = extracted(tmp_path, path, format=format, fields={})
+        assert [one.title for one in found.documents] == [""] * count and len({one.id for one in found.documents}) == count
+        assert found.reasons == ["missing_field"] * (2 - count)
 
 
 def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path) -> None:
@@ -293,16 +284,16 @@ def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path)
     for name in ("README.md", ".gitattributes", "dataset_infos.json"):
         (folder / name).write_text("---\nlanguage: ko\n---\n")
     pq.write_table(pa.table({"text": ["첫째 글이다."]}), folder / "data" / "train.parquet")
-    artifact, documents, bad = extracted(tmp_path, folder, fields={})
-    assert [one.text for one in documents] == ["첫째 글이다."] and not bad
-    assert artifact.stats["files_left_aside"] == {".gitattributes": 1, ".json": 1, ".md": 1} and artifact.stats["files"] == 1
+    found = extracted(tmp_path, folder, fields={})
+    assert found.texts == ["첫째 글이다."] and not found.quarantined
+    assert found.stats["files_left_aside"] == {".gitattributes": 1, ".json": 1, ".md": 1} and found.stats["files"] == 1
     (folder / "data" / "lines.jsonl.gz").write_bytes(gzip.compress('{"text": "둘째 글이다."}\n'.encode()))
-    artifact, documents, bad = extracted(tmp_path, folder, format="jsonl", fields={})
-    assert [one.text for one in documents] == ["둘째 글이다."] and not bad
+    found = extracted(tmp_path, folder, format="jsonl", fields={})
+    assert found.texts == ["둘째 글이다."] and not found.quarantined
     with pytest.raises(ExtractionError, match=r"leave it out by `members` \(\*\.parquet\)"):
         extracted(tmp_path, folder, fields={}, members="*e*", max_bad_share=0, bad_share_applies_from=1)
     other = tmp_path / "other"
     other.mkdir()
     (other / "part-0").write_text('{"text": "셋째 글이다."}\n')
-    artifact, documents, _ = extracted(tmp_path, other, format="jsonl", fields={})
-    assert [one.text for one in documents] == ["셋째 글이다."] and "files_left_aside" not in artifact.stats
+    found = extracted(tmp_path, other, format="jsonl", fields={})
+    assert found.texts == ["셋째 글이다."] and "files_left_aside" not in found.stats
