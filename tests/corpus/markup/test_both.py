@@ -1,10 +1,12 @@
-"""What both wiki markups have in common."""
+"""What both wiki markups have in common: golden tables of their constructs, golden documents, and what holds of any text."""
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +17,7 @@ from korealbert.corpus.markup.layout import WikiText, prepare
 from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
+from tests.corpus import extracting
 from tests.corpus.markup.soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
 from tests.work import linear_work
 
@@ -62,6 +65,34 @@ NAMUMARK_WRAPPERS = {
 MARKUPS = [Markup(extract_wikitext, WIKITEXT, WIKITEXT_WRAPPERS), Markup(extract_namumark, NAMUMARK, NAMUMARK_WRAPPERS)]
 EACH = pytest.mark.parametrize("markup", MARKUPS, ids=["wikitext", "namumark"])
 BOTH = pytest.mark.parametrize("extract", [extract_wikitext, extract_namumark])
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def golden(path: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (GOLDEN / path).read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("extract", "case"),
+    [(extract_wikitext, case) for case in golden("wiki/constructs.jsonl")]
+    + [(extract_namumark, case) for case in golden("namuwiki/constructs.jsonl")],
+    ids=lambda value: value["name"] if isinstance(value, dict) else value.__name__,
+)
+def test_construct(extract: Extractor, case: dict[str, str]) -> None:
+    assert extract(case["markup"], DEFAULT).text == case["expected"]
+
+
+@pytest.mark.parametrize(("dump", "folder"), [("mediawiki.xml", "wiki"), ("namuwiki.json", "namuwiki")])
+def test_the_sample_dump(dump: str, folder: str, tmp_path: Path, sample_dir: Path) -> None:
+    found = extracting.extract(tmp_path, sample_dir / dump, format=Path(dump).stem)
+    kept = {document.title: document.text for document in found.documents}
+    dropped = {document.title: drop.reason for document, drop in found.dropped}
+    for case in golden(f"{folder}/expected.jsonl"):
+        if "drop" in case:
+            assert dropped.pop(case["title"]) == case["drop"], case["title"]
+        else:
+            assert kept.pop(case["title"]) == case["text"], case["title"]
+    assert (kept, dropped, found.quarantined) == ({}, {}, [])
 
 
 @BOTH

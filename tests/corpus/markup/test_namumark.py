@@ -1,4 +1,4 @@
-"""Namumark → text: every construct of the golden table, whole documents, and what holds for any input at all."""
+"""Namumark → text: options, what is lost, and what holds for any input at all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from hypothesis import given
 from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.spec import WikiOptions
-from tests.corpus.extracting import extract
 from tests.corpus.markup.soup import PAIRS, mutated
 from tests.work import linear_work
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "namuwiki"
-CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample" / "namuwiki.json"
 SAMPLES = [record["text"] for record in json.loads(SAMPLE.read_text("utf-8"))]
 DEFAULT = WikiOptions()
@@ -24,24 +21,6 @@ DEFAULT = WikiOptions()
 
 def text_of(markup: str, **options: object) -> str:
     return extract_namumark(markup, WikiOptions.model_validate(options)).text
-
-
-@pytest.mark.parametrize("case", CONSTRUCTS, ids=[case["name"] for case in CONSTRUCTS])
-def test_construct(case: dict[str, str]) -> None:
-    assert text_of(case["markup"]) == case["expected"]
-
-
-def test_the_sample_dump(tmp_path: Path, sample_dir: Path) -> None:
-    found = extract(tmp_path, sample_dir / "namuwiki.json", format="namuwiki")
-    kept = {document.title: document.text for document in found.documents}
-    dropped = {document.title: drop.reason for document, drop in found.dropped}
-    for line in (GOLDEN / "expected.jsonl").read_text("utf-8").splitlines():
-        case = json.loads(line)
-        if "drop" in case:
-            assert dropped.pop(case["title"]) == case["drop"], case["title"]
-        else:
-            assert kept.pop(case["title"]) == case["text"], case["title"]
-    assert (kept, dropped, found.quarantined) == ({}, {}, [])
 
 
 @pytest.mark.parametrize(
