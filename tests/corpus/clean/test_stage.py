@@ -80,16 +80,6 @@ def test_one_and_two_workers_write_the_same_bytes(sample: list[Document], tmp_pa
     assert outputs[0] == outputs[1]
 
 
-def test_a_killed_run_goes_on_where_it_stopped(sample: list[Document], tmp_path: Path) -> None:
-    source = stored(tmp_path / "in", sample, per_shard=15)
-    whole = ran(STAGE, NEWS, {"documents": source}, tmp_path / "whole")
-    ran(STAGE, NEWS, {"documents": source}, tmp_path / "again")
-    (tmp_path / "again" / ".done" / "clean-00001.json").unlink()
-    (tmp_path / "again" / "documents-00001.arrow").unlink()
-    assert ran(STAGE, NEWS, {"documents": source}, tmp_path / "again") == whole
-    assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "whole")
-
-
 def test_an_input_without_documents_gives_an_empty_output(tmp_path: Path) -> None:
     stats = ran(STAGE, NEWS, {"documents": stored(tmp_path / "in", [])}, tmp_path / "out")
     assert stats["documents_in"] == stats["documents_out"] == 0

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus.dedup import candidates
-from korealbert.corpus.dedup import candidates as near_duplicates_module
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates, rank_documents
 from korealbert.corpus.dedup.signatures import (
     BANDS,
@@ -391,12 +390,8 @@ def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch:
     whole = bytes_of(run_on(mixed_documents(), tmp_path, "whole"))
     for rows, most in ((1, 1 << 10), (13, 1 << 10), (1, 2)):
         monkeypatch.setattr(candidates, "_BUCKET_PARTITIONS_AT_MOST", most)
-        for module, name in (
-            (near_duplicates_module, "ROWS_PER_PARTITION"),
-            (near_duplicates_module, "RANKS_PER_PARTITION"),
-            (candidates, "ROWS_PER_PARTITION"),
-        ):
-            monkeypatch.setattr(module, name, rows)
+        monkeypatch.setattr(candidates, "ROWS_PER_PARTITION", rows)
+        monkeypatch.setattr(candidates, "RANKS_PER_PARTITION", rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
 
 
@@ -456,7 +451,7 @@ def test_a_stage_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -
         "STAGE.run(DedupSpec(), {'news': Artifact('in', source)}, out, Runtime(workers=1))\n"
     )
     killed = 0
-    for step in ("sign-00003", "shingle-00002"):
+    for step in ("sign-00003", "prepare-00002"):
         child = subprocess.Popen([sys.executable, "-c", program, str(source.path), str(tmp_path / "killed")])
         while child.poll() is None and not (tmp_path / "killed" / ".done" / f"{step}.json").exists():
             time.sleep(0.002)
