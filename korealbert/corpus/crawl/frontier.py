@@ -23,15 +23,8 @@ Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
 State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
 
 TRANSIENT = (
-    "unreachable",
-    "timeout",
-    "truncated",
-    "bad_certificate",
-    "robots_unreachable",
-    "server_error",
-    "too_many_requests",
-    "status_401",
-    "status_403",
+    *("unreachable", "timeout", "truncated", "bad_certificate", "robots_unreachable", "server_error", "too_many_requests"),
+    *("status_401", "status_403"),
 )
 """Reasons of a failure that a later run tries again; sites answer 403 to a crawler that they have had enough of."""
 

@@ -18,19 +18,8 @@ _ARTICLE_TYPES = (
 _TITLES = ("headline", "og:title", "twitter:title", "title", "dable:title")
 _SECTIONS = ("article:section", "content_category", "section", "og:article:section", "dable:section", "category")
 _PUBLISHED = (
-    "article:published_time",
-    "og:article:published_time",
-    "article:published",
-    "datepublished",
-    "pubdate",
-    "publish-date",
-    "publishdate",
-    "dc.date.issued",
-    "dc.date",
-    "date",
-    "regdate",
-    "parsely-pub-date",
-    "sailthru.date",
+    *("article:published_time", "og:article:published_time", "article:published", "datepublished", "pubdate", "publish-date"),
+    *("publishdate", "dc.date.issued", "dc.date", "date", "regdate", "parsely-pub-date", "sailthru.date"),
 )
 _AUTHORS = ("author", "dable:author", "byl", "article:author", "og:article:author", "twitter:creator", "dc.creator")
 _DATE_LINE = re.compile(

@@ -113,16 +113,7 @@ def test_headings_and_numbers_are_no_hashtags() -> None:
 
 def test_menus_hold_few_words_of_sentences() -> None:
     menu = [
-        "로그인",
-        "회원가입",
-        "장바구니",
-        "고객센터",
-        "이용약관",
-        "사이트맵",
-        "공지사항",
-        "이벤트",
-        "주문조회",
-        "이전글",
+        *("로그인", "회원가입", "장바구니", "고객센터", "이용약관", "사이트맵", "공지사항", "이벤트", "주문조회", "이전글"),
         "신고",
     ]
     assert reason("\n".join(f"{item}{number}" for number in range(6) for item in menu)) == "no_sentences"

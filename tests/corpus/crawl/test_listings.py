@@ -119,13 +119,8 @@ def test_archives_feeds_and_nested_sitemaps_in_one_crawl(tmp_path: Path) -> None
 
     with running({}) as site:
         root = site.root
-        paths = [
-            "/news/2015/politics/1",
-            "/news/2015/politics/2",
-            "/news/2015/life/3",
-            "/news/2015/politics/4",
-            "/news/2015/x/5",
-        ]
+        paths = ["2015/politics/1", "2015/politics/2", "2015/life/3", "2015/politics/4", "2015/x/5"]
+        paths = [f"/news/{path}" for path in paths]
         site.pages |= {path: news(number) for number, path in enumerate(paths)}
         site.pages |= {
             "/list?d=20150130&s=pol&p=1": listed(paths[0], "/news/2006/politics/9"),
