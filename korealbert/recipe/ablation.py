@@ -362,9 +362,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     data = _data_stages(ablation, nodes)
     first = data[next(iter(ablation.cells))]
     noise = {
-        name: nodes.add(
-            f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in ("examples", "vocab")})
-        )
+        name: nodes.add(f"views/noise-{name}", views.STAGE, recipe.views, examples=first["examples"], vocab=first["vocab"])
         for name, recipe in ablation.noise.items()
     }
     corpus = {label: label for label in nodes.by_label}
@@ -380,25 +378,24 @@ def grid(ablation: Ablation) -> dict[str, Node]:
             inputs = dict(data[cell])
             if of_key[cell].starts_from:
                 inputs["initial"] = runs[f"pretrain/{_key_of(of_key[cell].starts_from)}/{seed}"]
-            weights = nodes.add(f"pretrain/{own}", Node("", pretrain.STAGE, spec, inputs))
-            runs[f"pretrain/{own}"] = weights
+            runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
             for name, noised in noise.items():
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
                 scored = intrinsic.IntrinsicSpec(
                     snapshot=recipe.export.snapshot, layers=ablation.spec.layers and name == next(iter(noise))
                 )
-                runs[label] = nodes.add(label, Node("", intrinsic.STAGE, scored, inputs))
+                runs[label] = nodes.add(label, intrinsic.STAGE, scored, **inputs)
             chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
             # Pretrained weights are what an ablation compares.
             tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
             if tuned:
                 inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
                 model = Measured.of(written, weights, spec.shape)
                 for name, benchmark in tuned.items():
                     kept = benchmark.with_evidence() if cell in asked else benchmark
-                    made = add_benchmark(nodes.add_stage, name, kept, model, root=f"{own}/")
+                    made = add_benchmark(nodes.add, name, kept, model, root=f"{own}/")
                     runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
                     answers.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in made.items()})
     for key, row in of_key.items():
@@ -406,9 +403,9 @@ def grid(ablation: Ablation) -> dict[str, Node]:
         for name in sorted(benchmarks - {""}) if parts else ():
             benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
             members = {role: made for part in parts for role, made in answers[part, name].items()}
-            runs[label] = add_ensemble(nodes.add_stage, label, name, benchmark, members, row.members)
+            runs[label] = add_ensemble(nodes.add, label, name, benchmark, members, row.members)
     _refuse_twins(ablation, runs)
-    nodes.add("ablation", Node("", registry.ABLATION, ablation.report, {**corpus, **runs}))
+    nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **runs)
     return nodes.by_label
 
 
@@ -446,7 +443,7 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         node = graphs[owner][label]
         inputs = {role: place(owner, other) for role, other in node.inputs.items()}
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
-        return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
+        return nodes.add(label if alike else f"{label}/{owner}", node.stage, node.spec, **inputs)
 
     if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
         # All cells are scored on the first one's held-out rows, which none may train on.
@@ -463,21 +460,16 @@ def _no_rest_trains(node: Node) -> Node:
     return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
 
 
-class _Nodes:
+class _Nodes(dag.Nodes):
     """Nodes of many graphs as one graph, each once."""
 
     def __init__(self) -> None:
-        self.by_label: dict[str, Node] = {}
+        super().__init__()
         self._labels: dict[tuple[object, ...], str] = {}
 
-    def add(self, label: str, node: Node) -> str:
-        """Add a node under this label, unless one with its spec and inputs is there; returns the label of either."""
-        content = (node.stage.name, node.spec.model_dump_json(), *node.inputs.items())
+    def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
+        """Add a stage under this label, unless one with its spec and inputs is there; returns the label of either."""
+        content = (stage.name, spec.model_dump_json(), *inputs.items())
         if content not in self._labels:
-            self._labels[content] = label
-            self.by_label[label] = Node(label, node.stage, node.spec, node.inputs)
+            self._labels[content] = super().add(label, stage, spec, **inputs)
         return self._labels[content]
-
-    def add_stage(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
-        """Add a stage as a recipe's graph does."""
-        return self.add(label, Node("", stage, spec, inputs))

@@ -157,10 +157,10 @@ def _check_search(tables: Tables, where: str, search: SearchSpec, settings: Mapp
         raise RecipeError(f"{tables.path}, [{where}], field 'search': {error}") from None
 
 
-class _Add(Protocol):
+class Add(Protocol):
     """How a stage joins the graph."""
 
-    def __call__(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+    def __call__(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
         """Add a stage under a label, with the labels of its inputs by role; returns the label."""
 
 
@@ -191,7 +191,7 @@ class Measured(NamedTuple):
 
 
 def add_benchmark(
-    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
+    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
 ) -> dict[str, str]:
     """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
 
@@ -214,7 +214,7 @@ def add_benchmark(
 
 
 def add_benchmark_of_encoders(
-    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
+    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
 ) -> dict[str, str]:
     """Add the cells of several encoders, given by name; the labels of the cells by ``ENCODER/INIT/SEED``."""
     finished: dict[str, str] = {}
@@ -224,7 +224,7 @@ def add_benchmark_of_encoders(
     return finished
 
 
-def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
+def add_summary(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
     if finished and benchmark.grid.resamples:
         spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
@@ -256,7 +256,7 @@ def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, t
 
 
 def add_ensemble(
-    add: _Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
+    add: Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
 ) -> str:
     """Add what finished cells of a benchmark, by any name, answer together: the best on dev of them, or all."""
     cell = benchmark.first
@@ -269,7 +269,7 @@ def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
     return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
 
 
-def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
+def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
@@ -279,7 +279,7 @@ def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     }
 
 
-def _add_search(add: _Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
+def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
     """The trials of a search and the choice among them; the label of the choice."""
     dev_inputs = {role: label for role, label in inputs.items() if role != "test"}
     grid = search.grid() if search.method == "grid" else []

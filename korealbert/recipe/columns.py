@@ -34,8 +34,11 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
+_NAMED = {name for names in _FIELDS.values() for name in names}
 _BODIES = {*_TEXT_NAMES, "내용", "문장", "기사", "content", "body", "document", "article", "sentence", "review", "comment"}
 """Of columns that may hold the text; where the first records have nothing there, further ones are looked at."""
+_KNOWN = _NAMED | _BODIES
+"""Names of columns, in lower case."""
 _DELIMITERS = ",;\t|"
 _EXCEL = re.compile(r'\s*"?sep=(.)"?[ \t]*\r?\n')
 """The line before the header by which Excel knows the delimiter."""
@@ -185,7 +188,7 @@ def _titles(rows: Sequence[Sequence[str]]) -> int:
     filled = [sum(bool(field.strip()) for field in row) for row in rows]
     titles = next((number for number, fields in enumerate(filled[: _MOST_TITLES + 1]) if fields > 1), 0)
     header, *below = rows[titles:] or [[]]
-    known = {name.strip().lower() for row in rows[:titles] for name in row} & _known()
+    known = {name.strip().lower() for row in rows[:titles] for name in row} & _KNOWN
     alike = sum(len(row) == len(header) for row in below) >= _ALIKE * len(below)
     table = len(below) >= _FEWEST_ROWS and filled[titles] == len(header) and alike
     return titles if table and not known and (_is_header(header, below) or _has_numbers(rows[titles:])) else 0
@@ -210,17 +213,11 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
         return Table()
     table, alike = _csv(whole, ",")
     names = list(table.records[0]) if table.records else []
-    heading = _has_numbers([list(record.values()) for record in table.records]) or any(
-        name.lower() in _known() for name in names
-    )
+    numbers = _has_numbers([list(record.values()) for record in table.records])
+    heading = numbers or any(name.lower() in _KNOWN for name in names)
     if table.columns or len(names) < 2 or len(table.records) < _FEWEST_ROWS or alike < _ALIKE or not heading:
         return Table()
     return table
-
-
-def _known() -> set[str]:
-    """Names of columns, in lower case."""
-    return {name for names in _FIELDS.values() for name in names} | _BODIES
 
 
 def _whole_lines(begin: bytes, *, cut: bool) -> str:
@@ -275,7 +272,7 @@ def _table(rows: Sequence[Sequence[str]], delimiter: str, *, quoted: bool) -> Ta
 def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row of a table names its columns: short names, none of them a number, an address, or a value of its
     column, as the label of a row is."""
-    known = {name for names in _FIELDS.values() for name in names} | set(_TEXT_NAMES)
+    known = _NAMED.union(_TEXT_NAMES)
     if not rows or known & {name.lower() for name in names}:
         return True
     data = (
@@ -305,7 +302,7 @@ def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, b
     own, nested = _prose(records, str)[text], _prose(records, (list, dict))
     name, amount = next(iter(nested.most_common(1)), ("", 0.0))
     kind = "a list" if any(isinstance(record.get(name), list) for record in records) else "an object"
-    little = own < _LITTLE * amount or _spelt(text) in {name for names in _FIELDS.values() for name in names}
+    little = own < _LITTLE * amount or _spelt(text) in _NAMED
     return (f"{name!r}, {kind}", little) if amount > own else ("", False)
 
 

@@ -121,7 +121,7 @@ class Nodes:
     def __init__(self) -> None:
         self.by_label: dict[str, Node] = {}
 
-    def add(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+    def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
         """Add one stage with the labels of its inputs by role; returns its label."""
         self.by_label[label] = Node(label, stage, spec, inputs)
         return label

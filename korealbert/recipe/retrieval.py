@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from korealbert.artifact import EACH_ONCE, Spec, Stage
+from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval_stage
@@ -16,7 +16,7 @@ from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
 from korealbert.huggingface.modern import ModernBert
-from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
+from korealbert.recipe.benchmarks import Add, Measured, Seed, fetch_spec
 from korealbert.recipe.tables import Problems, Tables
 
 
@@ -86,13 +86,7 @@ def _read(tables: Tables, where: str, kind: type[Any], reserved: Iterable[str]) 
     return tables.spec(kind, where)
 
 
-class _Add(Protocol):
-    """As of ``benchmarks``."""
-
-    def __call__(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str: ...
-
-
-def add_retrieval(add: _Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
+def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
     """Add all bi-encoders, and all systems on all collections.
 
     ``own``: the recipe's own model, ``others`` encoders by name. Labels are
@@ -125,7 +119,7 @@ def add_retrieval(add: _Add, retrieval: Retrieval, own: Measured | None, others:
 
 
 def _add_bi_encoders(
-    add: _Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
+    add: Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Their systems and seeds, and their labels."""
     apart = tuple(table.collection for table in retrieval.collections.values())

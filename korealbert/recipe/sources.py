@@ -404,20 +404,7 @@ def _unit(files: Sequence[File]) -> str:
 
 def _outcomes(source: Source) -> Iterator[Outcome]:
     """The records of a source, as the extract stage reads them."""
-    given = {
-        "source": source.name,
-        "format": source.format,
-        "paths": source.paths,
-        "members": source.members,
-        "fields": source.fields,
-        "delimiter": source.delimiter,
-        "exclude": source.exclude,
-        "columns": source.columns,
-        "skip_rows": source.skip_rows,
-        "encoding": source.encoding,
-        "document": source.document,
-        "markdown": source.markdown,
-    }
-    spec = ExtractSpec.model_validate({name: value for name, value in given.items() if value} | {"quoted": source.quoted})
+    given = {name: value for name, value in vars(source).items() if name in ExtractSpec.model_fields and value}
+    spec = ExtractSpec.model_validate(given | {"source": source.name, "quoted": source.quoted})
     for part in raw_parts(spec):
         yield from parse(spec, part, Tally())

@@ -167,3 +167,10 @@ def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
     file.write_text(RECIPE, "utf-8")
     with pytest.raises(RecipeError, match=r"unknown table or field \[shortest\]"):
         prepare(file, Store(tmp_path / "store"))
+
+
+def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> None:
+    inputs = {name: f"clean/{name}" for name in ("self", "label", "stage", "spec")}
+    nodes = dag.Nodes()
+    nodes.add("dedup", registry.tables()["dedup"], Spec(), **inputs)
+    assert nodes.by_label["dedup"].inputs == inputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import compress
 from statistics import median
 
@@ -243,46 +243,32 @@ def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -
     return charts.Strip(row.label, dots, text, 2 if row.label == spec.baseline else 1)
 
 
-_SUMMARY = (
-    "row",
-    "column",
-    "mean",
-    "low",
-    "high",
-    "confidence",
-    "values",
-    "pretraining_runs",
-    "finetuning_runs",
-    "printed",
-    "source",
-    "note",
-)
-
-
 def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, object]]:
-    """One record per row and column, with the fields ``_SUMMARY``; limits are None where there is no interval."""
+    """One record per row and column; limits are None where there is no interval."""
     records: list[Mapping[str, object]] = []
     for row in spec.rows:
         ours, theirs = estimates(spec, values, row), printed(spec, row)
         for column in spec.columns:
-            found, half = ours.get(column.title), None
-            if found is not None and found.half_width is not None:
-                half = found.half_width
-            mean = None if found is None else found.mean
+            found = ours.get(column.title)
+            mean, half = (None, None) if found is None else (found.mean, found.half_width)
+            pretraining, finetuning = values.counts(row.key, column.title)
             source = spec.printed.elsewhere(column.source).source if spec.printed and column.title in theirs else None
-            limits = (None, None) if mean is None or half is None else (mean - half, mean + half)
-            fields: Sequence[object] = (
-                row.label,
-                column.title,
-                mean,
-                *limits,
-                spec.confidence if half is not None else None,
-                0 if found is None else found.values,
-                *values.counts(row.key, column.title),
-                theirs.get(column.title, (None, None))[0],
-                source,
-                values.note(row.key, column.title) or None,
+            low, high = (None, None) if mean is None or half is None else (mean - half, mean + half)
+            records.append(
+                {
+                    "row": row.label,
+                    "column": column.title,
+                    "mean": mean,
+                    "low": low,
+                    "high": high,
+                    "confidence": None if half is None else spec.confidence,
+                    "values": 0 if found is None else found.values,
+                    "pretraining_runs": pretraining,
+                    "finetuning_runs": finetuning,
+                    "printed": theirs.get(column.title, (None, None))[0],
+                    "source": source,
+                    "note": values.note(row.key, column.title) or None,
+                }
             )
-            records.append(dict(zip(_SUMMARY, fields, strict=True)))
     assert all(not isinstance(v, float) or math.isfinite(v) for record in records for v in record.values())
     return records

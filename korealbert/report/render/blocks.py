@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -85,15 +85,10 @@ class Section:
     blocks: Sequence[Block]
 
 
-def figures_of(blocks: Sequence[Block]) -> list[Figure]:
-    """All drawings within blocks, in order."""
-    found: list[Figure] = []
+def unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks in order, those within a fold in its place."""
     for block in blocks:
-        if isinstance(block, Figures):
-            found += block.figures
-        elif isinstance(block, Fold):
-            found += figures_of(block.blocks)
-    return found
+        yield from unfolded(block.blocks) if isinstance(block, Fold) else [block]
 
 
 def without_empty_columns(blocks: Sequence[Block]) -> list[Block]:

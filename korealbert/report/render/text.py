@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 
-from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text
+from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text, unfolded
 
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
@@ -131,7 +131,7 @@ def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
     """Names and contents, in the order of the tables; equal titles of one chapter are numbered."""
     taken: set[str] = set()
     for section in sections:
-        for table in _tables(section.blocks):
+        for table in (block for block in unfolded(section.blocks) if isinstance(block, Table)):
             name = first = f"{section.anchor}-{_slug(table.title)}"
             number = 1
             while name in taken:
@@ -141,14 +141,6 @@ def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
             yield f"{name}.csv", _csv(table).encode()
             yield f"{name}.md", f"{_markdown_table(table)}\n".encode()
             yield f"{name}.tex", latex(table, name).encode()
-
-
-def _tables(blocks: Sequence[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Fold):
-            yield from _tables(block.blocks)
 
 
 def _slug(title: str) -> str:

@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from korealbert.artifact import Progress, Runtime
 from korealbert.artifact.files import atomic_write
-from korealbert.report.render.blocks import Block, Section, figures_of, without_empty_columns
+from korealbert.report.render.blocks import Block, Figures, Section, unfolded, without_empty_columns
 from korealbert.report.render.markup import escape, style_sheet
 from korealbert.report.render.text import markdown, table_files
 
@@ -38,7 +38,8 @@ def write_report(
     """
     sections = [Section(each.anchor, each.title, without_empty_columns(each.blocks)) for each in sections]
     contents = {"report.html": page(title, lede, sections).encode(), "report.md": markdown(title, lede, sections).encode()}
-    figures = [figure for section in sections for figure in figures_of(section.blocks)]
+    blocks = [block for section in sections for block in unfolded(section.blocks)]
+    figures = [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
     contents |= {f"figures/{figure.name}.svg": figure.svg.standalone(figure.caption).encode() for figure in figures}
     contents |= {f"tables/{name}": content for name, content in table_files(sections)}
     for name, frame in numbers.items():

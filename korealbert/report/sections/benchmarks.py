@@ -373,11 +373,9 @@ def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
             for task, metric in columns
         ]
         return Table(title, ["Metric", *models], body, frozenset(range(1, len(models) + 1)))
-    header = ["Model", *(f"{task} {metric}" for task, metric in columns), *(["Note"] if notes else [])]
+    header = ["Model", *(f"{task} {metric}" for task, metric in columns), "Note"]
     body = [
-        [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)]
-        + ([_joined(notes.get(model, {}))] if notes else [])
+        [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns), _joined(notes.get(model, {}))]
         for model in models
     ]
-    prose = frozenset({len(header) - 1}) if notes else frozenset()
-    return Table(title, header, body, frozenset(range(1, len(columns) + 1)), prose=prose)
+    return Table(title, header, body, frozenset(range(1, len(header) - 1)), prose=frozenset({len(header) - 1}))

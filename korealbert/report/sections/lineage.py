@@ -216,12 +216,13 @@ _MAX_BESIDE = 6
 
 _SECTIONS = {
     **dict.fromkeys(("crawl", "fetch", "extract", "clean", "dedup", "balance"), "corpus"),
-    **{"quality": "quality", "vocab": "vocabulary", "vocab_sizes": "vocabulary", "speed": "speed", "split": "split"},
+    **dict.fromkeys(("vocab", "vocab_sizes"), "vocabulary"),
     **dict.fromkeys(("examples", "views", "cooccurrence"), "training-data"),
-    **dict.fromkeys(("pretrain",), "learning"),
+    "pretrain": "learning",
     **dict.fromkeys(("export", "features", "finetune", "summary", "search"), "outcome"),
     **dict.fromkeys(("phase1", "phase2", "control"), "curves"),
-    **{"transfer": "transfers", "source": "transfers", "intrinsic": "intrinsic"},
+    **dict.fromkeys(("transfer", "source"), "transfers"),
+    **{stage: stage for stage in ("quality", "speed", "split", "intrinsic")},
 }
 """The section about a stage, by the first part of its labels; by default the costs."""
 

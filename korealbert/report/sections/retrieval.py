@@ -130,21 +130,19 @@ def _table(searched: Searched) -> Table:
         row = [_named(system), spread(searched.values(system)), f"{fixed(low)} to {fixed(high)}"]
         row.append(spread(values) if odd and (values := searched.values(system, kind="corrected")) else "")
         row += [spread(searched.values(system, metric)) for metric in METRICS[1:]]
-        if (difference := against.get(system)) is not None:
-            left, right = difference.interval.of_difference(METRIC)
-            row.append(f"{signed(difference.difference)} ({signed(left)} to {signed(right)})")
-        else:
-            row.append("")
-        rows.append([*row, str(len(searched.systems[system])), searched.trained_on.get(system, "")])
+        difference = ""
+        if (found := against.get(system)) is not None:
+            left, right = found.interval.of_difference(METRIC)
+            difference = f"{signed(found.difference)} ({signed(left)} to {signed(right)})"
+        rows.append([*row, difference, str(len(searched.systems[system])), searched.trained_on.get(system, "")])
     recalls = [_TITLES.get(metric, metric.capitalize()) for metric in METRICS[1:]]
     header = ["System", _TITLES[METRIC], "95 % interval", "Corrected", *recalls, "Less the better BM25", "Runs", "Trained on"]
-    kept = [n for n in range(len(header)) if any(row[n] for row in rows)]
     sizes = f"{count(first['documents'])} documents, {count(first['queries'])} queries, {count(first['judgements'])} judgements"
     return Table(
         f"{searched.name} ({first['split']}): {sizes}",
-        [header[n] for n in kept],
-        [[row[n] for n in kept] for row in rows],
-        frozenset(place for place, n in enumerate(kept) if header[n] not in ("System", "Trained on")),
+        header,
+        rows,
+        frozenset(range(1, len(header) - 1)),
         frozenset(n for n, system in enumerate(ordered) if not system.endswith(BASELINES)),
     )
 

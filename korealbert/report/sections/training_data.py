@@ -8,7 +8,7 @@ from typing import Any
 from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
-from korealbert.formatting import count, fixed, percent
+from korealbert.formatting import MISSING, count, fixed, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
@@ -126,8 +126,9 @@ def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | 
     return Figure(name, caption, charts.bars(rows, label=label))
 
 
-def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
-    return Table(title, ["Fact", "Value"], [[name, value] for name, value in rows if value is not None], frozenset({1}))
+def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
+    """A table of what is known."""
+    return Table(title, ["Fact", "Value"], [row for row in rows if row[1] != MISSING], frozenset({1}))
 
 
 def _rows(artifacts: Artifacts) -> Table:
@@ -139,10 +140,10 @@ def _rows(artifacts: Artifacts) -> Table:
         [
             ("Rows for training", count(stats.rows_train)),
             ("Rows held out", count(stats.rows_heldout)),
-            ("Held out, not scored either", None if stats.rows_unused is None else count(stats.rows_unused)),
-            ("Pieces", _count(stats.pieces)),
-            ("Sentences", _count(stats.sentences)),
-            ("Share of positions filled", _percent(stats.fill)),
+            ("Held out, not scored either", count(stats.rows_unused)),
+            ("Pieces", count(stats.pieces)),
+            ("Sentences", count(stats.sentences)),
+            ("Share of positions filled", percent(stats.fill)),
         ],
     )
 
@@ -155,30 +156,22 @@ def _noise(artifacts: Artifacts) -> Table:
         "Noise, as measured on all views",
         [
             ("Views, one per epoch", count(stats.views)),
-            ("Rows with noise", _count(stats.rows)),
+            ("Rows with noise", count(stats.rows)),
             ("Pieces to predict (MLM)", _percent_of(stats.mlm_rate, stats.pieces, "pieces", 2)),
-            ("of these masked", _percent(stats.masked_share)),
-            ("of these replaced by a random piece", _percent(stats.random_share)),
-            ("of these left as they are", _percent(stats.kept_share)),
+            ("of these masked", percent(stats.masked_share)),
+            ("of these replaced by a random piece", percent(stats.random_share)),
+            ("of these left as they are", percent(stats.kept_share)),
             ("Segments swapped (SOP)", _percent_of(stats.sop_swapped_share, stats.sop_rows, "rows")),
-            ("Rows with moved words (WOP)", _count(stats.wop_rows)),
+            ("Rows with moved words (WOP)", count(stats.wop_rows)),
             ("Pieces moved in those rows (WOP)", _percent_of(stats.wop_rate, stats.wop_pieces, "pieces", 2)),
         ],
     )
 
 
-def _count(number: int | None) -> str | None:
-    return None if number is None else count(number)
-
-
-def _percent(share: float | None, decimals: int = 1) -> str | None:
-    return None if share is None else percent(share, decimals)
-
-
-def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str | None:
+def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str:
     """A share with its denominator."""
-    shown = _percent(share, decimals)
-    return f"{shown} of {count(total)} {what}" if shown and total is not None else shown
+    shown = percent(share, decimals)
+    return shown if share is None or total is None else f"{shown} of {count(total)} {what}"
 
 
 _KINDS = {"unigram": "unigram", "bpe": "BPE"}
@@ -224,18 +217,18 @@ def _sizes(trials: Sequence[TrialFacts]) -> Figure | None:
 
 
 def _vocabulary_facts(stats: VocabStats) -> Table:
-    rows: list[tuple[str, str | None]] = [
+    rows = [
         ("Pieces", count(stats.pieces)),
-        ("Characters per piece", _fixed(stats.characters_per_piece)),
-        ("Pieces per word", _fixed(stats.pieces_per_word)),
-        ("Unknown pieces", _percent(stats.unknown_share, 4)),
-        ("Pieces that are single bytes", _percent(stats.byte_share, 4)),
-        ("Visible characters that have a piece", _percent(stats.character_coverage, 3)),
-        ("Hangul syllables that have a piece, of 11,172", _count(stats.hangul_syllables_covered)),
+        ("Characters per piece", fixed(stats.characters_per_piece)),
+        ("Pieces per word", fixed(stats.pieces_per_word)),
+        ("Unknown pieces", percent(stats.unknown_share, 4)),
+        ("Pieces that are single bytes", percent(stats.byte_share, 4)),
+        ("Visible characters that have a piece", percent(stats.character_coverage, 3)),
+        ("Hangul syllables that have a piece, of 11,172", count(stats.hangul_syllables_covered)),
         ("Hangul syllables that have a piece, of those in the text", _in_text(stats)),
-        ("Pieces that begin a word", _percent(stats.word_start_share)),
-        ("Sentences it was trained on", _count(stats.sampled_sentences)),
-        ("Characters it was trained on", _count(stats.sampled_characters)),
+        ("Pieces that begin a word", percent(stats.word_start_share)),
+        ("Sentences it was trained on", count(stats.sampled_sentences)),
+        ("Characters it was trained on", count(stats.sampled_characters)),
     ]
     return _facts("Vocabulary", rows)
 
@@ -250,7 +243,7 @@ def _comparison(compared: VocabSizesStats) -> Table:
             fixed(trial.pieces_per_word),
             percent(trial.words_by_pieces["1"] / sum(trial.words_by_pieces.values())),
             percent(trial.unknown_share, 4),
-            _in_text(trial) or "",
+            _in_text(trial),
         ]
         for trial in ordered
     ]
@@ -273,11 +266,7 @@ def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))
 
 
-def _in_text(stats: VocabularyFacts) -> str | None:
+def _in_text(stats: VocabularyFacts) -> str:
     if stats.hangul_syllables_in_text is None:
-        return None
+        return MISSING
     return f"{count(stats.hangul_syllables_in_text_covered)} of {count(stats.hangul_syllables_in_text)}"
-
-
-def _fixed(value: float | None) -> str | None:
-    return None if value is None else fixed(value)
