@@ -195,13 +195,16 @@ def plan(
     console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
 
 
+def _stages(number: int) -> str:
+    return "1 stage" if number == 1 else f"{number} stages"
+
+
 def _would_run(planned: Sequence[Planned], verb: str) -> str:
     """How many stages are to run, and what they take."""
     from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
 
     pending = [stage for stage in planned if stage.status != "cached"]
-    stages = "1 stage" if len(planned) == 1 else f"{len(planned)} stages"
-    return f"{len(pending)} of {stages} {verb}" + (f": {told}" if (told := total(pending)) else "")
+    return f"{len(pending)} of {_stages(len(planned))} {verb}" + (f": {told}" if (told := total(pending)) else "")
 
 
 def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
@@ -332,8 +335,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    stages = "1 stage" if len(built) == 1 else f"{len(built)} stages"
-    console.print(f"{stages} built in {spent}, {len(planned) - len(built)} cached", style="green")
+    console.print(f"{_stages(len(built))} built in {spent}, {len(planned) - len(built)} cached", style="green")
     return last
 
 

@@ -216,7 +216,8 @@ class StageEvents:
             return
         job, above = self.job, self.lineage
         inputs = [_of_artifact(artifact) for artifact in job.inputs.values()]
-        inputs += [_of_file(path.path, self.store) for path in input_paths(job.spec) if path.path.exists()]
+        read = [path.path for path in input_paths(job.spec) if path.path.exists()]
+        inputs += [_dataset(path, version={"datasetVersion": self.store.digests.of(path)}) for path in read]
         names = {role: artifact.name for role, artifact in job.inputs.items()}
         place = self.store.root / job.stage.identity(job.spec, names, self.store).name
         output = _of_artifact(built) if built is not None else _dataset(place)
@@ -243,10 +244,6 @@ def _told(error: BaseException) -> dict[str, str]:
 
 def _dataset(path: Path, **facets: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"namespace": "file", "name": str(path.resolve()), "facets": _facets(**facets)}
-
-
-def _of_file(path: Path, store: Store) -> dict[str, Any]:
-    return _dataset(path, version={"datasetVersion": store.digests.of(path)})
 
 
 def _of_artifact(artifact: Artifact) -> dict[str, Any]:

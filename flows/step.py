@@ -51,34 +51,24 @@ class Gate:
         self._alone = False
         self._seats: set[int] = set()
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> contextlib.AbstractContextManager[int]:
         """Wait until nothing runs, and keep all others out."""
-        with self._entered(lambda: self._running == 0, bytes_needed=0, alone=True):
-            yield
+        return self._entered(lambda: self._running == 0, alone=True)
 
-    @contextlib.contextmanager
-    def cell(self, bytes_needed: int | None) -> Iterator[int]:
+    def cell(self, bytes_needed: int | None) -> contextlib.AbstractContextManager[int]:
         """Wait for a place and for memory; gives the number of the place, the lowest that is free.
 
         A stage of unknown need (None) runs alone if memory is limited.
         """
-        if self.memory is None:
-            with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False) as seat:
-                yield seat
-            return
-        if bytes_needed is None or bytes_needed > self.memory:
-            with self._entered(lambda: self._running == 0, bytes_needed=0, alone=True) as seat:
-                yield seat
-            return
-        limit, needed = self.memory, bytes_needed
-        with self._entered(
-            lambda: self._running < self.cells and self._taken + needed <= limit, bytes_needed=needed, alone=False
-        ) as seat:
-            yield seat
+        limit = self.memory
+        if limit is None:
+            return self._entered(lambda: self._running < self.cells)
+        if bytes_needed is None or bytes_needed > limit:
+            return self.alone()
+        return self._entered(lambda: self._running < self.cells and self._taken + bytes_needed <= limit, bytes_needed)
 
     @contextlib.contextmanager
-    def _entered(self, free: Callable[[], bool], *, bytes_needed: int, alone: bool) -> Iterator[int]:
+    def _entered(self, free: Callable[[], bool], bytes_needed: int = 0, *, alone: bool = False) -> Iterator[int]:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
@@ -248,7 +238,8 @@ def scored(stats: Mapping[str, Any]) -> str:
 
 
 def _counted(stats: Mapping[str, Any]) -> str:
-    """What became of the documents, of a stage that counts them: ``, 98 of 100 kept, 1 dropped, 1 quarantined``."""
+    """What became of the documents, of a stage that counts them: ``, 98 of 100 kept, 1 dropped, 1 quarantined``; and which
+    files of a directory were not read."""
     if "documents_out" not in stats:
         return ""
     dropped, quarantined = sum(stats.get("dropped", {}).values()), stats.get("quarantined", 0)
@@ -258,21 +249,11 @@ def _counted(stats: Mapping[str, Any]) -> str:
     copies = stats.get("repeated", 0)  # which are in documents_out
     kept = "NOTHING KEPT" if nothing else f"{stats['documents_out'] - copies:,}"
     told = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
-    return (
-        told
-        + "".join(
-            f", {number:,} {word}"
-            for number, word in ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
-            if number
-        )
-        + _left_aside(stats)
-    )
-
-
-def _left_aside(stats: Mapping[str, Any]) -> str:
-    """Files of a directory that were not read: ``; left aside for their endings: 1 .gitattributes, 2 .md``."""
-    counted = stats.get("files_left_aside", {})
-    return "; left aside for their endings: " + ", ".join(f"{n:,} {ending}" for ending, n in counted.items()) if counted else ""
+    gone = ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
+    told += "".join(f", {number:,} {word}" for number, word in gone if number)
+    if aside := stats.get("files_left_aside"):
+        told += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
+    return told
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:

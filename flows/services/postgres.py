@@ -51,7 +51,8 @@ class Cluster:
     @property
     def url(self) -> str:
         """What Prefect connects to, password and all."""
-        return f"postgresql+asyncpg://{_ROLE}:{self._password()}@/postgres?host={quote(str(self.directory), safe='')}"
+        password = self._secret().read_text("utf-8").strip()
+        return f"postgresql+asyncpg://{_ROLE}:{password}@/postgres?host={quote(str(self.directory), safe='')}"
 
     def create(self) -> None:
         """Make the database directory unless it is there. Raises RuntimeError: why it cannot be, or what ``initdb`` says."""
@@ -68,16 +69,8 @@ class Cluster:
         self._secret().chmod(0o600)
         self._give_away()
         shutil.rmtree(self.directory / "data", ignore_errors=True)  # Of an initdb that was killed.
-        command: list[str | Path] = [
-            bin_directory / "initdb",
-            "--pgdata",
-            self.directory / "data",
-            "--username",
-            _ROLE,
-            "--encoding",
-            "UTF8",
-        ]
-        command += ["--locale", "C", "--auth", "scram-sha-256", "--pwfile", self._secret()]
+        command: list[str | Path] = [bin_directory / "initdb", "--pgdata", self.directory / "data", "--username", _ROLE]
+        command += ["--encoding", "UTF8", "--locale", "C", "--auth", "scram-sha-256", "--pwfile", self._secret()]
         done = subprocess.run(command, capture_output=True, text=True, check=False, **self._identity())
         if done.returncode:
             raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
@@ -101,9 +94,6 @@ class Cluster:
 
     def _secret(self) -> Path:
         return self.directory / "password"
-
-    def _password(self) -> str:
-        return self._secret().read_text("utf-8").strip()
 
     def _identity(self) -> dict[str, Any]:
         """PostgreSQL refuses to serve as root, so root serves as somebody who owns nothing."""

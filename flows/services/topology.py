@@ -185,13 +185,8 @@ def up(home: Path, port: int, store: Path) -> None:
     log = home / "supervisor.log"
     environment = os.environ | credentials(ENVIRONMENT_FILE)
     options = {"--home": home, "--socket": listener.fileno(), "--store": store}
-    command = [
-        sys.executable,
-        "-m",
-        "korealbert.flows.services.topology",
-        "serve",
-        *(str(each) for pair in options.items() for each in pair),
-    ]
+    command = [sys.executable, "-m", "korealbert.flows.services.topology", "serve"]
+    command += [str(each) for pair in options.items() for each in pair]
     with listener, log.open("wb") as stream:
         supervisor = subprocess.Popen(
             command,

@@ -73,9 +73,8 @@ def family_of(config: AnyConfig) -> Family[Any]:
     for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
         if not isinstance(family, ModernBert) and family.expresses(config):
             return family
-    shape = {
-        name: getattr(config, name) for name in ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
-    }
+    fields = ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
+    shape = {name: getattr(config, name) for name in fields}
     raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {shape}")
 
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 from safetensors.numpy import load_file, save_file
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
+from korealbert.artifact import EACH_ONCE, Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
@@ -56,7 +56,7 @@ class ExportSpec(Spec):
     """Step whose tokens and scores the model card tells: ``snapshot`` where there is one. Earlier versions told those of the
     end, so this field, which nobody need set, gives exports of snapshots another identity."""
 
-    onnx: tuple[Form, ...] = ()
+    onnx: Annotated[tuple[Form, ...], EACH_ONCE] = ()
     """The encoder as ONNX too: ``fp32`` writes ``onnx/model.onnx``, ``int8`` writes ``onnx/model_int8.onnx``, dynamically
     quantised. Both need the extra ``onnx``."""
 
@@ -67,12 +67,6 @@ class ExportSpec(Spec):
             return fields
         arrays = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}  # as strict Python has them
         return {**fields, **arrays} | ({"card": "snapshot"} if fields.get("snapshot") is not None else {})
-
-    @field_validator("onnx")
-    @classmethod
-    def _forms_once(cls, forms: tuple[Form, ...]) -> tuple[Form, ...]:
-        refuse_repeats("onnx", forms)
-        return forms
 
     @field_validator("prompts")
     @classmethod

@@ -111,9 +111,8 @@ def _common_settings(family: Family[ModelConfig], config: ModelConfig, special: 
     }
 
 
-def _common_fields(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Our fields from a ``config.json``; a setting that it leaves out has the family's default."""
-    settings = {**defaults, **settings}
+def _common_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Our fields from a ``config.json`` with the family's defaults."""
     activation, positions = settings["hidden_act"], settings.get("position_embedding_type", "absolute")
     if activation not in _ACTIVATIONS:
         raise ValueError(f"hidden_act = {activation!r}: only {', '.join(_ACTIVATIONS)} can be read")
@@ -226,7 +225,7 @@ class Albert(Family[ModelConfig]):
         if inner != 1:
             raise ValueError(f"inner_group_num = {inner}: only groups of one layer can be read")
         shared = {"share": "none"} if groups == layers > 1 else {"share": "all", "num_groups": groups}
-        fields = _common_fields(settings, _ALBERT_DEFAULTS)
+        fields = _common_fields(settings)
         config = ModelConfig(**fields, **shared, embedding_size=settings["embedding_size"], ffn_dropout=False)
         if config.share == "all" and exported_groups(config) != groups:
             raise ValueError(
@@ -308,7 +307,7 @@ class Bert(Family[ModelConfig]):
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers."""
-        fields = _common_fields(settings, _BERT_DEFAULTS)
+        fields = _common_fields({**_BERT_DEFAULTS, **settings})
         return ModelConfig(**fields, embedding_size=fields["hidden_size"], share="none")
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
@@ -346,13 +345,12 @@ class Roberta(Family[ModelConfig]):
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers, no pooler; the position table's unreachable rows stay."""
         settings = {**_ROBERTA_DEFAULTS, **settings}
-        fields = _common_fields(settings, _ROBERTA_DEFAULTS)
+        fields = _common_fields(settings)
         pad = settings["pad_token_id"]
         if not isinstance(pad, int) or pad < 0:
             raise ValueError(f"pad_token_id = {pad!r}: RoBERTa counts its positions from this id; give the tokenizer's")
-        offset = pad + 1
         size = fields["hidden_size"]
-        return ModelConfig(**fields, embedding_size=size, share="none", position_offset=offset, pooler=False)
+        return ModelConfig(**fields, embedding_size=size, share="none", position_offset=pad + 1, pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
         """All tensors of ``RobertaForMaskedLM``."""
@@ -382,7 +380,7 @@ class Electra(Family[ModelConfig]):
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers, no pooler."""
         settings = {**_ELECTRA_DEFAULTS, **settings}
-        fields = _common_fields(settings, _ELECTRA_DEFAULTS)
+        fields = _common_fields(settings)
         if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
             raise ValueError(
                 f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"

@@ -92,6 +92,8 @@ class _SplitJob:
     """Where it ends; None: nowhere."""
     excluded: Path | None = None
     """Hashes of the sentences that the part must not have, sorted."""
+    measured: str = "measure"
+    """How the file of a measurement begins."""
 
 
 class SplitStats(DocumentStats):
@@ -110,7 +112,7 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
         jobs = (replace(_SplitJob(shard, spec), **fields) for shard in shards)  # type: ignore[arg-type]
         return map_shards(function, jobs, out_dir=out_dir, runtime=runtime, step=step, total=len(shards))
 
-    over_shards("measure", measure)
+    over_shards("measure", _measure)
     begin, end = _range(spec, sorted((out_dir / ".work").glob("measure-*.npy")))
     excluded = None
     if spec.level == "document" and spec.part != "test":
@@ -118,7 +120,7 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
         over_shards("exclude", _note_sentences, end=begin._replace(sentences=WHOLE))
         excluded = _join_hashes(out_dir / ".work")
     if spec.part == "train" and spec.train_sentences is not None:
-        over_shards("remaining", _measure_remaining, begin=begin, excluded=excluded)
+        over_shards("remaining", _measure, begin=begin, excluded=excluded, measured="remaining")
         remaining = sorted((out_dir / ".work").glob("remaining-*.npy"))
         end = _train_end(spec, remaining, begin)
     stats = sum_stats([NO_DOCUMENTS, *over_shards("write", _write_part, begin=begin, end=end, excluded=excluded)])
@@ -168,18 +170,6 @@ def draw(spec: SplitSpec, what: str) -> int:
     return hash64(f"{spec.seed}\0{what.strip()}")
 
 
-def measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
-    """Write draw and number of sentences of each document; at sentence level, of each sentence."""
-    rows: list[tuple[int, int]] = []
-    for document in read_documents(job.shard):
-        if job.spec.level == "sentence":
-            rows += [(draw(job.spec, sentence), 1) for sentence in _sentences_of(document.text)]
-        else:
-            rows.append((draw(job.spec, document.id), sum(1 for _ in _sentences_of(document.text))))
-    _save(out_dir / ".work" / f"measure-{index:05d}.npy", np.array(rows, dtype=MEASURED))
-    return {}
-
-
 def _note_sentences(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Write the hashes of all sentences before ``job.end``: those of the parts before this one, at least."""
     hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
@@ -187,8 +177,9 @@ def _note_sentences(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def _measure_remaining(job: _SplitJob, index: int, out_dir: Path) -> Stats:
-    """Like ``measure``, for what lies behind ``job.begin``, without excluded sentences."""
+def _measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
+    """Write draw and number of sentences of each document behind ``job.begin``, without excluded ones; at sentence level, of
+    each sentence."""
     rows: list[tuple[int, int]] = []
     excluded = _load(job.excluded)
     for document in read_documents(job.shard):
@@ -196,7 +187,7 @@ def _measure_remaining(job: _SplitJob, index: int, out_dir: Path) -> Stats:
             rows += [(draw(job.spec, sentence), 1) for sentence in taken(document, job)]
         elif left := len(taken(document, job, excluded)):
             rows.append((draw(job.spec, document.id), left))
-    _save(out_dir / ".work" / f"remaining-{index:05d}.npy", np.array(rows, dtype=MEASURED))
+    _save(out_dir / ".work" / f"{job.measured}-{index:05d}.npy", np.array(rows, dtype=MEASURED))
     return {}
 
 

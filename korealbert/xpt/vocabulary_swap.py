@@ -97,10 +97,9 @@ class SwapStats(Statistics):
 def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SwapStats:
     """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
     model, source_directory = inputs["model"].path, inputs["source"].path
-    config = read_config(model)
-    file = weights_file(model, spec.snapshot)
+    trained = load_file(weights_file(model, spec.snapshot))
     source = checkpoint.read(source_directory)
-    config, weights = swap(config, load_file(file), WordPart.of(source.config, source.weights))
+    config, weights = swap(read_config(model), trained, WordPart.of(source.config, source.weights))
     special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)
     save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)
