@@ -48,7 +48,7 @@ from korealbert.flows.terminal import (
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped
-from korealbert.shipped import shipped
+from korealbert.shipped import RECIPES, shipped
 
 if TYPE_CHECKING:  # Which loads every package.
     from korealbert.recipe import Planned
@@ -481,7 +481,7 @@ def diff(
         recipe = shipped(Path(name))
         if means_directory(store, name, _RECIPE_HERE.name):
             recipe /= _RECIPE_HERE
-        artifact = None if recipe.suffix == ".toml" else find(store, name)
+        artifact = None if recipe.suffix == ".toml" else find(store, name, [path.stem for path in RECIPES.glob("*.toml")])
         if html is not None:
             refuse_overwriting(html, [artifact.path if artifact else recipe])
         if artifact is not None:

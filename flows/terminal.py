@@ -168,16 +168,17 @@ def warnings_of(module: str) -> Iterator[None]:
         logging.getLogger(module).removeHandler(shown)
 
 
-def find(store: Path, name: str) -> Artifact:
+def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
     """The artifact of this name, else that of this label which the newest run needed, else the newest whose name begins so.
 
-    Raises ValueError when there is none.
+    Raises ValueError when there is none, with the nearest name, which may be one of the caller's ``others``.
     """
     path = Path(name)
     if (path / MANIFEST).is_file():
         return Artifact(path.resolve().name, path.resolve())
     if not store.is_dir():
-        raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
+        near = nearest(name, others)
+        raise ValueError(f"{store}: no artifact {name!r}{near}, nor a store; `korealbert run RECIPE --store {store}` makes one")
     known = Store(store).artifacts()
     found = (
         [a for a in known if a.name == name]
@@ -187,7 +188,7 @@ def find(store: Path, name: str) -> Artifact:
     if len(found) == 1:
         return found[0]
     if not found:
-        valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
+        valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))
     by_name = {artifact.name: artifact for artifact in found}

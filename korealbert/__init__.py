@@ -15,3 +15,7 @@ def __getattr__(name: str) -> Any:
     from korealbert import api  # noqa: PLC0415
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

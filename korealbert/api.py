@@ -78,7 +78,7 @@ def open_artifact(path: Pathlike) -> Artifact:
 
     Raises ArtifactError where there is none, or where its files are not those of its manifest.
     """
-    directory = Path(path)
+    directory = Path(path).resolve()
     store = Store(directory.parent)
     artifact = store.find(directory.name)
     if artifact is None:

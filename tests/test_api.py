@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ def test_a_recipe_is_planned_built_and_read(tmp_path: Path) -> None:
     documents = list(korealbert.read_documents(path))
     assert len(documents) == built["clean/books"].stats["documents_out"] > 0
     assert documents == list(korealbert.read_documents(built["clean/books"])) and all(each.text for each in documents)
+
+    with chdir(path):
+        assert korealbert.open_artifact(".").name == path.name
 
     with pytest.raises(ArtifactError, match="no finished artifact here; `korealbert show --store"):
         korealbert.open_artifact(tmp_path / "clean-0000000000000000")
@@ -61,6 +65,8 @@ def test_scores_are_those_that_the_command_prints(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["score", "klue_ner", *map(str, files)])
     assert json.loads(printed.stdout) == korealbert.score("klue_ner", *files).facts(), printed.output
     assert korealbert.score("klue_ner", *files) != korealbert.score("klue_ner", *files, mode="corrected")
+    with pytest.raises(ValueError, match=r"mode: 'oficial' is none of 'official', 'corrected' \(did you mean 'official'\?\)"):
+        korealbert.score("klue_ner", *files, mode="oficial")  # type: ignore[arg-type]
 
 
 def test_the_package_alone_loads_none_of_its_parts() -> None:
@@ -68,3 +74,4 @@ def test_the_package_alone_loads_none_of_its_parts() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
     with pytest.raises(AttributeError, match="no attribute 'prepare'"):
         korealbert.prepare  # noqa: B018
+    assert set(korealbert.__all__) <= set(dir(korealbert))

@@ -24,7 +24,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.formatting import nearest
+from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
 from korealbert.shipped import RECIPES
@@ -363,7 +363,8 @@ def kind_of(path: Path) -> Kind:
     """The kind of a recipe. Raises RecipeError where it cannot be read.
 
     An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
-    evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary.
+    evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary, where a misspelt
+    name counts as the nearest one.
     """
     tables = read_toml(path)
     if wrong := [name for name in tables if name != name.lower() and name.lower() in (*TOP, *_OF_CORPUS, *_OF_MODEL)]:
@@ -372,6 +373,7 @@ def kind_of(path: Path) -> Kind:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
-    if "extract" in tables and tables.keys() <= {*TOP, *_OF_CORPUS}:
+    of_corpus = (*TOP, *_OF_CORPUS)
+    if "extract" in tables and all(closest(name, (*of_corpus, *_OF_MODEL)) in of_corpus for name in tables):
         return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

@@ -106,8 +106,9 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
     lede = " ".join(filter(None, [spec.note, results]))
     table = scores.table(benchmarks, spec.model_name, compared, retrieval.csv_rows(searched, spec.model_name))
-    scored = artifacts.one("pretrain") or benchmarks or searched
-    title = spec.title or f"korealbert: {'from raw text to scores' if scored else 'a corpus'}"
+    scored, trained = benchmarks or searched, artifacts.one("pretrain")
+    made = "from raw text to scores" if scored else "from raw text to a model" if trained else "a corpus"
+    title = spec.title or f"korealbert: {made}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())

@@ -134,6 +134,11 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         r"no artifact 'clean', nor a store; `korealbert run RECIPE --store nowhere` makes one",
     ),
     "an artifact": ("inspect clean/z", r"no artifact 'clean/z' \(did you mean 'clean/x'\?\)"),
+    "a recipe to compare": ("diff recipe.toml smallsample", r"no artifact 'smallsample' \(did you mean 'small-sample'\?\)"),
+    "a table of a corpus": (
+        of_recipe("text", "texts", "[vocab]\nsize = 300\n[claen.x]"),
+        r"\[claen\] \(did you mean 'clean'\?\)",
+    ),
     "an artifact to export": ("export-corpus claen out", r"no artifact 'claen' \(did you mean 'clean/x'\?\)"),
     "an address to export to": (
         "export-corpus clean/x ftp://host/x",

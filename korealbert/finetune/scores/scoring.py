@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
@@ -25,7 +25,7 @@ from korealbert.finetune.scores.statistics import Comparison, answered, compare,
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification
 from korealbert.finetune.task_types.tagged import Tagging
-from korealbert.formatting import part_of
+from korealbert.formatting import nearest, part_of
 
 MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
@@ -141,6 +141,8 @@ def _scored(
     mode: Mode,
 ) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file on examples of the whole gold file, and its predictions."""
+    if mode not in (modes := get_args(Mode)):
+        raise ValueError(f"mode: {mode!r} is none of {', '.join(map(repr, modes))}{nearest(str(mode), modes)}")
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
