@@ -17,7 +17,7 @@ import numpy as np
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, HASHTAG, PARAGRAPH_BREAK, TERMINAL
-from korealbert.corpus.clean.titles import END_CHARACTERS, load_title_rules
+from korealbert.corpus.clean.titles import END_CHARACTERS, TitleRules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
 from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
@@ -60,7 +60,7 @@ def _matches_of_title_rule(artifact: Artifact, rule_id: str, field: str, text: s
     path = Path(artifact.manifest["spec"].get("title_rules") or "")
     if not path.is_file():
         return []
-    rules = [rule for rule in load_title_rules(path).rules if rule.id == rule_id and rule.field == field]
+    rules = [rule for rule in TitleRules(path).rules if rule.id == rule_id and rule.field == field]
     found = [re.search(rule.pattern, matching_view(text)) for rule in rules]
     return [match.span() for match in found if match]
 
