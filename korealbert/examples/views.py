@@ -137,7 +137,11 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
     train, heldout = examples.files("train-*.arrow"), examples.files("heldout-*.arrow")
     if spec.sentence_task == "nsp":
         for split in ("train", "heldout"):
-            _check_documents(RowTable(examples.path, split), split)
+            table = RowTable(examples.path, split)
+            if len(table) and len({int(i) for shard in table.shards for i in np.unique(shard.doc_id)}) < 2:
+                raise ValueError(
+                    f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one"
+                )
     directories = [(view, f"view-{view:03d}", train) for view in range(spec.views if spec.stored else 1)]
     directories.append((HELDOUT_VIEW, "heldout", heldout))
     finished = _same_noise(spec, inputs, runtime)
@@ -231,11 +235,6 @@ def _vocabulary(path: Path) -> tuple[Vocabulary, WordTable]:
 @lru_cache(maxsize=2)
 def _split(examples: Path, split: str) -> RowTable:
     return RowTable(examples, split)
-
-
-def _check_documents(table: RowTable, split: str) -> None:
-    if len(table) and len({int(i) for shard in table.shards for i in np.unique(shard.doc_id)}) < 2:
-        raise ValueError(f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one")
 
 
 STAGE = Stage(

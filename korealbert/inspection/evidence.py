@@ -17,7 +17,7 @@ import numpy as np
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, HASHTAG, PARAGRAPH_BREAK, TERMINAL
-from korealbert.corpus.clean.titles import END_CHARACTERS, load_title_rules
+from korealbert.corpus.clean.titles import END_CHARACTERS, TitleRules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
 from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
@@ -60,17 +60,13 @@ def _matches_of_title_rule(artifact: Artifact, rule_id: str, field: str, text: s
     path = Path(artifact.manifest["spec"].get("title_rules") or "")
     if not path.is_file():
         return []
-    rules = [rule for rule in load_title_rules(path).rules if rule.id == rule_id and rule.field == field]
+    rules = [rule for rule in TitleRules(path).rules if rule.id == rule_id and rule.field == field]
     found = [re.search(rule.pattern, matching_view(text)) for rule in rules]
     return [match.span() for match in found if match]
 
 
 def _lines(text: str, holds: Callable[[str], bool]) -> Spans:
     return [match.span() for match in _LINE.finditer(text) if holds(match.group())]
-
-
-def _bullets(text: str, artifact: Artifact) -> Spans:
-    return [(start, start + 1) for start, _ in _lines(text, lambda line: line.startswith(BULLETS))]
 
 
 def _ellipses(text: str, artifact: Artifact) -> Iterable[tuple[int, int]]:
@@ -82,10 +78,6 @@ def _ellipses(text: str, artifact: Artifact) -> Iterable[tuple[int, int]]:
 def _short_lines(text: str, artifact: Artifact) -> Spans:
     limit = int(artifact.manifest["spec"]["limits"]["short_line_characters"])
     return _lines(text, lambda line: len(line) < limit)
-
-
-def _duplicate_lines(text: str, artifact: Artifact) -> Spans:
-    return _again([match.span() for match in _LINE.finditer(text)], text)
 
 
 def _duplicate_paragraphs(text: str, artifact: Artifact) -> Spans:
@@ -112,12 +104,12 @@ _FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
     "not_korean": _all(_OTHER_LETTERS),
     "curly_brackets": _all(re.compile(r"[{}]")),
     "symbols": _all(re.compile(f"{HASHTAG.pattern}|{ELLIPSIS.pattern}")),
-    "bullet_lines": _bullets,
+    "bullet_lines": lambda text, _: [(start, start + 1) for start, _ in _lines(text, lambda line: line.startswith(BULLETS))],
     "ellipsis_lines": _ellipses,
     "short_lines": _short_lines,
     "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line) is None),
     "number_words": _all(re.compile(r"(?<!\S)(?:[\W\d_](?<!\s))+(?!\S)")),
-    "duplicate_lines": _duplicate_lines,
+    "duplicate_lines": lambda text, _: _again([match.span() for match in _LINE.finditer(text)], text),
     "duplicate_paragraphs": _duplicate_paragraphs,
     "redirect": _all(re.compile(r"\A\s*#[^\n]+")),
 }

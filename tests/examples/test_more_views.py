@@ -18,6 +18,7 @@ from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import NOISE_FILE
 from korealbert.examples.views import STAGE, ViewsSpec
 from korealbert.examples.word_order import WordOrderSpec
+from tests.artifact.test_trust import flip
 from tests.examples.made import SEQUENCE_LENGTH
 
 
@@ -106,10 +107,7 @@ def test_only_the_same_noise_of_the_same_rows_is_taken_over(shop: tuple[Runtime,
     assert views._same_noise(ViewsSpec(views=4, word_order=WordOrderSpec(portion=0.5)), inputs, runtime) is None
     assert views._same_noise(ViewsSpec(views=4), {**inputs, "examples": other_rows}, runtime) is None
     assert views._same_noise(ViewsSpec(views=2), inputs, runtime) is None, "building anew draws anew"
-    victim = two.path / "view-001" / "train-00001.arrow"
-    content = bytearray(victim.read_bytes())
-    content[len(content) // 2] ^= 1
-    victim.write_bytes(content)
+    flip(two.path / "view-001" / "train-00001.arrow")
     assert views._same_noise(ViewsSpec(views=4), inputs, runtime) is None, "nothing is taken over from a damaged one"
 
 

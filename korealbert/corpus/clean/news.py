@@ -94,7 +94,7 @@ class Rule(Spec):
     """Examples that the whole rule set leaves untouched."""
 
 
-class RuleFile(Spec):
+class _RuleFile(Spec):
     """The content of a rules file."""
 
     macros: dict[str, str] = Field(default_factory=dict)
@@ -136,17 +136,21 @@ class _Line:
 
 
 class NewsRules:
-    """A compiled rules file. Stateless in use: the same text and outlet always give the same result."""
+    """A compiled rules file. Stateless in use: the same text and outlet always give the same result.
 
-    def __init__(self, file: RuleFile, origin: str = "news rules") -> None:
+    Raises ValueError naming file, rule and field.
+    """
+
+    def __init__(self, path: Path) -> None:
+        file = read_toml(path, _RuleFile, "a rules file")
         macros: dict[str, str] = {}
         for name, pattern in file.macros.items():
-            macros[name] = f"(?:{_fill(pattern, macros, f'{origin}, macro {name}')})"
+            macros[name] = f"(?:{_fill(pattern, macros, f'{path}, macro {name}')})"
         self.rules = file.rule
-        self._patterns = {rule.id: _compile(rule.pattern, macros, origin, rule.id) for rule in file.rule}
-        self._next_to = {r.id: _compile(r.next_to, macros, origin, r.id) for r in file.rule if r.next_to}
+        self._patterns = {rule.id: _compile(rule.pattern, macros, path, rule.id) for rule in file.rule}
+        self._next_to = {r.id: _compile(r.next_to, macros, path, r.id) for r in file.rule if r.next_to}
         if len(self._patterns) != len(file.rule):
-            raise ValueError(f"{origin}: two rules share an id; give each its own")
+            raise ValueError(f"{path}: two rules share an id; give each its own")
 
     def clean(self, text: str, outlet: str = "") -> Cleaned:
         """Apply all rules until none applies.
@@ -301,14 +305,9 @@ def _fill(pattern: str, macros: dict[str, str], where: str) -> str:
     return re.sub(r"\{([A-Z][A-Z_]*)\}", named, re.sub(r"\n\s*", "", pattern))
 
 
-def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) -> re.Pattern[str]:
-    where = f"{origin}, rule {rule_id}"
+def _compile(pattern: str, macros: dict[str, str], path: Path, rule_id: str) -> re.Pattern[str]:
+    where = f"{path}, rule {rule_id}"
     try:
         return re.compile(_fill(pattern, macros, where))
     except re.error as error:
         raise ValueError(f"{where}: not a regular expression: {error}; in TOML write patterns in single quotes") from error
-
-
-def load_news_rules(path: Path) -> NewsRules:
-    """Read and compile a rules file. Raises ValueError naming file, rule and field."""
-    return NewsRules(read_toml(path, RuleFile, "a rules file"), str(path))

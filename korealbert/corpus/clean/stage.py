@@ -20,10 +20,10 @@ from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.language import Language, check_languages, language_shares, wrong_language
 from korealbert.corpus.clean.lists import UrlList, WordList
-from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
+from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal
 from korealbert.corpus.clean.personal_data import Kind, mask
 from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement, count_sentences, split_text
-from korealbert.corpus.clean.titles import CategoryMap, TitleRules, load_category_map, load_title_rules
+from korealbert.corpus.clean.titles import CategoryMap, TitleRules
 from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import (
@@ -112,9 +112,9 @@ class Rules:
     def of(cls, spec: CleanSpec) -> Rules:
         """Read the files. Raises ValueError naming file, rule and field."""
         return cls(
-            load_news_rules(spec.news_rules.path) if spec.news_rules else None,
-            load_title_rules(spec.title_rules.path) if spec.title_rules else None,
-            load_category_map(spec.category_map.path) if spec.category_map else None,
+            NewsRules(spec.news_rules.path) if spec.news_rules else None,
+            TitleRules(spec.title_rules.path) if spec.title_rules else None,
+            CategoryMap(spec.category_map.path) if spec.category_map else None,
             UrlList.read([path.path for path in spec.url_lists]) if spec.url_lists else None,
             WordList.read([path.path for path in spec.word_lists]) if spec.word_lists else None,
         )

@@ -49,16 +49,16 @@ class _TitleFile(Spec):
 
 
 class TitleRules:
-    """A compiled titles file."""
+    """A compiled titles file. Raises ValueError naming file, rule and field."""
 
-    def __init__(self, file: _TitleFile, origin: str = "title rules") -> None:
-        self.rules = file.rule
+    def __init__(self, path: Path) -> None:
+        self.rules = read_toml(path, _TitleFile, "a rules file").rule
         self._compiled: list[tuple[TitleRule, re.Pattern[str]]] = []
-        for rule in file.rule:
+        for rule in self.rules:
             try:
                 self._compiled.append((rule, re.compile(rule.pattern)))
             except re.error as error:
-                raise ValueError(f"{origin}, rule {rule.id}: not a regular expression: {error}") from error
+                raise ValueError(f"{path}, rule {rule.id}: not a regular expression: {error}") from error
 
     def judge(self, title: str, text: str) -> Drop | None:
         """``title_rule`` with the id of the first rule that matches, or None."""
@@ -71,16 +71,11 @@ class TitleRules:
         return None
 
 
-def load_title_rules(path: Path) -> TitleRules:
-    """Read and compile a titles file. Raises ValueError naming file, rule and field."""
-    return TitleRules(read_toml(path, _TitleFile, "a rules file"), str(path))
-
-
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
 _PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
 
 
-class CategoryFile(Spec):
+class _CategoryFile(Spec):
     """The content of a categories file."""
 
     categories: dict[str, tuple[str, ...]]
@@ -88,15 +83,18 @@ class CategoryFile(Spec):
 
 
 class CategoryMap:
-    """Looks sections up by their whole name, then by their parts from the last (``사회 > 법원·검찰``)."""
+    """Looks sections up by their whole name, then by their parts from the last (``사회 > 법원·검찰``), in a categories file.
 
-    def __init__(self, file: CategoryFile, origin: str = "category map") -> None:
+    Raises ValueError naming file and field.
+    """
+
+    def __init__(self, path: Path) -> None:
         self._category: dict[str, str] = {}
-        for category, sections in file.categories.items():
+        for category, sections in read_toml(path, _CategoryFile, "a rules file").categories.items():
             for section in (category, *sections):
                 known = self._category.setdefault(_key(section), category)
                 if known != category:
-                    raise ValueError(f"{origin}: section {section!r} is under {known} and {category}; keep one")
+                    raise ValueError(f"{path}: section {section!r} is under {known} and {category}; keep one")
 
     def category(self, section: str) -> str | None:
         """The category of a section name, or None for a name that the map does not know."""
@@ -111,8 +109,3 @@ class CategoryMap:
 
 def _key(section: str) -> str:
     return _NOISE.sub("", section).lower()
-
-
-def load_category_map(path: Path) -> CategoryMap:
-    """Read a categories file. Raises ValueError naming file and field."""
-    return CategoryMap(read_toml(path, CategoryFile, "a rules file"), str(path))

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.clean.news import NewsRules, Rule, RuleFile, load_news_rules
+from korealbert.corpus.clean.news import NewsRules, Rule
 from korealbert.corpus.normalise import normalise
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
 from tests.work import linear_work
 
-NEWS = load_news_rules(RULES / "news.toml")
+NEWS = NewsRules(RULES / "news.toml")
 BODY = "첫 문장은 여기에 있다.\n둘째 문장도 여기에 있다.\n셋째 문장까지 여기에 있다.\n"
 """Stands above the examples of rules for the tail, so that they are in no one's head zone."""
 
@@ -108,8 +108,10 @@ def test_bylines_below_many_sub_headlines_are_in_the_head() -> None:
     assert NEWS.clean(f"{heads}\n\n[한빛신문 홍길동 기자] 가을이 왔다.").text == f"{heads}\n\n가을이 왔다."
 
 
-def test_an_outlet_rule_is_for_that_outlet_alone() -> None:
-    rules = NewsRules(RuleFile(rule=(Rule(id="X", zones=("tail",), take="line", pattern="끝말", outlets=("가나신문",)),)))
+def test_an_outlet_rule_is_for_that_outlet_alone(tmp_path: Path) -> None:
+    path = tmp_path / "news.toml"
+    path.write_text("[[rule]]\nid='X'\nzones=['tail']\ntake='line'\npattern='끝말'\noutlets=['가나신문']", "utf-8")
+    rules = NewsRules(path)
     assert rules.clean("가을이 왔다.\n끝말", "가나신문").text == "가을이 왔다."
     assert rules.clean("가을이 왔다.\n끝말", "다라신문").text == "가을이 왔다.\n끝말"
 
@@ -127,7 +129,7 @@ def test_a_bad_rules_file_is_named_with_its_rule(content: str, message: str, tmp
     path = tmp_path / "news.toml"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:
-        load_news_rules(path)
+        NewsRules(path)
     assert str(path) in str(caught.value)
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.corpus.clean.titles import CategoryFile, CategoryMap, TitleRule, load_category_map, load_title_rules
+from korealbert.corpus.clean.titles import CategoryMap, TitleRule, TitleRules
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
 
-TITLES = load_title_rules(RULES / "titles.toml")
-CATEGORIES = load_category_map(RULES / "categories.toml")
+TITLES = TitleRules(RULES / "titles.toml")
+CATEGORIES = CategoryMap(RULES / "categories.toml")
 EXAMPLES = [
     pytest.param(rule, text, wanted, id=f"{rule.id}-{text[:12]}")
     for rule in TITLES.rules
@@ -80,14 +80,14 @@ def test_the_map_covers_the_sample(sample_dir: Path) -> None:
     assert sum(CATEGORIES.category(section) is not None for section in sections) >= 0.95 * len(sections)
 
 
-def test_one_section_under_two_categories_is_refused() -> None:
-    with pytest.raises(ValueError, match="'국회' is under 정치 and 사회"):
-        CategoryMap(CategoryFile(categories={"정치": ("국회",), "사회": ("국회",)}))
+def test_one_section_under_two_categories_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('[categories]\n"정치" = ["국회"]\n"사회" = ["국회"]', "utf-8")
+    with pytest.raises(ValueError, match=r"rules\.toml: section '국회' is under 정치 and 사회"):
+        CategoryMap(path)
 
 
-@pytest.mark.parametrize(
-    ("load", "content"), [(load_title_rules, "[[rule]]\nid = 'X'\npattern = '('"), (load_category_map, "x = 1")]
-)
+@pytest.mark.parametrize(("load", "content"), [(TitleRules, "[[rule]]\nid = 'X'\npattern = '('"), (CategoryMap, "x = 1")])
 def test_a_bad_file_is_named(load: object, content: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(content, "utf-8")

@@ -16,6 +16,7 @@ from korealbert.corpus.crawl import fetch as fetching
 from korealbert.corpus.crawl.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
+from tests.artifact.test_trust import Stopped, flip, stop_before_the_manifest
 from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
 from tests.corpus.extracting import read_back
 
@@ -119,25 +120,17 @@ def test_a_part_that_changed_on_the_disk_is_fetched_again(victim: str, tmp_path:
     with running({}) as site:
         break_off(tmp_path, site)
         [part] = tmp_path.glob(f"store/fetch-*.partial/{victim}")
-        content = bytearray(part.read_bytes())
-        content[len(content) // 2] ^= 1
-        part.write_bytes(content)
+        flip(part)
         assert fetched(tmp_path, site, retries=1) == DATA
 
 
 def test_a_fetched_file_that_changed_before_the_seal_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stopped(Exception):
-        pass
-
-    def stop(*_: object, **__: object) -> None:
-        raise Stopped
-
     with running({"/dump.bin": serving()}) as site:
         with monkeypatch.context() as patch, pytest.raises(Stopped):
-            patch.setattr("korealbert.artifact.stage.write_digested", stop)
+            stop_before_the_manifest(patch)
             fetch(tmp_path, site)
         [came] = tmp_path.glob("store/fetch-*.partial/files/dump.bin")
-        came.write_bytes(DATA[:-1] + bytes([DATA[-1] ^ 1]))
+        flip(came)
         assert fetched(tmp_path, site) == DATA
 
 

@@ -18,6 +18,7 @@ from korealbert.corpus.crawl import stage
 from korealbert.corpus.crawl.frontier import Frontier
 from korealbert.corpus.crawl.stage import CrawlInterrupted
 from korealbert.corpus.crawl.warc_files import open_frontier, whole_bytes
+from tests.artifact.test_trust import flip
 from tests.corpus.crawl.crawling import broken_off, crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, news, running
 
@@ -87,11 +88,10 @@ def test_pages_that_changed_on_the_disk_are_fetched_again(share: float, tmp_path
     with running({}) as site:
         source = broken_off(tmp_path, site)
         warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
-        content = bytearray(warc.read_bytes())
-        assert whole_bytes(warc) == len(content)
-        content[int(share * len(content))] ^= 8
-        warc.write_bytes(content)
-        assert whole_bytes(warc) <= share * len(content)
+        size = warc.stat().st_size
+        assert whole_bytes(warc) == size
+        flip(warc, int(share * size))
+        assert whole_bytes(warc) <= share * size
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
     assert all(body == news(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
@@ -104,10 +104,7 @@ def test_pages_that_change_before_the_seal_are_not_sealed(tmp_path: Path, monkey
 
         def flip_after(*arguments: Any) -> None:
             really(*arguments)
-            warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
-            content = bytearray(warc.read_bytes())
-            content[len(content) // 2] ^= 8
-            warc.write_bytes(content)
+            flip(next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz")
 
         really = stage._crawl
         with monkeypatch.context() as patch, pytest.raises(CrawlInterrupted, match="changed on the disk after byte"):
