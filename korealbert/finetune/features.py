@@ -105,15 +105,22 @@ class EncodedTriples:
 def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
     """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
     triples, parts, left_out = read_triples(spec, barred)
-    directory = out_dir / ".triples"
-    directory.mkdir(exist_ok=True)
-    tables = {}
-    for split, part in parts.items():
-        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
-        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
+    tables = encoded_splits(out_dir / ".triples", triples, parts, tokenizer, max_length=spec.max_length)
     sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
     described = {"title": triples.entailment.title, **sizes}
     return EncodedTriples(triples, tables["train"], Encoded(parts["dev"], tables["dev"]), described)
+
+
+def encoded_splits(
+    directory: Path, task: Task, examples: Mapping[str, Sequence[Example]], tokenizer: Any, *, max_length: int
+) -> dict[str, FeatureTable]:
+    """The features of each split, written to a directory."""
+    directory.mkdir(exist_ok=True)
+    tables = {}
+    for split, part in examples.items():
+        write_features(directory / f"{split}.arrow", task, part, tokenizer, max_length=max_length)
+        tables[split] = FeatureTable(directory / f"{split}.arrow", task)
+    return tables
 
 
 def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:

@@ -103,43 +103,41 @@ class FinetunedModel:
         """Encoder and head as one module."""
         return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
 
+    @torch.inference_mode()
     def answer(self, encoded: Encoded, *, with_losses: bool = False) -> Answers:
         """The model's prediction for each example, without dropout."""
-        self.modules.eval()
         features = encoded.features
         decoded: list[Any] = [None] * len(features)
         losses = np.zeros(len(features))
-        with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
-                batch = [features[row] for row in rows]
-                logits, targets = self._evaluated(batch)
-                for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
-                    decoded[row] = found
-                if with_losses:
-                    single = [self.task.loss(_row(logits, n), [target]) for n, target in enumerate(targets)]
-                    losses[rows] = torch.stack(single).double().cpu().numpy()
+        for rows, batch, logits, targets in self._evaluated(features):
+            for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
+                decoded[row] = found
+            if with_losses:
+                single = [self.task.loss(_row(logits, n), [target]) for n, target in enumerate(targets)]
+                losses[rows] = torch.stack(single).double().cpu().numpy()
         predicted = self.task.predictions(encoded, decoded)
         return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
 
+    @torch.inference_mode()
     def evidence(self, encoded: Encoded) -> list[Any]:
         """The evidence for the model's prediction for each example, without dropout."""
-        self.modules.eval()
-        features = encoded.features
-        weighed: list[Any] = [None] * len(features)
-        with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
-                batch = [features[row] for row in rows]
-                for row, found in zip(rows, self.task.weigh(self._evaluated(batch)[0], batch), strict=True):
-                    weighed[row] = found
+        weighed: list[Any] = [None] * len(encoded.features)
+        for rows, batch, logits, _ in self._evaluated(encoded.features):
+            for row, found in zip(rows, self.task.weigh(logits, batch), strict=True):
+                weighed[row] = found
         return self.task.evidence(encoded, weighed)
 
-    def _evaluated(self, batch: Sequence[Feature]) -> tuple[Any, Sequence[Any]]:
-        """``logits``. Raises Diverged where one is nan: the best of them would be the first."""
-        logits, targets = self.logits(batch)
-        parts = logits if isinstance(logits, tuple) else (logits,)
-        if any(bool(part.isnan().any()) for part in parts if isinstance(part, torch.Tensor)):
-            raise Diverged("the model's outputs are nan; lower learning_rate or look for damaged weights")
-        return logits, targets
+    def _evaluated(self, features: Sequence[Feature]) -> Iterator[tuple[_Indices, list[Feature], Any, list[Any]]]:
+        """Batches by the numbers of their features, with logits and targets. Raises Diverged where a logit is nan: the best of
+        them would be the first."""
+        self.modules.eval()
+        for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
+            batch = [features[row] for row in rows]
+            logits, targets = self.logits(batch)
+            parts = logits if isinstance(logits, tuple) else (logits,)
+            if any(bool(part.isnan().any()) for part in parts if isinstance(part, torch.Tensor)):
+                raise Diverged("the model's outputs are nan; lower learning_rate or look for damaged weights")
+            yield rows, batch, logits, targets
 
     def evaluate(self, encoded: Encoded) -> Scores:
         """The task's scores, as its official script prints them."""

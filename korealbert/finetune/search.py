@@ -335,17 +335,5 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-PROPOSAL = Stage(
-    "proposal",
-    version=1,
-    spec=ProposalSpec,
-    run=propose,
-    label="search",
-)
-SELECTION = Stage(
-    "selection",
-    version=1,
-    spec=SelectionSpec,
-    run=select,
-    label="search",
-)
+PROPOSAL = Stage("proposal", version=1, spec=ProposalSpec, run=propose, label="search")
+SELECTION = Stage("selection", version=1, spec=SelectionSpec, run=select, label="search")

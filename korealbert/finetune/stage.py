@@ -36,10 +36,10 @@ from korealbert.finetune.features import (
     SPLITS,
     FeatureTable,
     encode_triples,
+    encoded_splits,
     lengths_of,
     read_examples,
     task_tokenizer,
-    write_features,
 )
 from korealbert.finetune.scores.analysis import analysis
 from korealbert.finetune.search import AXES
@@ -209,13 +209,10 @@ def _features(
     task: Task, spec: FinetuneSpec, inputs: Inputs, out_dir: Path, examples: Mapping[str, list[Example]], tokenizer: Any
 ) -> dict[str, FeatureTable]:
     """The features of the cached artifact; without one they are written to a hidden directory, removed after the build."""
-    directory = inputs["features"].path if "features" in inputs else out_dir / ".features"
     if "features" not in inputs:
-        directory.mkdir(exist_ok=True)
-        for split, part in examples.items():
-            write_features(directory / f"{split}.arrow", task, part, tokenizer, max_length=spec.max_length)
+        return encoded_splits(out_dir / ".features", task, examples, tokenizer, max_length=spec.max_length)
     splits = SPLITS if spec.tested else SPLITS[:2]
-    return {split: FeatureTable(directory / f"{split}.arrow", task) for split in splits}
+    return {split: FeatureTable(inputs["features"].path / f"{split}.arrow", task) for split in splits}
 
 
 def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_a_cell_gives_the_same_bytes_with_and_without_cached_features(
     stats = features.run(spec.features(), {"model": model}, made, runtime)
     assert [stats.examples_train, stats.examples_dev, stats.examples_test] == [64, 30, 90]
     stage.run(spec, {"model": model}, without, runtime)
-    monkeypatch.setattr(stage, "write_features", None)
+    monkeypatch.setattr(stage, "encoded_splits", None)
     stage.run(spec, {"model": model, "features": Artifact("features-0", made)}, with_cache, runtime)
     for name in ("metrics.json", "predictions.arrow", "dev_predictions.arrow", "curve.jsonl", "analysis.json"):
         assert (with_cache / name).read_bytes() == (without / name).read_bytes()

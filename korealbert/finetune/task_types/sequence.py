@@ -64,11 +64,13 @@ def _encode_apart(
     """The sentences of each example as inputs of one feature, each cut by itself."""
     sides = ([Example("", text, None) for text in side] for side in zip(*sentences, strict=True))
     encoded = [encode_sequences(side, tokenizer, max_length=max_length) for side in sides]
-    features = []
-    for index, choices in enumerate(zip(*encoded, strict=True)):
-        longest = max(choices, key=lambda side: len(side.input_ids))
-        features.append(Feature(longest.input_ids, longest.token_type_ids, examples[index].target, index, choices=choices))
-    return features
+    return [_of_inputs(inputs, examples[index], index) for index, inputs in enumerate(zip(*encoded, strict=True))]
+
+
+def _of_inputs(inputs: tuple[Feature, ...], example: Example, index: int) -> Feature:
+    """The feature of an example that is several inputs; its own pieces are those of the longest."""
+    longest = max(inputs, key=lambda part: len(part.input_ids))
+    return Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=inputs)
 
 
 class _SequenceTask(Task):
@@ -212,9 +214,7 @@ class MultipleChoice(SequenceClassification):
             assert isinstance(example, Choice)
             posed = (self.posed(example, option) for option in example.options)
             inputs = [Example(example.id, text, 0, pair=pair) for text, pair in posed]
-            choices = tuple(encode_sequences(inputs, tokenizer, max_length=max_length))
-            longest = max(choices, key=lambda choice: len(choice.input_ids))
-            features.append(Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=choices))
+            features.append(_of_inputs(tuple(encode_sequences(inputs, tokenizer, max_length=max_length)), example, index))
         return features
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:

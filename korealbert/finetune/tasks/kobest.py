@@ -31,6 +31,7 @@ class _Kobest(SequenceClassification):
     """Base of the five tasks. The paper names no settings; their ``defaults`` are those of KLUE's tasks of that kind."""
 
     origin = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
+    id_fields = ("ID",)
     has_official_dev = True
     metric = "macro_f1"
     measures: ClassVar[dict[str, Any]] = {"macro_f1": macro_f1, "accuracy": accuracy}
@@ -44,7 +45,6 @@ class BoolQ(_Kobest):
     """Is the answer to a question about a paragraph yes? 3,665 / 700 / 1,404 questions."""
 
     title = "KoBEST BoolQ"
-    id_fields = ("ID",)
     official_test_examples = 1_404
     labels = ("false", "true")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
@@ -61,7 +61,6 @@ class Copa(_Kobest, MultipleChoice):
     """Which of two sentences is the cause, or the effect, of another? 3,076 / 500 / 1,000."""
 
     title = "KoBEST COPA"
-    id_fields = ("ID",)
     official_test_examples = 1_000
     labels = ("1", "2")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
@@ -97,7 +96,6 @@ class WiC(_Kobest):
     """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word is in brackets in both."""
 
     title = "KoBEST WiC"
-    id_fields = ("ID",)
     official_test_examples = 1_260
     labels = ("false", "true")
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
@@ -114,6 +112,7 @@ class HellaSwag(_Kobest, MultipleChoice):
     """How does a text go on? 2,029 / 500 / 500 texts with four endings; 137 of those for training occur twice."""
 
     title = "KoBEST HellaSwag"
+    id_fields = ("id",)
     official_test_examples = 500
     labels = ("0", "1", "2", "3")
     defaults = {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
@@ -131,7 +130,6 @@ class SentiNeg(_Kobest):
     """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which come next to them."""
 
     title = "KoBEST SentiNeg"
-    id_fields = ("ID",)
     official_test_examples = 397
     labels = ("negative", "positive")
     spellings = ("0", "1")
