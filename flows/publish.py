@@ -39,7 +39,9 @@ def key(label: str, kind: str) -> str:
 def line(progress: Progress) -> str:
     """One log line for a progress report."""
     total = f"/{progress.total:,}" if progress.total is not None else ""
-    return "  ".join(filter(None, (f"{progress.done:,}{total} {progress.unit}", progress.note, progress.message)))
+    said = progress.message and (progress.total == 1 or not progress.done)  # How far it is would say nothing more.
+    done = "" if said else f"{progress.done:,}{total} {progress.unit}"
+    return "  ".join(filter(None, (done, progress.note, progress.message)))
 
 
 class ProgressBar:

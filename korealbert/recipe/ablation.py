@@ -448,7 +448,8 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
     if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
         # All cells are scored on the first one's held-out rows, which none may train on.
         for graph in graphs.values():
-            graph |= {label: _no_rest_trains(graph[label]) for label in ("examples", "examples_long") if label in graph}
+            read = graph["pretrain"].inputs
+            graph |= {read[role]: _no_rest_trains(graph[read[role]]) for role in ("examples", "examples_long") if role in read}
     return {
         cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
     }

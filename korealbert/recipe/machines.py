@@ -59,8 +59,6 @@ class _Chip(_Figures):
     """Memory of the GPU itself; 0: it is not a GPU."""
     cores: int
     """Of the processor, for each."""
-    host_memory_gb: float
-    """For each."""
     source: str
 
 

@@ -13,11 +13,11 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowR
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Pending, Running
 
-from korealbert.artifact import Artifact, ancestors
+from korealbert.artifact import Artifact, Progress, ancestors
 from korealbert.flows.bare_names import UnclearName, resolve
 from korealbert.flows.corpus_to_model import corpus_to_model
 from korealbert.flows.one_stage import one_stage
-from korealbert.flows.publish import key
+from korealbert.flows.publish import key, line
 from korealbert.flows.recovery import Claimed
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import graph, load, until
@@ -163,6 +163,13 @@ def test_a_bare_name_finds_the_one_deployment_that_bears_it() -> None:
     import asyncio
 
     asyncio.run(_check_resolution())
+
+
+def test_a_line_of_the_log_counts_what_tells_something() -> None:
+    assert line(Progress(1, 1, "stages", message="built in 2 s")) == "built in 2 s"
+    assert line(Progress(0, None, "sentences", message="training on 300 sentences")) == "training on 300 sentences"
+    assert line(Progress(2_000, 4_000, "shards", message="2 MB/s")) == "2,000/4,000 shards  2 MB/s"
+    assert line(Progress(1, 1, "shards")) == "1/1 shards"
 
 
 def test_artifact_keys_are_what_prefect_accepts() -> None:

@@ -149,6 +149,18 @@ def test_where_cells_differ_in_their_documents_none_trains_on_the_held_out_ones_
     assert rests(3) == {"train"}, "cells of one corpus keep their artifacts"
 
 
+def test_nor_do_their_long_rows(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-7.toml"
+    edit(
+        path,
+        "[printed]",
+        'set.views.masking.unit = "token"\nset.pretrain.long = { from_step = 20, micro_batch_size = 4 }\n\n[printed]',
+    )
+    examples = {label: node.spec for label, node in graph_of(path).items() if isinstance(node.spec, ExamplesSpec)}
+    assert sum("long" in label for label in examples) == len(examples) // 2 == 2
+    assert {spec.heldout_rest for spec in examples.values()} == {"unused"}
+
+
 def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
     prepared = recipes.prepare(SAMPLE / "korealbert-table-2.toml", Store(tmp_path), until="pretrain/mlm-wop")
     assert [p.label for p in prepared.planned][-2:] == ["pretrain/mlm-wop/1", "pretrain/mlm-wop/2"]
