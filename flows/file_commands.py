@@ -102,9 +102,9 @@ def fill_mask(
     store: StoreDir = Path("store"),
 ) -> None:
     """Print a model's predictions for [MASK]."""
-    from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
-
     with clear_errors():
+        from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
+
         directory = Path(model) if means_directory(store, model, "config.json") else find(store, model).path
         for number, candidates in enumerate(fill(directory, [text], top)[0], start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)

@@ -218,9 +218,9 @@ def export_curves(
     store: StoreDir = Path("store"),
 ) -> None:
     """Give the curves of a finished training to TensorBoard (in OUTPUT/NAME), Weights & Biases or MLflow."""
-    from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
-
     with clear_errors():
+        from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
+
         found = find(store, artifact)
         refuse_overwriting(output, [found.path])
         lines = give(found, to, output)

@@ -117,6 +117,11 @@ def clear_errors() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output goes there
         raise typer.Exit(0) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "korealbert").startswith("korealbert"):
+            raise
+        warn(f"{error.name} is not installed here; install korealbert with its dependencies", style="red")
+        raise typer.Exit(2) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         warn(_sentences(error), style="red")
         raise typer.Exit(2) from None

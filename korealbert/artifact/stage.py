@@ -153,6 +153,9 @@ class Stage(Generic[S]):
     check: Callable[[S, Runtime], None] | None = None
     """Raises ValueError where spec and runtime exclude each other; asked of all stages of a recipe before one is built."""
 
+    needs: tuple[str, ...] = ()
+    """Packages that it imports when it runs, and that an environment for the data stages alone may lack."""
+
     table: str = ""
     """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
     inputs: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -186,17 +186,25 @@ def _all_brought(inputs: Inputs) -> list[Path]:
 def shard_inputs(
     spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
 ) -> Iterator[_ShardInput]:
-    """Cut a source into the raw material of its shards, in order; ``members`` as of ``raw_parts``."""
+    """Cut a source into the raw material of its shards, in order; ``members`` as of ``raw_parts``.
+
+    Raises ExtractionError if there is none: files of Parquet may be whole and have no rows.
+    """
     parts: list[RawRecords | Quarantined] = []
-    size = 0
+    size, found = 0, False
     for part in raw_parts(spec, inputs, members):
         parts.append(part)
+        found = True
         size += len(part.data) if isinstance(part, RawRecords) else 0
         if size >= spec.shard_bytes:
             yield _ShardInput(spec, tuple(parts))
             parts, size = [], 0
     if parts:
         yield _ShardInput(spec, tuple(parts))
+    if not found:
+        raise ExtractionError(
+            f"source {spec.source}: its files are whole, but have no rows: remove the source, or fetch it again"
+        )
 
 
 def _find_templates(job: _ShardInput, index: int, out_dir: Path) -> Stats:
@@ -321,9 +329,10 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=9,
+    version=10,
     spec=ExtractSpec,
     run=run,
+    check=lambda spec, _: check_installed(spec),
     table="extract.SOURCE",
     inputs={"crawl": "crawl/SOURCE", "fetch": "fetch/SOURCE"},
     required=True,

@@ -274,6 +274,7 @@ STAGE = Stage(
     run=run,
     memory_class=_memory_class,
     check=_check,
+    needs=("torch",),
     table="finetune.NAME",
     inputs={"model": "export", "features": "features/NAME"},
     required=True,

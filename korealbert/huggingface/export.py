@@ -180,6 +180,7 @@ STAGE = Stage(
     spec=ExportSpec,
     run=run,
     check=_check,
+    needs=("torch", "transformers"),
     table="export",
     inputs={"pretrain": "pretrain", "vocab": "vocab"},
     required=True,

@@ -192,6 +192,7 @@ STAGE = Stage(
     version=1,
     spec=CooccurrenceSpec,
     run=run,
+    needs=("torch",),
     table="cooccurrence",
     inputs={"examples": "examples"},
     deployment=Deployment("Vectors of pieces from their co-occurrences"),

@@ -135,4 +135,4 @@ class LayerMoves:
         self._layer += 1
 
 
-STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run, check=check_device)
+STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run, check=check_device, needs=("torch",))

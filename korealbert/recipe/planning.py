@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,7 +106,12 @@ class _Prepared:
         """Raise RecipeError naming the stage where one that would be built here, not ``elsewhere``, could not be."""
         for stage in self.planned:
             node = self.nodes[stage.label]
-            if node.stage.check is None or stage.status == "cached" or stage.label in elsewhere:
+            if stage.status == "cached" or stage.label in elsewhere:
+                continue
+            if missing := [name for name in node.stage.needs if find_spec(name) is None]:
+                remedy = "install korealbert with its dependencies, or name an earlier stage by --until"
+                raise RecipeError(f"{self.name}, {stage.label}: it needs {', '.join(missing)}, not installed here; {remedy}")
+            if node.stage.check is None:
                 continue
             try:
                 node.stage.check(node.spec, runtime)

@@ -98,4 +98,4 @@ def load_tokenizer(directory: Path) -> Any:
         ) from error
 
 
-STAGE = Stage("xpt_source", version=1, spec=ModelPlace, run=run)
+STAGE = Stage("xpt_source", version=1, spec=ModelPlace, run=run, needs=("transformers",))

@@ -222,4 +222,4 @@ def _size(weights: Mapping[str, Array], names: list[str]) -> int:
     return sum(weights[name].size for name in names)
 
 
-STAGE = Stage("xpt_transfer", version=1, spec=TransferSpec, run=run)
+STAGE = Stage("xpt_transfer", version=1, spec=TransferSpec, run=run, needs=("torch",))

@@ -27,11 +27,7 @@ agreement_documents = 0
 """
 ABSENT = """
 import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "deepspeed", "transformers"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Absent())
+sys.modules.update(dict.fromkeys(("torch", "deepspeed", "transformers")))
 """
 
 
@@ -52,7 +48,7 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
     (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)
     paths = os.pathsep.join([str(tmp_path / "absent"), str(Path(__file__).parents[2])])
 
-    def call(*arguments: str) -> str:
+    def call(*arguments: str, status: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "korealbert", *arguments, "--store", "store"],
             cwd=tmp_path,
@@ -61,7 +57,7 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         warned.append(done.stderr)
         return done.stdout
 
@@ -82,6 +78,15 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
     assert "all 2 stages are cached" in call("run", "--until", "clean")
     assert "12 documents: out" in call("export-corpus", "balance", "out")
     assert pq.read_table(next((tmp_path / "out" / "data").iterdir())).num_rows == 12
+    call("run", "sample", "--until", "pretrain", status=2)
+    assert warned[-1].strip() == (
+        "sample, pretrain: it needs torch, not installed here; install korealbert with its dependencies, or name"
+        " an earlier stage by --until"
+    )
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    call("fill-mask", "model", "[MASK]", status=2)
+    assert warned[-1] == "torch is not installed here; install korealbert with its dependencies\n"
 
 
 def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:

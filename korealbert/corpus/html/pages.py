@@ -36,12 +36,15 @@ from korealbert.documents.streams import RawFile, ReadFault
 _MAX_HEADER_BYTES = 64 << 10
 _ANY_LENGTH = 1 << 30
 """Headers are within a record in memory; fastwarc's own limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
-_VERSION = re.compile(rb"WARC/1\.[01]\r\n")
-_NEXT = re.compile(rb"\r\n\r\nWARC/1\.[01]\r\n")
-_LONGEST_NEXT = len(b"\r\n\r\nWARC/1.0\r\n")
-_LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+# Line ends are those of the standard, or line feeds alone, as some programs and editors write them.
+_VERSION = re.compile(rb"WARC/\d\.\d{1,2}\r?\n")
+_NEXT = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
+_LONGEST_NEXT = len(b"\nWARC/1.00\r\n") + 65
+_HEADER_END = re.compile(rb"\n\r?\n")
+_LINE_END = re.compile("\r?\n")
+_LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
-_TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+_TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
 _READ_AS = {
     b"response": 'they hold responses of servers; set format = "warc"',
@@ -100,7 +103,7 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per response record."""
+    """One document per response record, by its address in a crawl of ours, which fetches each once, else by its identifier."""
     site = _site_of(records.context)
     for start, end in records.cuts:
         tally.records += 1
@@ -148,7 +151,8 @@ def _page(
     except UnreadablePage as error:
         return bad_record(records, *extent, error.reason, f"{response.url}: {error}")
     section = unquote(response.headers.get("x-section", "")) or article.section
-    facts = (response.url, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
+    native_id = response.url if records.context else response.headers.get("warc-record-id", response.url)
+    facts = (native_id, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
     return _document(spec, records, extent, article, site, facts, tally)
 
 
@@ -205,7 +209,11 @@ def _read_response(record: bytes) -> _Response | None:
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
     for found in ArchiveIterator(
-        io.BytesIO(record), record_types=WarcRecordType.response, parse_http=True, max_header_len=_ANY_LENGTH
+        io.BytesIO(record),
+        record_types=WarcRecordType.response,
+        parse_http=True,
+        max_header_len=_ANY_LENGTH,
+        quirks_mode=True,  # line feeds alone
     ):
         if found.http_headers is None or not found.http_headers.status_code:
             return None
@@ -238,16 +246,16 @@ def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[
     """
     for start, end in records.cuts:
         tally.records += 1
-        head_end = records.data.index(b"\r\n\r\n", start) + 4
+        head_end = next(_HEADER_END.finditer(records.data, start)).end()
         body = decode_record(records, head_end, end)
         if isinstance(body, Quarantined):
             yield body
             continue
-        lines = records.data[start:head_end].decode("utf-8", "replace").split("\r\n")[1:]
+        lines = _LINE_END.split(records.data[start:head_end].decode("utf-8", "replace"))[1:]
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         url = headers.get("warc-target-uri", "").strip("<>")
         facts = {"date": headers.get("warc-date", ""), "languages": headers.get("warc-identified-content-language", "")}
-        record = {"text": body, "url": url, "id": url or headers.get("warc-record-id", ""), **facts}
+        record = {"text": body, "url": url, "id": headers.get("warc-record-id", url), **facts}
         yield document_of(spec, record, records, (start, end), tally)
 
 
@@ -277,8 +285,8 @@ class _Cutter:
 
     def _at_record(self) -> bool:
         """Move past the line ends that separate records; whether anything follows."""
-        while self._hold(2) and self._buffer.startswith(b"\r\n", self._position):
-            self._position += 2
+        while self._hold(1) and self._buffer[self._position] in b"\r\n":
+            self._position += 1
         return self._hold(1)
 
     def _record(self) -> Iterator[RawRecords | Quarantined]:
@@ -286,38 +294,35 @@ class _Cutter:
         head = bytes(self._buffer[self._position : self._position + header_bytes])
         length = _LENGTH.search(head) if _VERSION.match(head) else None
         self._cursor.raw.records.add(1, int(length[1]) if length else 0, 1)
-        if length is None:
+        size = header_bytes + int(length[1]) if length else 0
+        if not size or size > self._cursor.limit or not self._hold(size) or not self._ends(size):
             yield from self._flush()
-            yield self._fault("malformed_record", "no WARC header; the bytes before the next one were left out")
-            self._forget_until_header()
+            yield self._fault(size)
+            self._forget_until_header(_MAX_HEADER_BYTES if not size else None)
             return
-        size = header_bytes + int(length[1])
-        if size > self._cursor.limit:
+        kind = _TYPE.search(head)
+        self._kinds.add(kind[1].lower() if kind is not None else b"")
+        if kind is not None and kind[1].lower() == self._kind:
+            self._cuts.append((self._position, self._position + size))
+        self._position += size
+        if self._position >= RAW_RECORDS_BYTES:
             yield from self._flush()
-            yield self._cursor.too_long(self._cursor.line, self._cursor.byte)
-            self._forget(size)
-        elif not self._hold(size):
-            yield from self._flush()
-            yield self._fault(
-                "truncated_record", "the file ends within this record; those before are kept; fetch the file again"
-            )
-            self._forget(size)
-        else:
-            kind = _TYPE.search(head)
-            self._kinds.add(kind[1].lower() if kind is not None else b"")
-            if kind is not None and kind[1].lower() == self._kind:
-                self._cuts.append((self._position, self._position + size))
-            self._position += size
-            if self._position >= RAW_RECORDS_BYTES:
-                yield from self._flush()
+
+    def _ends(self, size: int) -> bool:
+        """Whether a record can end ``size`` bytes behind the position: there is a line end, another record, or nothing more."""
+        end = self._position + size
+        try:
+            return not self._hold(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
+        except ReadFault:  # of what follows: it is raised again when that is read
+            return True
 
     def _header_bytes(self) -> int:
         """Length of the header at the position with its blank line; 0 if there is none."""
         held = 4
         while True:
-            end = self._buffer.find(b"\r\n\r\n", self._position + held - 4, self._position + _MAX_HEADER_BYTES)
-            if end >= 0:
-                return end + 4 - self._position
+            end = _HEADER_END.search(self._buffer, self._position + held - 4, self._position + _MAX_HEADER_BYTES)
+            if end is not None:
+                return end.end() - self._position
             held = max(held, len(self._buffer) - self._position)
             if held > _MAX_HEADER_BYTES or not self._hold(held + 1):
                 return 0
@@ -340,26 +345,39 @@ class _Cutter:
         else:
             self._cursor.skip(data)
 
-    def _fault(self, reason: str, remedy: str) -> Quarantined:
-        position = f"line {self._cursor.line}, byte {self._cursor.byte}"
+    def _fault(self, size: int) -> Quarantined:
+        """The entry for what begins at the cursor: a record of ``size`` bytes by its header, or bytes without one (0)."""
+        cursor = self._cursor
+        if size > cursor.limit:
+            return cursor.too_long(cursor.line, cursor.byte)
+        reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
+        if size and not self._hold(size):
+            reason, remedy = "truncated_record", "the file ends within this record; the others are kept; fetch the file again"
+        elif size:
+            remedy = "its Content-Length does not lead to its end; it was left out up to the next header; fetch the file again"
         excerpt = UNWANTED.sub("", self._buffer[:EXCERPT_CHARS].decode("utf-8", "replace"))
-        return Quarantined(self._cursor.raw.name, position, "", reason, remedy, excerpt)
+        return Quarantined(cursor.raw.name, f"line {cursor.line}, byte {cursor.byte}", "", reason, remedy, excerpt)
 
     def _forget(self, size: int) -> None:
-        """Move past ``size`` bytes without holding them."""
-        while size > 0 and (self._buffer or self._hold(1)):
-            block = bytes(self._buffer[:size])
-            self._cursor.skip(block)
-            del self._buffer[: len(block)]
-            size -= len(block)
+        """Move past ``size`` bytes that are held."""
+        self._cursor.skip(bytes(self._buffer[:size]))
+        del self._buffer[:size]
 
-    def _forget_until_header(self) -> None:
+    def _forget_until_header(self, at_most: int | None) -> None:
+        """Move past all bytes before the next header, which may be within the record that its length leads beyond.
+
+        At most so many bytes: a long stretch without headers counts as more than one bad record.
+        """
         while True:
-            found = _NEXT.search(self._buffer)
+            found = _NEXT.search(self._buffer, 0, at_most or len(self._buffer))
             if found is not None:
-                self._forget(found.start() + 4)
+                self._forget(found.start() + 1)
                 return
-            self._forget(max(0, len(self._buffer) - _LONGEST_NEXT))
+            if at_most and len(self._buffer) >= at_most:
+                self._forget(at_most - _LONGEST_NEXT)
+                return
+            if not at_most:
+                self._forget(max(0, len(self._buffer) - _LONGEST_NEXT))
             if not self._hold(len(self._buffer) + 1):
                 self._forget(len(self._buffer))
                 return

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
 from korealbert.corpus.readers.json import parse_json
-from korealbert.corpus.readers.records import ARROW_REMEDY, Outcome, Tally, is_arrow
+from korealbert.corpus.readers.records import ARROW_REMEDY, Outcome, Tally, is_arrow, without_field
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ANY_RATIO_BYTES, RawFile, ReadFault, Unfolding
@@ -82,7 +82,7 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
             raise ReadFault("ambiguous_field", "byte 0", remedy)
         if fields.text[0] not in wanted:
-            remedy = f"no column {fields.text[0]!r} among {', '.join(schema.names)[:300]}: set fields.text of the spec"
+            remedy = f"{without_field(fields.text[0], schema.names)}"
             raise ReadFault("missing_field", "byte 0", remedy)
         texts = [name for name in wanted if _is_text(schema.field(name).type)]
         for name in (one for one in fields.text if one in wanted and one not in texts):

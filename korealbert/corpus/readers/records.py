@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -226,7 +227,7 @@ def document_of(
             return bad_record(records, start, end, "missing_field", remedy, field=name)
     if parts[0] is None:
         tally.missing_fields["text"] += 1
-        remedy = f"the record has the fields {', '.join(map(str, record))[:300]}: set fields.text of the spec"
+        remedy = without_field(fields.text[0], map(str, record), records.context)
         return bad_record(records, start, end, "missing_field", remedy, field=fields.text[0])
     for name, part in zip(fields.text, parts):
         if part is not None and not isinstance(part, str):
@@ -244,6 +245,19 @@ def document_of(
         published=values["published"],
     )
     return document if text else Dropped(document, Drop("empty"))
+
+
+def without_field(name: str, there: Iterable[str], header: str = "") -> str:
+    """The remedy for a record or file that has the fields ``there``, and none of this name for its text.
+
+    ``header``: the first row of a table as it is.
+    """
+    names = list(there)
+    said = f"the record has the fields {', '.join(names)[:300]}: set fields.text of the spec"
+    if (parent := name.partition(".")[0]) != name and parent in names:
+        return f"{said}; fields within {parent!r} are not read: write {name} as a field of its own"
+    marks = [mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()]
+    return f"{said}, or delimiter = {json.dumps(marks[0])}" if marks else said
 
 
 def _is_missing(value: object) -> bool:

@@ -262,6 +262,7 @@ STAGE = Stage(
     spec=SpeedSpec,
     run=run,
     check=_check,
+    needs=("torch", "transformers"),
     table="speed",
     deployment=Deployment("Training speed of architectures beside M-BERT's", recipe="encoders"),
 )

@@ -281,6 +281,7 @@ STAGE = Stage(
     run=run,
     memory_class=_memory_class,
     check=check_device,
+    needs=("torch",),
     table="retrieval.NAME",
     inputs={"model": "export"},
     deployment=Deployment("Documents found for queries, beside BM25", gpu=True),

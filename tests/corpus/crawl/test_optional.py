@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from korealbert.artifact import Runtime
 from korealbert.corpus.crawl.stage import CrawlError
-from korealbert.corpus.extract import ExtractionError
+from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Site
 from tests.corpus.extracting import extract
@@ -30,5 +31,8 @@ def test_what_needs_it_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "a.html").write_text("<p>본문</p>", "utf-8")
     with pytest.raises(ExtractionError, match=r"html needs lxml, trafilatura: .*korealbert\[crawl\]"):
         extract(tmp_path / "store", tmp_path / "a.html", format="html")
+    spec = ExtractSpec.model_validate({"source": "a", "format": "html"})
+    with pytest.raises(ExtractionError, match="html needs lxml"):
+        STAGE.check(spec, Runtime())  # asked before any stage of a recipe is built
     with pytest.raises(CrawlError, match=r"needs protego, warcio: .*korealbert\[crawl\]"):
         crawl(tmp_path, source_file(tmp_path, Site(port=1)))

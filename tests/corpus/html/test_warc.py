@@ -154,7 +154,7 @@ def test_texts_of_common_crawl(compress: bool, tmp_path: Path) -> None:
     found = extract(tmp_path / "store", path, format="wet", fields={"published": "date"})
     assert [(one.text, one.url) for one in found.documents] == [("도서관\n첫 문단이다.", "https://a.example/1"), ("둘", "")]
     assert found.documents[0].published == "2024-03-01T12:00:00Z"
-    assert found.documents[0].id == document_id("test", "https://a.example/1")
+    assert found.documents[0].id == document_id("test", "<urn:uuid:0>")
     assert found.documents[1].id == document_id("test", "<urn:uuid:2>")
     assert found.reasons == ["invalid_utf8"]
     assert extract(tmp_path / "pages", path, format="warc", bad_share_applies_from=1).documents == []
@@ -183,6 +183,53 @@ def test_damage_of_a_text_costs_that_text(tmp_path: Path) -> None:
     found = extract(tmp_path / "store", tmp_path / "a.wet", format="wet")
     assert found.texts == ["글 a", "글 c"]
     assert found.reasons == ["malformed_record"]
+
+
+def test_two_records_of_one_address_are_two_documents(tmp_path: Path) -> None:
+    pages = [("https://a.example/1", text.encode()) for text in ("첫 글", "다른 글")]
+    (tmp_path / "a.wet").write_bytes(wet(*pages, compress=False))
+    (tmp_path / "a.warc").write_bytes(warc(THREE[0], THREE[0], compress=False))
+    for format in ("wet", "warc"):
+        found = extract(tmp_path / "store", tmp_path / f"a.{format}", format=format)
+        assert len({document.id for document in found.documents}) == 2
+        assert len({document.url for document in found.documents}) == 1
+
+
+@pytest.mark.parametrize("format", ["wet", "warc"])
+def test_line_feeds_alone_end_lines(format: str, tmp_path: Path) -> None:
+    if format == "wet":
+        whole = wet(*((f"https://a.example/{name}", f"글 {name}".encode()) for name in "abc"), compress=False)
+        whole = whole.replace(b"\r\n", b"\n")
+    else:
+        http = b"HTTP/1.1 200 OK\nContent-Type: text/html\n\n" + ODD
+        head = b"WARC/1.0\nWARC-Type: response\nWARC-Target-URI: http://a.example/%d\nContent-Length: %d\n\n%s\n\n"
+        kind = b"Content-Type: application/http; msgtype=response\n"
+        whole = b"".join(head.replace(b"Content-L", kind + b"Content-L") % (number, len(http), http) for number in range(3))
+    (tmp_path / f"a.{format}").write_bytes(whole)
+    found = extract(tmp_path / "store", tmp_path / f"a.{format}", format=format)
+    assert len(found.documents) == 3 and not found.quarantined
+
+
+def test_damage_is_weighed_by_what_is_lost(tmp_path: Path) -> None:
+    """Bytes between records cost none; each record that is lost counts, and so does a long stretch without any."""
+    records = [wet((f"https://a.example/{name}", f"글 {name}".encode()), compress=False) for name in "abcdef"]
+    texts = [f"글 {name}" for name in "abcdef"]
+    length = b"Content-Length: 5"
+    large, larger = b"Content-Length: 150", b"Content-Length: 9999999999"
+    cases = {
+        "before": (b"garbage\r\n" + b"".join(records), texts, ["malformed_record"]),
+        "between": (b"garbage\r\n".join(records), texts, ["malformed_record"] * 5),
+        "short": (records[0].replace(length, b"Content-Length: 3") + records[1], texts[1:2], ["malformed_record"]),
+        "long": (records[0].replace(length, large) + records[1] + records[2], texts[1:3], ["malformed_record"]),
+        "beyond": (records[0] + records[1].replace(length, larger) + records[2], ["글 a", "글 c"], ["record_too_long"]),
+        "end": (records[0].replace(length, b"Content-Length: 9999") + records[1], texts[1:2], ["truncated_record"]),
+        "none": (records[0] + b"x" * 600_000 + b"\r\n" + records[1], texts[:2], ["malformed_record"] * 10),
+        "nowhere": (b"no record\n" * 60_000, [], ["malformed_record"] * 10),
+    }
+    for name, (whole, kept, reasons) in cases.items():
+        (tmp_path / f"{name}.wet").write_bytes(whole)
+        found = extract(tmp_path / name, tmp_path / f"{name}.wet", format="wet", bad_share_applies_from=100)
+        assert (found.texts, found.reasons) == (kept, reasons), name
 
 
 def response(headers: bytes, body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import mmap
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +73,28 @@ def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any
 
 def test_a_misspelt_column_is_told_with_those_that_there_are(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
-    with pytest.raises(ExtractionError, match=r"no column 'body' among no, 글, 제목, tags: set fields\.text"):
+    with pytest.raises(ExtractionError, match=r"has the fields no, 글, 제목, tags: set fields\.text"):
         extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "text": "body"})
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_field_within_another_is_told_to_be_unread(format: str, tmp_path: Path) -> None:
+    rows = [{"no": 1, "doc": {"글": PARAGRAPH}}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]), "utf-8")
+    fields = {**TEXT_ALONE, "text": "doc.글"}
+    with pytest.raises(ExtractionError, match=r"fields within 'doc' are not read: write doc\.글 as a field of its own"):
+        extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields=fields)
+
+
+def test_files_without_rows_are_told_where_there_are_no_others(tmp_path: Path) -> None:
+    """Parts of a dataset may be whole files without a row."""
+    pq.write_table(pa.table({"글": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    pq.write_table(pa.Table.from_pylist(ROWS[:3]), tmp_path / "b.parquet")
+    with pytest.raises(ExtractionError, match="source test: its files are whole, but have no rows"):
+        extracted(tmp_path, tmp_path / "a.parquet", fields=TEXT_ALONE)
+    found = extracted(tmp_path, tmp_path / "a.parquet", tmp_path / "b.parquet", fields=TEXT_ALONE)
+    assert len(found.documents) == 3 and not found.quarantined
 
 
 def test_a_little_file_of_endless_text_is_a_bomb(tmp_path: Path) -> None:
@@ -197,6 +219,13 @@ def test_parquet_read_as_something_else_is_named(tmp_path: Path) -> None:
     for kind in ("jsonl", "json", "csv", "text"):
         with pytest.raises(ExtractionError, match=r'these bytes are Parquet: set format = "parquet"'):
             extracted(tmp_path, tmp_path / "a.jsonl", format=kind)
+
+
+@pytest.mark.parametrize(("mark", "told"), [(";", 'delimiter = ";"'), ("\t", r'delimiter = "\t"')])
+def test_another_delimiter_is_told(mark: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"제목{mark}글\n하나{mark}{PARAGRAPH}\n", "utf-8")
+    with pytest.raises(ExtractionError, match=re.escape(told)):
+        extracted(tmp_path, tmp_path / "a.csv", format="csv")
 
 
 def test_csv_is_read_as_books_are(tmp_path: Path) -> None:
