@@ -36,10 +36,10 @@ class _Rotation(NamedTuple):
         """The angles of each token's own position, [B, 1, L, D]."""
         return _Rotation(self.cos_LD[positions_BL].unsqueeze(1), self.sin_LD[positions_BL].unsqueeze(1))
 
-    def turn(self, x_BNLD: Tensor) -> Tensor:
-        """Queries or keys, turned in fp32 and given back in their own type."""
-        turned_BNLD: Tensor = _Turn.apply(x_BNLD, self.cos_LD, self.sin_LD)  # type: ignore[no-untyped-call]
-        return turned_BNLD
+    def turn(self, x_2BNLD: Tensor) -> Tensor:
+        """Queries and keys, turned in fp32 and given back in their own type."""
+        turned_2BNLD: Tensor = _Turn.apply(x_2BNLD, self.cos_LD, self.sin_LD)  # type: ignore[no-untyped-call]
+        return turned_2BNLD
 
 
 class _Turn(torch.autograd.Function):
@@ -56,7 +56,18 @@ class _Turn(torch.autograd.Function):
         return _turned(gradient_BNLD, cos_LD, -sin_LD), None, None
 
 
-def _turned(x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
+def _turned(x_2BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
+    """On a processor row by row, so that intermediate results stay in its cache."""
+    if x_2BNLD.device.type != "cpu" or torch.compiler.is_compiling():
+        return _turned_at_once(x_2BNLD, cos_LD, sin_LD)
+    turned_2BNLD = torch.empty(x_2BNLD.shape, dtype=x_2BNLD.dtype)
+    for row in range(x_2BNLD.shape[1]):
+        angles = (angle if angle.ndim == 2 else angle[row] for angle in (cos_LD, sin_LD))
+        turned_2BNLD[:, row] = _turned_at_once(x_2BNLD[:, row], *angles)
+    return turned_2BNLD
+
+
+def _turned_at_once(x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
     whole_BNLD, half = x_BNLD.float(), x_BNLD.shape[-1] // 2
     first, second = whole_BNLD.chunk(2, dim=-1)
     turned_BNLD = whole_BNLD * cos_LD
@@ -163,9 +174,9 @@ class _Attention(nn.Module):
 
     def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: Attend) -> Tensor:
         """What each token takes up from those that it sees, [B, L, H]."""
-        qkv = self.qkv(hidden_BLH).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        query_BNLD, key_BNLD = rotation.turn(qkv[:2])
-        mixed_BNLD = attending(query_BNLD, key_BNLD, qkv[2], self.dropped_weights)
+        turning, staying = self.qkv(hidden_BLH).unflatten(-1, (3, self.num_heads, -1)).split((2, 1), dim=2)
+        query_BNLD, key_BNLD = rotation.turn(turning.permute(2, 0, 3, 1, 4))
+        mixed_BNLD = attending(query_BNLD, key_BNLD, staying.squeeze(2).transpose(1, 2), self.dropped_weights)
         mixed_BLH: Tensor = self.dropout(self.output(mixed_BNLD.transpose(1, 2).flatten(2)))
         return mixed_BLH
 

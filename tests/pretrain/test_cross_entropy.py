@@ -122,7 +122,7 @@ def test_of_equal_logits_the_first_is_the_guess() -> None:
     rows_K1 = torch.zeros(3, 1, dtype=torch.long)
     for labels, hits in (([1, 0, 3], 3), ([2, 1, 3], 1), ([0, 3, 0], 0), ([-100, 0, -100], 1)):
         labels_K1 = torch.tensor(labels)[:, None]
-        assert cross_entropy._hits(logits_KRV, rows_K1, labels_K1, labels_K1.clamp(min=0)) == hits
+        assert cross_entropy._hits(logits_KRV, logits_KRV.amax(-1), rows_K1, labels_K1, labels_K1.clamp(min=0)) == hits
 
 
 def _peak(number: int | None, *, in_blocks: bool = True) -> float:
@@ -138,7 +138,7 @@ def _peak(number: int | None, *, in_blocks: bool = True) -> float:
         tracker.track_external(head, table, hidden, labels, SGD([table]))
         with tracker, torch.autocast("cpu", dtype=torch.bfloat16), pytest.MonkeyPatch.context() as patch:
             patch.setattr(objective, "chunks", lambda *_: number)
-            patch.setattr(cross_entropy, "_hits", lambda logits, rows, labels, _: (logits.argmax(-1) == labels).sum())
+            patch.setattr(cross_entropy, "_hits", lambda logits, _, rows, labels, __: (logits.argmax(-1) == labels).sum())
             if not in_blocks:  # As on a GPU.
                 patch.setattr(cross_entropy, "_blocks", lambda logits: (logits,))
             objective._piece_cross_entropy(head, hidden, table, labels).losses.backward()
