@@ -111,8 +111,10 @@ def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
 
 
 def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
-    """A statistic over all runs of a row, by column; an average is that of the statistics of its columns, as papers average what
-    they print. Only of scores, and nothing where no column of them has two runs."""
+    """A statistic over all runs of a row, by column; only of scores, and nothing where no column of them has two runs.
+
+    An average is that of the statistics of its columns, as papers average what they print.
+    """
     runs = {
         c.title: [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
         for c in spec.columns
