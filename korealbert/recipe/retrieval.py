@@ -104,7 +104,7 @@ def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: 
         given = {"data": files[name]} if name in files else {}
 
         def run(where: str, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any) -> None:
-            inputs = {"model": model} if (model := fields.pop("model", None)) else {}
+            inputs = {role: label for role in ("model", "pretrain") if (label := fields.pop(role, None))}
             add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **inputs)
 
         run("bm25-morphemes", system="bm25-morphemes")
@@ -113,7 +113,7 @@ def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: 
             if root or "pretrained" in table.inits:
                 run(f"{root}pretrained", system="vectors", model=measured.model)
             for seed in table.seeds if not root and "random" in table.inits else ():
-                run(f"random/{seed}", system="vectors", model=measured.model, init="random", seed=seed)
+                run(f"random/{seed}", system="vectors", **_trained(measured), init="random", seed=seed)
         for where, label in trained.items():
             run(where, system="vectors", model=label)
 
@@ -126,10 +126,15 @@ def _add_bi_encoders(
     fetched = {f"apart/{n}": files[name] for n, name in enumerate(retrieval.collections) if name in files}
     for name, table in retrieval.bi_encoders.items():
         for root, measured in models.items():
-            # Layers of modern encoders share nothing, so that the export says all that training needs.
-            inputs = {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs
+            inputs = _trained(measured)
             for init in ("pretrained",) if root else table.inits:
                 for seed in table.seeds:
                     where = f"{name}/{root}{init}/{seed}"
                     spec = table.cell(init, seed, apart)
                     yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
+
+
+def _trained(measured: Measured) -> dict[str, str]:
+    """Inputs of what trains an encoder or draws fresh weights for it, by role."""
+    # Layers of modern encoders share nothing, so that the export says all that this needs.
+    return {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs

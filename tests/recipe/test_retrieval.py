@@ -47,9 +47,11 @@ def test_a_collection_is_searched_by_every_system_of_the_recipe(editable: Path, 
         "model": "bi_encoder/nli/theirs/pretrained/2",
     }
     assert nodes["bi_encoder/nli/pretrained/1"].inputs == {"model": "export", "apart/1": "benchmark/far/data"}
-    sharing = {"pretrain.model.share": "attention", "bi_encoder.nli": asked["bi_encoder.nli"]}
+    sharing = {"pretrain.model.share": "attention", **{name: asked[name] for name in ("bi_encoder.nli", "retrieval.toy")}}
     untold = recipes.graph(recipes.load(editable, overrides=copy.deepcopy(sharing)))
-    assert untold["bi_encoder/nli/pretrained/1"].inputs == {"model": "export", "pretrain": "pretrain"}
+    as_trained = {"model": "export", "pretrain": "pretrain"}
+    assert untold["bi_encoder/nli/pretrained/1"].inputs == as_trained == untold["retrieval/toy/random/4"].inputs
+    assert untold["retrieval/toy/pretrained"].inputs == nodes["retrieval/toy/random/4"].inputs == {"model": "export"}
     apart = nodes["bi_encoder/nli/pretrained/1"].spec.apart_from
     assert [(str(each.path), each.split) for each in apart[:1]] == [(str(tmp_path / "toy"), "test")]
     vectors, baseline = nodes["retrieval/toy/random/4"].spec, nodes["retrieval/toy/bm25-pieces"].spec

@@ -1,7 +1,7 @@
 """Stage `retrieval` (labels ``retrieval/COLLECTION/SYSTEM``): documents found for queries → the scores of one system.
 
-Input role ``model``: a directory in Hugging Face format; none for BM25 over morphemes. Role ``data``: the fetched collection,
-where the spec names it by URL. A text's vector is the mean over all its pieces, special ones included, and documents are found
+Input role ``model``: a directory in Hugging Face format; none for BM25 over morphemes. Role ``pretrain``, for fresh weights
+where layers share what that cannot say: its training. Role ``data``: the fetched collection, where the spec names it by URL. A text's vector is the mean over all its pieces, special ones included, and documents are found
 by its cosine: what ``SentenceTransformer(directory)`` with mean pooling gives.
 
 Output: ``metrics.json`` (``official``: means over the judged queries as ``pytrec_eval``'s are; ``corrected``: the same over
@@ -212,14 +212,14 @@ def _terms(spec: RetrievalSpec, inputs: Inputs) -> Callable[[str], Sequence[Any]
 def _by_vectors(
     spec: RetrievalSpec, inputs: Inputs, collection: Collection, names: Sequence[str], depth: int, runtime: TrainingRuntime
 ) -> tuple[list[_Found], dict[str, Any]]:
-    from korealbert.finetune.encoders.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoders.encoder import load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import repeatable  # noqa: PLC0415 (planning does without)
 
     device, directory = pick_device(runtime.device), inputs["model"].path
     tokenizer = load_tokenizer(directory)
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
-        encoder = load_encoder(directory, init=spec.init).to(device).eval()
+        encoder = load_input(inputs, init=spec.init).to(device).eval()
         longest = spec.max_length or min(tokenizer.model_max_length, encoder.max_length)
         encoder.check_length(longest, directory)
 

@@ -175,4 +175,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=4, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=5, spec=AblationReportSpec, run=run, measured=MEASURED)

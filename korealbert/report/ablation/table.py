@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from itertools import compress
-from statistics import median
+from statistics import fmean, median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
@@ -111,14 +111,28 @@ def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
 
 
 def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
-    """A statistic over all runs of a row, by column; only of scores, and nothing where no column of them has two runs."""
-    runs = [
-        [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
+    """A statistic over all runs of a row, by column; only of scores, and nothing where no column of them has two runs.
+
+    An average is that of the statistics of its columns, as papers average what they print.
+    """
+    runs = {
+        c.title: [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
         for c in spec.columns
-    ]
-    missing = [values.missing(row.key, c.title) if c.is_score else "" for c in spec.columns]
-    shown = [no or (fixed(statistic(each)) if each else MISSING) for no, each in zip(missing, runs, strict=True)]
-    return shown if max(map(len, runs)) > 1 else []
+    }
+    if max(map(len, runs.values())) < 2:
+        return []
+
+    def shown(column: Column) -> str:
+        if not column.is_score:
+            return MISSING
+        groups = [[runs[title] for title in group] for group in column.average or ((column.title,),)]
+        if no := values.missing(row.key, column.title):
+            return no
+        if not all(each for group in groups for each in group):
+            return MISSING
+        return fixed(fmean(fmean(map(statistic, group)) for group in groups))
+
+    return [shown(column) for column in spec.columns]
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:

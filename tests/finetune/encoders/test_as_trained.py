@@ -15,7 +15,9 @@ from torch import nn
 from korealbert.artifact import Artifact
 from korealbert.artifact.files import write_json
 from korealbert.finetune.encoders import stage as encoder_stage
-from korealbert.finetune.encoders.encoder import OwnEncoder, as_exported, load_encoder, load_input, pad
+from korealbert.finetune.encoders.encoder import Encoder, OwnEncoder, as_exported, load_encoder, load_input, pad
+from korealbert.finetune.retrieval import stage as retrieval
+from korealbert.finetune.retrieval.stage import RetrievalSpec
 from korealbert.finetune.spec import FinetuneSpec, Init
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Feature
@@ -215,3 +217,23 @@ def test_an_encoder_of_another_recipe_counts_what_was_trained(tmp_path: Path, fr
 )
 def test_what_an_export_says(shape: dict[str, Any], less: bool) -> None:
     assert checkpoint.says_less(PretrainSpec(steps=1, model=shape, sop_weight=0.0, wop_weight=0.0).shape) == less
+
+
+def test_retrieval_s_random_baseline_is_of_the_shape_that_was_trained(
+    mode: Made, runtime: TrainingRuntime, fresh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = fresh("toy")
+    (toy / "qrels").mkdir()
+    (toy / "corpus.jsonl").write_text('{"_id": "d", "text": "영화"}\n{"_id": "e", "text": "음악 배우"}\n', "utf-8")
+    (toy / "queries.jsonl").write_text('{"_id": "q", "text": "음악"}\n', "utf-8")
+    (toy / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n", "utf-8")
+    sizes = []
+    vectors = retrieval.unit_vectors
+
+    def counted(encoder: Encoder, *given: Any, **settings: Any) -> Any:
+        sizes.append(count_parameters(encoder))
+        return vectors(encoder, *given, **settings)
+
+    monkeypatch.setattr(retrieval, "unit_vectors", counted)
+    retrieval.run(RetrievalSpec(path=toy, init="random", depth=2), mode.inputs, fresh("out"), runtime)
+    assert set(sizes) == {count_parameters(own_encoder(mode.inputs, "random"))}
