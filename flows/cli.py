@@ -115,8 +115,18 @@ def _new_directory(given: str) -> Path:
     if not given:
         raise typer.BadParameter("it is empty; name the directory to make, or . for this one")
     if Path(given).is_file():
-        raise typer.BadParameter(f"Directory {given!r} is a file.")
+        raise typer.BadParameter(f"Directory {given!r} is a file; {_MANY_FILES}")
     return Path(given)
+
+
+_MANY_FILES = "for several files name their directory after --from, or write --from before each of them"
+
+
+def _no_more(given: list[str] | None) -> None:
+    """Refuse what a pattern of the shell makes of ``--from texts/*.txt``."""
+    if given:
+        others = f" and {len(given) - 1:,} more" if given[1:] else ""
+        raise typer.BadParameter(f"{given[0]!r}{others} behind DIRECTORY and --from; {_MANY_FILES}")
 
 
 @app.command()
@@ -126,6 +136,7 @@ def new(
         list[Path] | None,
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
     ] = None,
+    more: Annotated[list[str] | None, typer.Argument(hidden=True, callback=_no_more)] = None,
 ) -> None:
     """Make a directory with a recipe for your own files, as a look at them suggests; without any, for the sample."""
     from korealbert.recipe import project  # noqa: PLC0415 (loads every package)

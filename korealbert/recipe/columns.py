@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,8 +53,12 @@ _LETTERS_PER_SYLLABLE = 10
 and its category in Korean the text."""
 _LITTLE = 0.1
 """Share of another field's prose below which a field is not the text."""
+_MOST_FIELDS = 20
+"""Fields of prose that a record has."""
 _ALSO_PROSE = 0.2
 """Share of the text's prose from which on another column has prose too; a translation into English has about as much."""
+_LINES_AS_ROWS = 0.8
+"""Share of lines with as many fields as the first, below which quotation marks are no text: rows are of several lines."""
 _FEWEST_ROWS, _ALIKE = 5, 0.95
 """Lines of a text with tabs that are a table, and the share of them with as many tabs as the first."""
 _WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
@@ -79,6 +83,8 @@ class Table:
     """Whether quotation marks quote fields; otherwise they are text."""
     skipped: int = 0
     """Rows above the header."""
+    escaped: bool = False
+    """Whether quotation marks within fields stand behind a backslash, which no reader takes for an escape."""
 
     def with_late(self, later: Table) -> Table:
         """With the first records of a longer look that have what all of these lack."""
@@ -162,7 +168,7 @@ def table_of_csv(begin: bytes, *, first: str, cut: bool, more: bool = False) -> 
 
     ``cut``: the last row need not be whole. ``more``: many rows. Titles above the header are skipped.
     """
-    return _csv(_whole_lines(begin, cut=cut), first, _MOST_LOOKED_AT if more else _RECORDS_LOOKED_AT)[0]
+    return _csv(whole_lines(begin, cut=cut), first, _MOST_LOOKED_AT if more else _RECORDS_LOOKED_AT)[0]
 
 
 def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table, float]:
@@ -180,7 +186,8 @@ def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table
             if worth > best[0]:
                 best = worth, delimiter, quoted, skipped, rows
     worth, delimiter, quoted, skipped, rows = best
-    return replace(_table(rows, delimiter, quoted=quoted), skipped=skipped), worth - (worth > 1)
+    escaped = quoted and '\\"' in whole and _is_escaped(whole, delimiter)
+    return replace(_table(rows, delimiter, quoted=quoted), skipped=skipped, escaped=escaped), worth - (worth > 1)
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
@@ -204,7 +211,7 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
 
     It is one if its lines have as many tabs as the first, one or more, or are rows of CSV below a header.
     """
-    whole = _whole_lines(begin, cut=cut)
+    whole = whole_lines(begin, cut=cut)
     lines = [line.rstrip("\r") for line in whole.split("\n") if line.strip()]
     tabs = [line.count("\t") for line in lines]
     if len(lines) >= _FEWEST_ROWS and tabs[0] and tabs.count(tabs[0]) >= _ALIKE * len(lines):
@@ -220,22 +227,29 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
     return table
 
 
-def _whole_lines(begin: bytes, *, cut: bool) -> str:
+def whole_lines(begin: bytes, *, cut: bool) -> str:
+    """The characters of the first bytes of a file, without those of a line that is cut."""
     text = decoded(begin)
     return text[: text.rfind("\n") + 1] if cut else text
 
 
-def _rows(text: str, delimiter: str, *, quoted: bool, strict: bool = False) -> Iterator[list[str]]:
+def _rows(text: str, delimiter: str, *, quoted: bool, **form: Any) -> Iterator[list[str]]:
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    return filter(None, csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=strict))
+    return filter(None, csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, **form))
 
 
-def _rows_alike(text: str, delimiter: str, *, quoted: bool) -> int:
-    """Rows with as many fields as the first, up to one that cannot be read."""
+def _rows_alike(text: str, delimiter: str, *, quoted: bool, **form: Any) -> tuple[int, int]:
+    """Rows with as many fields as the first, up to one that cannot be read; and rows."""
     found = list[int]()
     with suppress(csv.Error):
-        found.extend(len(row) for row in _rows(text, delimiter, quoted=quoted, strict=True))
-    return found.count(found[0]) if found else 0
+        found.extend(len(row) for row in _rows(text, delimiter, quoted=quoted, strict=True, **form))
+    return found.count(found[0]) if found else 0, len(found)
+
+
+def _is_escaped(text: str, delimiter: str) -> bool:
+    """Whether a table in quotation marks is read so only where a backslash escapes those within fields."""
+    doubled, escaped = (_rows_alike(text, delimiter, quoted=True, escapechar=mark)[0] for mark in (None, "\\"))
+    return escaped > doubled
 
 
 def _is_quoted(text: str, delimiter: str) -> bool:
@@ -243,11 +257,11 @@ def _is_quoted(text: str, delimiter: str) -> bool:
 
     In tables with tabs they do where each of them can be read so and one of them is needed: for a tab, a line break, another
     quotation mark, or around every name of the header. In others they do unless some cannot be read so, and more rows are whole
-    without.
+    without, which are most lines.
     """
     if '"' not in text:
         return delimiter != "\t"
-    as_text, as_quotes = (_rows_alike(text, delimiter, quoted=quoted) for quoted in (False, True))
+    (as_text, lines), (as_quotes, _) = (_rows_alike(text, delimiter, quoted=quoted) for quoted in (False, True))
     one = re.escape(delimiter)
     field = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)(?:"|\Z)|[^"{one}\n]*)(?:{one}|\r?\n|\Z)')
     position, needed = 0, all(name[:1] == '"' for name in text.partition("\n")[0].split(delimiter))
@@ -255,7 +269,7 @@ def _is_quoted(text: str, delimiter: str) -> bool:
         position = found.end()
         needed = needed or any(mark in (found[1] or "") for mark in ('"', "\n", delimiter))
     if delimiter != "\t":
-        return position == len(text) or as_text <= as_quotes
+        return position == len(text) or as_text <= as_quotes or as_text < _LINES_AS_ROWS * lines
     return needed and position == len(text) and as_text <= as_quotes
 
 
@@ -306,13 +320,28 @@ def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, b
     return (f"{name!r}, {kind}", little) if amount > own else ("", False)
 
 
-def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Fields or columns besides that of the text which have prose too, and no meaning of their own."""
-    found, taken = _prose(records, str), set(fields_of(text, records).values())
-    return tuple(name for name, amount in found.items() if name not in taken and amount > _ALSO_PROSE * found[text])
+def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fields or columns besides that of the text which have prose too, and no meaning of their own: those beside a text, and
+    those of records without."""
+    taken, amount = set(fields_of(text, records).values()), _prose(records, str)[text]
+
+    def further(records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+        found = _prose(records, str)
+        return tuple(name for name in found if name not in taken and found[name] > _ALSO_PROSE * amount)
+
+    with_text = further(record for record in records if record.get(text) is not None)
+    return with_text, tuple(name for name in further(r for r in records if r.get(text) is None) if name not in with_text)
 
 
-def _prose(records: Sequence[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:
+def is_one_object(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether records are objects of texts by their ids: with more fields than there are records, none of a known name or with
+    most of the prose."""
+    found = _prose(records, (str, list, dict))
+    several = len(found) > max(_MOST_FIELDS, len(records)) and 2 * max(found.values()) < found.total()
+    return several and not any(_spelt(name) in _KNOWN for name in found)
+
+
+def _prose(records: Iterable[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:
     """Letters of prose by field, of its values of a kind and of the strings in them."""
     found: Counter[str] = Counter()
     for record in records:
@@ -349,14 +378,20 @@ def _spelt(name: str) -> str:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    decoder, position = json.JSONDecoder(), 0
+    """The objects of a list or of lines; behind a broken one, those from the next that begins a line."""
+    decoder, position = json.JSONDecoder(strict=False), 0
+    if text.lstrip()[:1] not in ("[", "{") and "\n{" in text:
+        position = text.index("\n{")  # The first line is the rest of one that was cut.
     while True:
         position = text.find("{", position)
         if position < 0:
             return
         try:
             value, position = decoder.raw_decode(text, position)
-        except ValueError:
-            return
+        except (ValueError, RecursionError):
+            position = text.find("\n{", position)
+            if position < 0:
+                return
+            continue
         if isinstance(value, dict):
             yield value

@@ -21,7 +21,7 @@ from korealbert.formatting import size as formatted
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.source_files import RENAME, SCHEMA, STORE
-from korealbert.recipe.sources import CONVERT, Found, Source, listed, look
+from korealbert.recipe.sources import CONVERT, Found, Source, common_directory, listed, look
 from korealbert.recipe.tables import DATA, RecipeError
 
 RECIPE = "recipe.toml"
@@ -51,7 +51,7 @@ def told(found: Found) -> Iterator[str]:
     """Lines for people: each source with its format, place, size and what a document is in it; then what is left out."""
     for source in found.sources:
         first, *others = source.paths
-        place = str(first) if not others else f"{first.parent}: {len(source.paths)} of its files and directories"
+        place = f"{common_directory(source.paths)}: {len(source.paths)} of its files and directories" if others else str(first)
         count = f"{source.files:,} file{'s' * (source.files != 1)}, {formatted(source.size)}"
         unit = {"record": "a paragraph", "line": "a line", "file": "a file"}.get(source.document, "")
         each = f", a document is {unit}" if unit else f", the text is in {source.fields['text']!r}" if source.fields else ""
@@ -70,6 +70,13 @@ def told(found: Found) -> Iterator[str]:
         if source.further:
             have, both = _several(source)
             yield f"  {have} too, and not read; fields.text = {both} takes them together"
+        if source.instead:
+            names = ", ".join(map(_quoted, source.instead))
+            text = _quoted(source.fields["text"])
+            yield f"  the text of records without {text} is in {names}, and not read: rename it {text} there"
+        if source.tag:
+            remedy = "markdown = true strips those of HTML" if source.format == "text" and not source.markdown else "strip them"
+            yield f"  many of its texts hold {source.tag}, and tags of HTML or XML stay: {remedy}"
         if source.fields and (lengths := source.read.lengths) and (usual := median(lengths)) < _SHORT:
             remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
             yield f"  half of its texts have at most {usual:.0f} characters; {remedy}"

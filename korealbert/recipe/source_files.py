@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from korealbert.artifact.files import entries_of
 from korealbert.corpus.readers.records import writable
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import Members, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
@@ -29,6 +29,7 @@ from korealbert.recipe.columns import (
     table_of_json,
     table_of_parquet,
     table_of_text,
+    whole_lines,
 )
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
@@ -95,9 +96,20 @@ class File:
         """Whether it holds nothing but blanks."""
         return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.fault
 
+    def text(self) -> str:
+        """Its first characters, of a long file whole lines, for which it is opened again; line ends are line feeds."""
+        begin, limit = self.begin, _BYTES_LOOKED_AT
+        if len(begin) == limit:
+            limit = _MOST_BYTES
+            for raw in open_files([self.path], Members(literal(self.member) if self.member else "*"), ReadLimits()):
+                with suppress(ReadFault):
+                    begin = raw.read(limit) if isinstance(raw, RawFile) else begin
+        text = whole_lines(begin, cut=len(begin) == limit)
+        return text.replace("\r", "" if "\n" in text else "\n").strip()
+
 
 class Below(NamedTuple):
-    """What is below one path."""
+    """What is below one path or several."""
 
     files: list[File]
     """Of known formats."""
@@ -109,16 +121,22 @@ class Below(NamedTuple):
     """Files of no known format, by ending."""
 
 
-def files_below(path: Path, project: Path) -> Below:
-    """The files of known formats below a path, and what is beside them.
+def literal(name: str) -> str:
+    """The fnmatch pattern of this name alone."""
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def files_below(paths: Sequence[Path], project: Path) -> Below:
+    """The files of known formats below some paths, and what is beside them.
 
     The store of a new project is one before it exists; other stores are known by their digests.
     """
     found = Below([], [], {project / SCHEMA, project / STORE}, Counter())
-    listing = sorted(entries_of(path)) if path.is_dir() else [path]
+    directory = next((path for path in paths if path.is_dir()), None)
+    listing = paths if directory is None else sorted(entries_of(directory))
     stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
     for file in listing:
-        name = file.relative_to(path) if path.is_dir() else Path(file.name)
+        name = file.relative_to(directory) if directory else Path(file.name)
         if file.is_dir():
             continue
         ours = file in found.paths or file.name == SCHEMA or stores & set(file.parents)
@@ -219,6 +237,8 @@ def _look(file: File, raw: RawFile, ending: str) -> None:
         return table_of_csv(begin, first=first, cut=cut, more=more)
 
     file.table = file.table if file.table.delimiter else table(file.begin, cut=cut)
+    if file.table.escaped:
+        file.fault = r'whose quotation marks within fields are escaped (\") and not doubled ("")'
     if cut and (not file.table.records or file.table.lacking):
         whole = file.begin + raw.read(_MOST_BYTES)
         cut = len(whole) == _BYTES_LOOKED_AT + _MOST_BYTES

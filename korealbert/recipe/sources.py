@@ -6,13 +6,15 @@ CSV files with other headers are two sources. ``korealbert.recipe.project`` writ
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,10 +31,11 @@ from korealbert.recipe.columns import (
     encoding_of,
     fields_of,
     further_columns,
+    is_one_object,
     nested_text,
     text_column,
 )
-from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about
+from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal
 from korealbert.recipe.tables import RecipeError
 
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
@@ -43,17 +46,20 @@ _LONGEST_DOCUMENT = 64 << 10
 """Bytes of a file of text from which on it holds more than one document, if blank lines part it: some 20,000 Korean characters,
 more than an article has. A book in paragraphs gives as many rows as a book in one piece."""
 _FEW_FILES = 20
-"""Fewer files are too few documents to train on some and hold out others."""
+"""Fewer files are too few documents to train on some and hold out others. Of large ones so many are read on."""
 _LARGEST_FILE = 4 << 20
 """Bytes of a file of text that is never one document; the longest novels are shorter."""
-_WRAPPED = 0.6
-"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts."""
+_WRAPPED, _LONGEST_OF_A_PAGE, _TEXTS = 0.6, 200, 1_000
+"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts, and the characters that
+the longest such line has; those that lines have on average, from which on they are texts and not their paragraphs."""
 _MEMBERS_APART = 20
 """Members of an archive that is shared with other columns or another encoding: so many may each be a source, where as many
 patterns would have to exclude the others."""
 _LIMITS = (100, 20, 5)
 """Least characters of a document: the first that loses at most this share of the text."""
 _LOST_AT_MOST = 0.1
+_TAG, _TAGGED = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>"), 0.1
+"""Of HTML or XML; and the share of documents from which on it is told."""
 _BAD_SHARE = 0.05
 """Of records that extraction bears by default."""
 
@@ -71,6 +77,8 @@ class Read(NamedTuple):
     """The first record that cannot be read, and why."""
     bad: int
     """How many cannot be read."""
+    tags: Mapping[str, int]
+    """Documents by the closing tags of HTML or XML that they hold."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,8 @@ class Source:
     """Whether quotation marks quote fields of a table; otherwise they are text."""
     further: tuple[str, ...] = ()
     """Fields or columns that have prose too, and are not read."""
+    instead: tuple[str, ...] = ()
+    """Those that have it in records without the field of text."""
     unread: str = ""
     """A list or object of the records that has more prose than their text."""
     markdown: bool = False
@@ -125,17 +135,26 @@ class Source:
     @cached_property
     def read(self) -> Read:
         """The first documents, as extraction reads them."""
-        lengths, characters, size, fault, bad = list[int](), set[str](), 0, "", 0
+        lengths, characters, tags, fault, bad = list[int](), set[str](), Counter[str](), "", 0
+        size = 0.0
         for outcome in _outcomes(self):
             if isinstance(outcome, Document):
                 lengths.append(len(outcome.text))
                 size += len(outcome.text.encode("utf-8", "replace"))
                 characters.update(unicodedata.normalize("NFKC", outcome.text))
+                tags.update(set(_TAG.findall(outcome.text)) if "<" in outcome.text else ())
                 if size >= _BYTES_READ:
-                    return Read(lengths, frozenset(characters), max(size, self.size), fault, bad)
+                    size = max(size, self.size)
+                    break
             elif isinstance(outcome, Quarantined):
                 fault, bad = fault or str(outcome), bad + 1
-        return Read(lengths, frozenset(characters), size, fault, bad)
+        return Read(lengths, frozenset(characters), size, fault, bad, tags)
+
+    @property
+    def tag(self) -> str:
+        """The tag that most of its documents hold, if many do."""
+        tag, count = max(self.read.tags.items(), key=itemgetter(1), default=("", 0))
+        return tag if count > _TAGGED * len(self.read.lengths) else ""
 
     @cached_property
     def min_characters(self) -> int:
@@ -159,25 +178,32 @@ class Found:
 def look(paths: Sequence[Path], project: Path) -> Found:
     """Sources in files and directories; what ``new`` and ``run`` write into the directory of the project is none.
 
+    Files named one by one are taken together, as those of a directory are.
+
     Raises RecipeError where nothing can be read, naming the path and why.
     """
     found: list[Source] = []
     left_out: Counter[str] = Counter()
     repeated: list[Path] = []
     resolved = [path.resolve() for path in paths]
+    files, parts = list[Path](), list[list[Path]]()
     for number, path in enumerate(paths):
         if not path.exists():
             raise RecipeError(f"{path}: no such file or directory")
         if resolved[number] in resolved[:number] or set(resolved) & set(resolved[number].parents):
             repeated.append(path)
             continue
-        here, out = _sources(resolved[number], project.resolve(), {source.name for source in found})
+        part = [] if path.is_dir() else files
+        if not part:
+            parts.append(part)
+        part.append(resolved[number])
+    for part in parts:
+        here, out = _sources(part, project.resolve(), {source.name for source in found})
         left_out.update(out)
         if not here:
             told = f"only {listed(out)}" if out else "no file"
-            raise RecipeError(
-                f"{path}: holds no file of a known format that has text in it, {told}; known are {_KNOWN}; {CONVERT}"
-            )
+            hold = f"{paths[resolved.index(part[0])]}" + (f" and {len(part) - 1:,} more: hold" if part[1:] else ": holds")
+            raise RecipeError(f"{hold} no file of a known format that has text in it, {told}; known are {_KNOWN}; {CONVERT}")
         found += here
     return Found(tuple(found), left_out, tuple(repeated))
 
@@ -187,39 +213,41 @@ def listed(left_out: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in by_number(left_out))
 
 
-def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
-    """The sources below one path, and what is left out there."""
-    below = files_below(path, project)
+def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
+    """The sources below one directory or in some files, and what is left out there."""
+    below = files_below(paths, project)
     left_out = below.left_out
-    groups = list(_groups(below.files, left_out))
+    groups = sorted(_groups(below.files, left_out), key=lambda group: min(paths.index(_root(file, paths)) for file in group[3]))
+    stems = [_stem({_root(file, paths) for file in group}) for *_, group in groups]
     found: list[Source] = []
     texts: dict[str, list[File]] = {}
     for tail, format_, _, group in groups:
         if format_ == "text":
             texts.setdefault(tail, []).extend(group)  # In all encodings, of which two are two sources.
-    for tail, format_, fields, group in groups:
-        stem = path.name.split(".")[0]
-        name = _name(stem if len(groups) == 1 else f"{stem}-{ending_of(tail).strip('._')}", taken)
+    for (tail, format_, fields, group), stem in zip(groups, stems, strict=True):
+        name = _name(stem if stems.count(stem) == 1 else f"{stem}-{ending_of(tail).strip('._')}", taken)
         taken.add(name)
         table = next((file.table for file in group if file.table.delimiter), Table())
         records = [record for file in group for record in file.table.records]
         encodings = {encoding_of(file.begin) for file in group}
+        further, instead = further_columns(fields["text"], records) if fields else ((), ())
         source = Source(
             name=name,
             format=format_,
-            paths=(path,),
+            paths=tuple(paths),
             fields=fields,
             delimiter="" if table.delimiter == "," else table.delimiter,
             columns=table.columns,
             skip_rows=table.skipped,
             quoted=table.quoted,
             unread=nested_text(fields["text"], records)[0] if fields else "",
-            further=further_columns(fields["text"], records) if fields else (),
+            further=further,
+            instead=instead,
             markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=_unit(texts[tail]) if format_ == "text" else "",
         )
-        for placed in _placed(source, path, group, below, taken):
+        for placed in map(_decodable, _placed(source, paths, group, below, taken)):
             if placed.read.lengths or not placed.read.fault:
                 found.append(placed)
             else:
@@ -227,8 +255,29 @@ def _sources(path: Path, project: Path, taken: set[str]) -> tuple[list[Source], 
     return found, left_out
 
 
-def _placed(source: Source, path: Path, group: Sequence[File], below: Below, taken: set[str]) -> Iterator[Source]:
-    """The source with the paths and the patterns that mean its files, and none of the others below that path.
+def _root(file: File, paths: Sequence[Path]) -> Path:
+    """The one of these paths that a file is, or is below."""
+    return file.path if file.path in paths else paths[0]
+
+
+def _stem(paths: Collection[Path]) -> str:
+    """What a source of these files, or of this directory, is called."""
+    return (next(iter(paths)) if len(paths) == 1 else common_directory(paths)).name.split(".")[0]
+
+
+def common_directory(paths: Collection[Path]) -> Path:
+    """The innermost directory that holds these files and directories."""
+    return Path(os.path.commonpath([path.parent for path in paths]))
+
+
+def _decodable(source: Source) -> Source:
+    """The source, in CP949 where UTF-8 is found out to be wrong behind the first bytes of its files."""
+    other = replace(source, encoding="auto")
+    return other if source.encoding == "utf-8" and source.read.bad > other.read.bad else source
+
+
+def _placed(source: Source, roots: Sequence[Path], group: Sequence[File], below: Below, taken: set[str]) -> Iterator[Source]:
+    """The source with the paths and the patterns that mean its files, and none of the others below that directory.
 
     Where few members of an archive have an ending that many others have too, each is a source; so is each archive where what is
     excluded of one is wanted of another.
@@ -244,17 +293,17 @@ def _placed(source: Source, path: Path, group: Sequence[File], below: Below, tak
     pattern, own = _pattern([file.tail for file in group]), set(group)
     beside = (file for file in (*below.files, *below.members) if file.path in wanted and file not in own)
     rivals = [file for file in beside if fnmatchcase(file.member, pattern)]
-    exclude, conflict = _exclusions(rivals, [name for file in group for name in _names_within(file, path)])
+    exclude, conflict = _exclusions(rivals, [name for file in group for name in _names_within(file, roots)])
     loose, packed = [file for file in group if not file.member], [file for file in group if file.member]
     apart = len(packed) <= min(_MEMBERS_APART, len(exclude))
     if (conflict and len(wanted) > 1) or (apart and loose and packed):
         archives = ([file for file in packed if file.path == one] for one in sorted({file.path for file in packed}))
         for number, files in enumerate(filter(None, (loose, *archives))):
-            yield from _placed(part(files, number), path, files, below, taken)
+            yield from _placed(part(files, number), roots, files, below, taken)
         return
     if apart and packed:
         for number, file in enumerate(packed):
-            yield part([file], number, paths=(file.path,), members=_literal(file.member))
+            yield part([file], number, paths=(file.path,), members=literal(file.member))
         return
     unwanted = {file.path for file in below.files} - wanted | below.paths
     unwanted = {one for one in unwanted if is_archive(one.name) or one.name == STORE or fnmatchcase(one.name, pattern)}
@@ -270,16 +319,16 @@ def _placed(source: Source, path: Path, group: Sequence[File], below: Below, tak
             if inner in wanted or inner in above:
                 yield from cover(inner)
 
-    paths = tuple(cover(path))
+    paths = tuple(path for root in roots if root.is_dir() or root in wanted for path in cover(root))
     inside_of = any(one.is_dir() or is_archive(one.name) for one in paths)
     yield part(group, 0, paths=paths, members=pattern if inside_of else "*", exclude=exclude)
 
 
-def _names_within(file: File, path: Path) -> list[str]:
+def _names_within(file: File, roots: Sequence[Path]) -> list[str]:
     """What patterns may be matched against: a member's name, or a file's path within each directory from this one on."""
     if file.member:
         return [file.member]
-    parts = file.path.relative_to(path).parts
+    parts = file.path.relative_to(_root(file, roots)).parts
     return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
@@ -292,10 +341,10 @@ def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, 
         if file.hidden:
             found |= dict.fromkeys((".[!/]*", "*/.*"))
         elif is_about(last):
-            found[f"*/{_literal(last)}" if last != file.member else _literal(last)] = None
+            found[f"*/{literal(last)}" if last != file.member else literal(last)] = None
         else:
             alone = next((folder for folder in _folders(file.member) if folder not in around), "")
-            found[f"{_literal(alone)}/*" if alone else _literal(file.member)] = None
+            found[f"{literal(alone)}/*" if alone else literal(file.member)] = None
     taken = Members("*", tuple(found))
     return tuple(found), not all(taken.takes(name) for name in own)
 
@@ -304,11 +353,6 @@ def _folders(name: str) -> list[str]:
     """The folders around a member of an archive, the outermost first."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-
-
-def _literal(name: str) -> str:
-    """The fnmatch pattern of this name alone."""
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _pattern(tails: Sequence[str]) -> str:
@@ -373,6 +417,9 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
             remaining = [file for file in remaining if file not in set(these)]
             records = [record for file in these for record in file.table.records]
             nested, little = nested_text(text, records)
+            if is_one_object(records):
+                left_out.update([f"{tail} {_without_text(file)}" for file in these])
+                continue
             if little:
                 left_out.update([f"{tail} whose text is in {nested}"] * len(these))
                 continue
@@ -381,6 +428,8 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
 
 def _without_text(file: File) -> str:
     """Why records are no texts, as a relative clause."""
+    if is_one_object(file.table.records):
+        return "that is one object of texts by their ids, and not of records"
     nested, _ = nested_text("", file.table.records)
     if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
         return "that is a list, and not of objects"
@@ -392,12 +441,20 @@ def _unit(files: Sequence[File]) -> str:
     sizes = sorted(file.size for file in files)
     if len(files) >= _FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
         return "file"
-    texts = [decoded(file.begin).strip() for file in files]
-    fewest = max(_FEW_FILES, 2 * len(files))
-    if sum(len(re.findall(r"\n[ \t\r]*\n", text)) + 1 for text in texts) >= fewest:
+    looked_at = files[:: -(-len(files) // _FEW_FILES)]
+    fewest = max(_FEW_FILES, 2 * len(looked_at))
+    paragraphs, lines, size = 0, list[int](), 0
+    for file in looked_at:
+        text = file.text()
+        paragraphs += len(re.findall(r"\n[ \t]*\n", text)) + 1
+        lines += [len(line) for line in text.split("\n") if line.strip()]
+        size += len(text.encode("utf-8", "replace"))
+    long = sum(lines) > _TEXTS * len(lines) and len(lines) > 2 * paragraphs
+    if paragraphs >= fewest and size < _LONGEST_DOCUMENT * paragraphs and not long:
         return "record"
-    lines = [len(line) for text in texts for line in text.splitlines()]
-    if len(lines) >= fewest and sum(length > 0.8 * max(lines) for length in lines) < _WRAPPED * len(lines):
+    longest = max(lines, default=0)
+    of_page = longest <= _LONGEST_OF_A_PAGE and sum(n > 0.8 * longest for n in lines) >= _WRAPPED * len(lines)
+    if len(lines) >= fewest and not of_page:
         return "line"
     return "record" if sizes[-1] >= _LARGEST_FILE else "file"
 

@@ -219,3 +219,10 @@ def test_a_foreign_or_damaged_manifest_does_not_stop_the_others(store: Path) -> 
     finally:
         foreign.unlink()
         foreign.parent.rmdir()
+
+
+def test_several_paths_after_one_from_have_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "0.txt").write_text("글")
+    for arguments in (("mine", "--from", "a.txt", "b.txt", "c.txt"), ("--from", "a.txt", tmp_path / "0.txt", "mine")):
+        told = " ".join(call("new", *arguments, code=2).split())
+        assert "name their directory after --from" in told.replace("│ ", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 import tomllib
 import zipfile
@@ -260,3 +261,77 @@ def test_blank_files_beside_others_in_utf_16_are_no_error(tmp_path: Path) -> Non
     artifact = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
     assert artifact.stats["documents_out"] == 30 and artifact.stats["quarantine_reasons"] == {"invalid_utf16": 1}
     assert found.sources[0].empty_files == 1
+
+
+def long_text(number: int) -> str:
+    """An article of several lines, some 4,000 characters."""
+    return "\n".join(prose(number + 100 * k) for k in range(20))
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(
+    ("text", "unit", "documents"),
+    [
+        ("\n".join(long_text(n).replace("\n", " ") for n in range(40)), "line", 40),
+        ("\n".join(long_text(n).replace("\n", " ") for n in range(600)), "line", 600),
+        ("\n\n".join(long_text(n) for n in range(40)), "record", 40),
+        ("\r\r".join(long_text(n).replace("\n", "\r") for n in range(40)), "record", 40),
+        ("\n".join(prose(n)[: 40 + n % 60] + "\n" * (n % 2_000 == 0) for n in range(60_000)), "line", 60_000),
+    ],
+    ids=["lines", "lines of much text", "paragraphs", "carriage returns", "few blank lines"],
+)
+def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, beside: bool, tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"all.txt": text, **(records("b.jsonl", text=prose) if beside else {})})
+    source = next(source for source in project.write(tmp_path / "mine", [here]).sources if source.format == "text")
+    assert (source.document, len(source.read.lengths)) == (unit, documents)
+
+
+def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"{n:02}.txt": prose(n) for n in range(30)} | {"b.csv": table("n,text", first=50)})
+    packed(tmp_path / "a.zip", {f"{n}.txt": prose(n) for n in range(90, 95)})
+    written(here, {"left.txt": prose(200)})
+    paths = [*(here / f"{n:02}.txt" for n in range(30)), tmp_path / "a.zip", here / "b.csv"]
+    found = project.write(tmp_path / "mine", paths).sources
+    assert [(source.format, source.files, source.document) for source in found] == [("text", 35, "file"), ("csv", 1, "")]
+    assert texts_of(tmp_path / "mine") == sorted(map(prose, [*range(30), *range(90, 95), *range(50, 90)]))
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
+    english = "the quiet harbour was full of small boats\n"
+    texts = {f"{n}.txt": (english * 2_000 + prose(n)).encode("cp949") for n in range(25)}
+    rows = "n,text\n" + "".join(f'{n},"{english.strip() * 30}"\n' for n in range(80)) + table("", rows=100, first=80)
+    here = written(tmp_path / "t", {**texts} if kind == "txt" else {"a.csv": rows.encode("cp949")})
+    [source] = project.write(tmp_path / "mine", [here]).sources
+    assert (source.encoding, source.read.bad) == ("auto", 0)
+    assert any(prose(24 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+@pytest.mark.parametrize("first", ['{"text": "잘린 줄', '", "meta": {"n": 1}}', '{"text": "글\ttab"}'])
+def test_records_behind_a_broken_line_are_found(first: str, kind: str, tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"text": prose(n), "n": {"a": 1}}, ensure_ascii=False) + "\n" for n in range(60))
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})]).sources
+    assert source.fields["text"] == "text" and len(source.read.lengths) >= 60
+
+
+def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
+    for number, value in enumerate((prose, lambda n: {"text": prose(n)})):
+        whole = json.dumps({str(n): value(n) for n in range(40)}, ensure_ascii=False)
+        with pytest.raises(RecipeError, match=r"only 1 \.json that is one object of texts by their ids, and not of records"):
+            project.write(tmp_path / "mine", [written(tmp_path / f"t{number}", {"a.json": whole})])
+    many = json.dumps({"본문": prose(1) * 30, **{f"note{n}": "two words" for n in range(40)}})
+    here = written(tmp_path / "many", {f"{n}.json": many for n in range(5)})
+    assert project.write(tmp_path / "mine", [here]).sources[0].fields["text"] == "본문"
+
+
+@pytest.mark.parametrize("ending", ["txt", "jsonl"])
+def test_tags_that_stay_in_texts_are_told(ending: str, tmp_path: Path) -> None:
+    texts = [f'<div class="a"><p>{prose(n)}</p></div>' for n in range(30)]
+    files = {f"{n}.txt": text for n, text in enumerate(texts)}
+    here = written(tmp_path / "t", files if ending == "txt" else records("a.jsonl", 30, text=texts.__getitem__))
+    told = " ".join(project.told(project.write(tmp_path / "mine", [here])))
+    assert re.search("many of its texts hold </(p|div)>, and tags of HTML or XML stay: ", told)
+    assert ("markdown = true strips those of HTML" in told) == (ending == "txt")
+    plain = written(tmp_path / "p", {f"{n}.txt": f"1 < 2 > 0 <앵커> {prose(n)}" for n in range(30)})
+    assert not any("tags of HTML" in line for line in project.told(project.write(tmp_path / "other", [plain])))

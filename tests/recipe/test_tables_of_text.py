@@ -97,3 +97,29 @@ def test_a_recipe_is_toml_whatever_the_names_of_directories(name: str, tmp_path:
     recipe = (tmp_path / name / "mine" / name / "recipe.toml").read_bytes()
     assert tomllib.loads(recipe.decode())["extract"]["t"]["paths"] == [str(here)]
     assert recipe.endswith(b"\n")
+
+
+def test_tables_with_escaped_quotation_marks_are_told() -> None:
+    lines = [f'그는 "{prose(n)[:20]}", 말했다.\n{prose(n)}, 끝' for n in range(30)]
+    escaped = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '\\"')) for n, text in enumerate(lines))
+    assert table_of_csv(escaped.encode(), first=",", cut=False).escaped
+    doubled = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '""') + "\\") for n, text in enumerate(lines))
+    table = table_of_csv(doubled.encode(), first=",", cut=False)
+    assert table.quoted and not table.escaped and len(table.records) == 30
+
+
+def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    several = [[n, f"제목 {n}", f"첫 줄 {n}.\n둘째 줄, {prose(n)}\n셋째 줄 {n}."] for n in range(300)]
+    csv.writer(stream, lineterminator="\n").writerows([["id", "title", "text"], *several])
+    here = written(tmp_path / "t", {"a.csv": stream.getvalue().replace("둘째", '5" 둘째', 1)})
+    [source] = project.write(tmp_path / "mine", [here]).sources
+    assert source.quoted and len(source.read.lengths) > 290 and "line 2: malformed_csv" in source.read.fault
+
+
+def test_text_in_another_field_of_other_records_is_told(tmp_path: Path) -> None:
+    mixed = [json.dumps({"text": prose(n)} if n % 2 else {"body": prose(n)}, ensure_ascii=False) for n in range(60)]
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": "\n".join(mixed)})])
+    told = "\n".join(project.told(found))
+    assert 'the text of records without "text" is in "body", and not read: rename it "text" there' in told
+    assert "takes them together" not in told
