@@ -69,7 +69,7 @@ class Pieces:
     def __init__(self, source: ExampleBatches, pieces: int) -> None:
         self.num_rows, self.num_views = source.num_rows, source.num_views
         self.sequence_length, self.vocab_size = source.sequence_length, pieces
-        self.gather = source.gather
+        self.gather, self.noised = source.gather, source.noised
 
 
 class Nothing:

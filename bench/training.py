@@ -29,6 +29,9 @@ class FirstRows:
     def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
         return self.source.gather(view, rows)
 
+    def noised(self, view: int) -> tuple[float, float]:
+        return self.source.noised(view)
+
 
 def from_command_line(doc: str | None, *, steps: int) -> tuple[ExampleBatches, int]:
     """The training rows of the views artifact that the command line names, and how many steps to take."""

@@ -63,6 +63,7 @@ class _NoiseTable(Protocol):
     """Noise of one view, row by row next to a ``RowTable``: stored, or generated on demand."""
 
     header: ViewHeader
+    noised: tuple[float, float]
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order given."""
@@ -129,6 +130,10 @@ class ExampleBatches:
     def header(self, view: int) -> ViewHeader:
         """Settings of a view's noise."""
         return self._views[view].header
+
+    def noised(self, view: int) -> tuple[float, float]:
+        """Shares of the pieces that a view has predicted and moved: counted where it is stored, else as it is asked for."""
+        return self._views[view].noised
 
     def _use(self, view: int) -> _NoiseTable:
         """The noise of a view; the files of the one used longest ago are closed."""

@@ -263,6 +263,8 @@ class _DrawnView:
     def __init__(self, noise: _DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
         self._words, self._noise, self._view, self._rows = words, noise, view, rows
         self.header = view_header(noise, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
+        order = noise.word_order
+        self.noised = noise.masking.rate_in(view), order.rate_in(view) * order.portion_in(view)
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -141,6 +142,7 @@ class ViewTable:
         self._paths = [directory / path.name for path in rows.paths]
         self._columns: dict[str, Column] = {}
         check_complete(directory, (path.name for path in directory.glob("*.arrow")), rows)
+        counts: Counter[str] = Counter()
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
             header = open_view(path)[1]
             check_belongs(path, header, rows_path, rows_header)
@@ -152,6 +154,11 @@ class ViewTable:
                     f"{path}: holds view {header.view} of {header.common}, expected view {view} of {self.header.common}; "
                     "rebuild the views"
                 )
+            counts.update(header.counts)
+        pieces = max(1, counts["pieces"])
+        batches = 1.0 if self.header.batch_portion is None else self.header.batch_portion
+        self.noised = counts["mlm_targets"] / pieces, counts["wop_targets"] / pieces * batches
+        """Shares of all pieces that are predicted and that are moved."""
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order given."""

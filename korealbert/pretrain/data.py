@@ -152,6 +152,11 @@ def _joined(parts: list[_Int64s], name: str) -> _Int64s:
     return np.concatenate(widened)
 
 
+def noised_at(source: BatchSource, position: int) -> tuple[float, float]:
+    """Shares of the pieces that are predicted and moved at a position of the training order."""
+    return source.noised(position // source.num_rows % source.num_views)
+
+
 def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
     """All rows of view 0 in batches of ``size``, each with its number; rank r of n takes every n-th batch."""
     for number in range(rank, -(-source.num_rows // size), world_size):

@@ -125,7 +125,7 @@ class Guard:
         return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
     def forget(self) -> None:
-        """Start again: from here on, other tasks or another batch size change loss and norm."""
+        """Start again: from here on, other tasks, other noise or another batch size change loss and norm."""
         self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
 
     def after_scoring(self, order_accuracy: float | None) -> str | None:

@@ -73,6 +73,10 @@ class BatchSource(Protocol):
         """The noised sequences of these rows in one view."""
         ...
 
+    def noised(self, view: int) -> tuple[float, float]:
+        """Shares of the pieces that a view has predicted and moved."""
+        ...
+
 
 class Rows(NamedTuple):
     """Rows of one sequence length. There are no held-out scores where ``heldout`` has no rows."""

@@ -23,7 +23,7 @@ from korealbert.artifact.files import atomic_path, write_json
 from korealbert.model.config import THETA, AnyConfig, ModernConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
-from korealbert.pretrain.data import Copies, Loaded, Loader, operations
+from korealbert.pretrain.data import Copies, Loaded, Loader, noised_at, operations
 from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.job import BatchSource, Rows, check_rows
@@ -43,6 +43,10 @@ from korealbert.pretrain.optimizer import Clipping, Lamb, ZeroClipping, make_opt
 from korealbert.pretrain.spec import PretrainSpec
 
 log = logging.getLogger(__name__)
+
+_OTHER_NOISE = 0.01
+"""Share of the pieces by which the noise of two views differs where loss and norm may jump; shares counted in few rows scatter
+less."""
 
 _Report = Callable[[int, Metrics], None]
 """Receives the step and the newest metrics at every log line."""
@@ -274,10 +278,16 @@ class Trainer:
         return self.long if long and self.long is not None else self.short
 
     def _changes_at(self, step: int) -> bool:
-        """Whether the batch size, the length or the tasks that count differ from those of the step before."""
+        """Whether batch size, length, the tasks that count or the amount of noise differ from those of the step before."""
         spec = self.spec
         now, before = ((spec.batch_at(s), spec.is_long(s), spec.task_weights(s)) for s in (step, step - 1))
-        return now != before
+        position = self.state.long_position if spec.is_long(step) else self.state.position
+        return now != before or self._noise_differs(step, position - 1, position + spec.batch_at(step) - 1)
+
+    def _noise_differs(self, step: int, one: int, other: int) -> bool:
+        """Whether the views at two positions of the order that this step reads differ in how much they mask or move."""
+        rows = self._rows(self.spec.is_long(step)).train
+        return any(abs(a - b) > _OTHER_NOISE for a, b in zip(noised_at(rows, one), noised_at(rows, other), strict=True))
 
     def _roll_back(self, fault: str) -> None:
         """Return to the last checkpoint, leave out the data since, lower the rate; ``Collapsed`` where that was in vain."""
@@ -291,6 +301,9 @@ class Trainer:
             )
         state = self.state = self.checkpoints.restore(saved)
         skipped = failed.position + failed.long_position - state.position - state.long_position
+        position, further = (of.long_position if self.spec.is_long(state.step) else of.position for of in (state, failed))
+        if self._noise_differs(state.step, position - 1, further - 1):
+            self.guard.forget()  # Views of other noise begin amid what is left out.
         state.position, state.long_position = failed.position, failed.long_position
         state.seconds = failed.seconds
         state.rate_factor *= guard.rate_factor

@@ -133,6 +133,8 @@ def test_drawing_on_the_fly_gives_the_stored_noise(
         on_the_fly = ExampleBatches(packed.path, drawn.path, split)  # type: ignore[arg-type]
         stored = ExampleBatches(packed.path, viewed.path, split)  # type: ignore[arg-type]
         assert on_the_fly.num_views == stored.num_views
+        if split == "train":
+            assert on_the_fly.noised(1) == pytest.approx(stored.noised(1), abs=0.02), "moves find no place in short runs"
         for view in range(stored.num_views):
             numbers = np.random.default_rng(view).permutation(stored.num_rows)
             assert same(on_the_fly.gather(view, numbers), stored.gather(view, numbers))

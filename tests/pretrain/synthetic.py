@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +15,7 @@ MASK = 4
 class SyntheticBatches:
     """Random rows of pieces with targets for all three tasks; every view has its own noise, drawn per row.
 
-    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task.
+    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task. ``noised``: what the views claim, in turn.
     """
 
     def __init__(
@@ -27,15 +29,20 @@ class SyntheticBatches:
         seed: int = 0,
         wop_every: int = 3,
         sop_every: int = 1,
+        noised: Sequence[tuple[float, float]] = ((0.15, 0.0),),
     ) -> None:
         self.num_rows, self.num_views, self.sequence_length, self.vocab_size = num_rows, num_views, length, vocab_size
         self._slots, self._seed, self._wop_every, self._sop_every = slots, seed, wop_every, sop_every
+        self._noised = noised
         self.gathered: list[tuple[int, list[int]]] = []
 
     def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
         self.gathered.append((view, rows.tolist()))
         parts = [self._row(view, int(row)) for row in rows]
         return Batch(**{name: np.stack([part[name] for part in parts]) for name in parts[0]})
+
+    def noised(self, view: int) -> tuple[float, float]:
+        return self._noised[view % len(self._noised)]
 
     def _row(self, view: int, row: int) -> dict[str, NDArray[np.int64]]:
         text = np.random.default_rng([self._seed, row])

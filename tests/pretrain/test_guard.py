@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.guard import Guard, GuardSpec, GuardState, Recent
 from korealbert.pretrain.trainer import Collapsed, Stopped, Trainer
 from tests.pretrain.runs import lines, no_dropout, same_bytes, spec, trainer
+from tests.pretrain.synthetic import SyntheticBatches
 
 
 @settings(max_examples=50)
@@ -174,6 +176,53 @@ def test_a_checkpoint_that_was_due_amid_bad_steps_is_not_returned_to(alone: Rank
         run.run()
     (event,) = lines(tmp_path, "guard")
     assert (event["at_step"], event["step"]) == (23, 20)
+
+
+def rising_run(
+    alone: Ranks, out_dir: Path, noised: Sequence[tuple[float, float]], *, spoilt: range = range(0), **fields: object
+) -> tuple[Trainer, Callable[..., str | None]]:
+    """Forty steps of eight sequences in views of 160 rows, where the loss of the second view is eight nats higher."""
+    guard = {"horizon": 8, "patience": 3, "max_rollbacks": 1}
+    wishes = {"guard": guard, "model": no_dropout(), "steps": 40, "checkpoint_every": 7, **fields}
+    run = trainer(spec(**wishes), out_dir, alone, train=SyntheticBatches(160, noised=noised))
+    judge = Guard.after_step
+
+    def after_step(guard: Guard, loss: float | None, norm: float) -> str | None:
+        in_second = run.state.position > 160
+        value = math.nan if run.state.position - 8 in spoilt else 9.0 if in_second else 1.0
+        return judge(guard, value, 1.0)
+
+    return run, after_step
+
+
+@pytest.mark.parametrize("noised", [[(0.08, 0.0), (0.4, 0.0)], [(0.15, 0.01), (0.15, 0.1)]])
+@pytest.mark.parametrize("batch", [8, 12])  # 12 sequences lie across the end of the first view.
+def test_a_view_of_more_noise_is_no_collapse(
+    alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: list, batch: int
+) -> None:
+    run, judge = rising_run(alone, tmp_path, noised, global_batch_size=batch, steps=320 // batch)
+    monkeypatch.setattr(Guard, "after_step", judge)
+    assert run.run()["rollbacks"] == 0
+
+
+def test_a_jump_of_the_loss_in_a_view_of_the_same_noise_is_one(
+    alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, judge = rising_run(alone, tmp_path, [(0.151, 0.04), (0.149, 0.041)])
+    monkeypatch.setattr(Guard, "after_step", judge)
+    with pytest.raises(Collapsed, match="masked-token loss 9 is"):
+        run.run()
+
+
+def test_a_return_over_the_begin_of_a_view_of_more_noise_is_made_once(
+    alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left out ends in the second view, so that no step after the return begins it."""
+    run, judge = rising_run(alone, tmp_path, [(0.08, 0.0), (0.4, 0.0)], spoilt=range(160, 168), checkpoint_every=10)
+    monkeypatch.setattr(Guard, "after_step", judge)
+    assert run.run()["rollbacks"] == 1
+    (event,) = lines(tmp_path, "guard")
+    assert (event["step"], event["at_step"]) == (20, 21)
 
 
 def test_a_guard_without_returns_makes_the_first_collapse_an_error(alone: Ranks, tmp_path: Path) -> None:
