@@ -210,7 +210,7 @@ class Trainer:
         state.seconds += seconds
         if stop:
             self._stop()
-        self._set_theta()
+        self._set_theta(state.step)
         self._set_dropout(spec.drops_out(state.step))
         scheduled = spec.scheduled(state.updates, state.seconds)
         rate = spec.schedule.learning_rate(scheduled, peak=spec.optimizer.lr, steps=spec.steps)
@@ -234,10 +234,10 @@ class Trainer:
         state.window.add(summed)
         return self.guard.after_step(loss, float(self.clipping.norm))
 
-    def _set_theta(self) -> None:
-        """Turn positions as at this step."""
+    def _set_theta(self, step: int) -> None:
+        """Turn positions as at a step."""
         if isinstance(self.config, ModernConfig):
-            self.model.encoder.global_theta = self.spec.theta_at(self.state.step) or self.config.global_theta
+            self.model.encoder.global_theta = self.spec.theta_at(step) or self.config.global_theta
 
     def _set_dropout(self, on: bool) -> None:
         for module, name, own in self.dropouts if self.spec.dropout_until_step is not None else ():
@@ -330,10 +330,14 @@ class Trainer:
         self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step)})
 
     def _score_heldout(self) -> str | None:
-        """Score the held-out rows, the long ones too once they are trained on; returns the guard's fault, or None."""
-        self._set_theta()
+        """Score the held-out rows, the long ones too once they are trained on; returns the guard's fault, or None.
+
+        Positions turn as in the last step, but for long rows where these begin: there as in the next one.
+        """
+        self._set_theta(max(0, self.state.step - 1))
         self.state.heldout = self._scores("heldout", self.short, self.spec.micro_batch_at(0))
         if self.long is not None and (self._turns_long(self.state.step) or self.spec.is_long(self.state.step)):
+            self._set_theta(self.state.step)
             scores = self._scores("heldout_long", self.long, self.spec.micro_batch_at(self.spec.steps))
             self.state.heldout_long = scores
         return self.guard.after_scoring(self.state.heldout.get("sop_accuracy"))
@@ -362,8 +366,10 @@ class Trainer:
 
     def _own_theta(self) -> dict[str, str]:
         """What ``read_config`` reads of a snapshot: the θ of its global layers, where the trained model has another."""
-        theta = getattr(self.model.encoder, "global_theta", None)
-        final = self.spec.theta_at(self.spec.steps) or theta
+        final = self.spec.theta_at(self.spec.steps)
+        if final is None or not isinstance(self.config, ModernConfig):
+            return {}
+        theta = self.spec.theta_at(self.state.step - 1) or self.config.global_theta
         return {} if theta == final else {THETA: repr(theta)}
 
     def _snapshot(self, step: int) -> tuple[Path, Path]:

@@ -15,7 +15,8 @@ MASK = 4
 class SyntheticBatches:
     """Random rows of pieces with targets for all three tasks; every view has its own noise, drawn per row.
 
-    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task. ``noised``: what the views claim, in turn.
+    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task.
+    ``noised``: what the views claim, in turn.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from korealbert.model.config import read_config
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.job import Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
@@ -149,6 +150,9 @@ def test_rotary_positions_turn_otherwise_in_long_sequences(alone: Ranks, tmp_pat
     assert all(a["mlm_loss"] != b["mlm_loss"] for a, b in zip(one[4:], other[4:], strict=True))
     first, second = (lines(tmp_path / name, "heldout_long")[0] for name in ("changed", "plain"))
     assert first["step"] == 4
+    first_short, second_short = (lines(tmp_path / name, "heldout")[2] for name in ("changed", "plain"))
+    assert first_short["step"] == 4
+    assert first_short == second_short, "scored as the short sequences were trained"
     assert first["mlm_loss"] != second["mlm_loss"], "scored as the long sequences will be trained"
     assert json.loads((tmp_path / "changed" / "config.json").read_bytes())["global_theta"] == 9_000.0
     assert json.loads((tmp_path / "plain" / "config.json").read_bytes())["global_theta"] == 100.0
@@ -156,6 +160,14 @@ def test_rotary_positions_turn_otherwise_in_long_sequences(alone: Ranks, tmp_pat
         trainer(changed, tmp_path / "stopped", alone, stop_after=stop_after).run()
     trainer(changed, tmp_path / "stopped", alone).run()
     assert same_bytes(tmp_path / "changed", tmp_path / "stopped")
+
+
+def test_a_snapshot_has_the_base_that_it_was_trained_with(alone: Ranks, tmp_path: Path) -> None:
+    """Also that of the step after which the base changes, where held-out rows are scored with both."""
+    changed = long_spec(model=MODERN, snapshots=[3, 4, 5, 8], long={**LONG, "global_theta": 9_000.0})
+    trainer(changed, tmp_path, alone).run()
+    bases = [read_config(tmp_path, step).model_dump()["global_theta"] for step in changed.snapshots]
+    assert bases == [100.0, 100.0, 9_000.0, 9_000.0]
 
 
 def test_learnt_positions_have_no_base(alone: Ranks, tmp_path: Path) -> None:
