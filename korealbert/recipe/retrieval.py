@@ -103,19 +103,20 @@ def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: 
     for name, table in retrieval.collections.items():
         given = {"data": files[name]} if name in files else {}
 
-        def run(where: str, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any) -> None:
-            inputs = {role: label for role in ("model", "pretrain") if (label := fields.pop(role, None))}
-            add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **inputs)
+        def run(
+            where: str, read: Any, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any
+        ) -> None:
+            add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **read)
 
-        run("bm25-morphemes", system="bm25-morphemes")
+        run("bm25-morphemes", {}, system="bm25-morphemes")
         for root, measured in models.items():
-            run(f"{root}bm25-pieces", system="bm25-pieces", model=measured.model)
+            run(f"{root}bm25-pieces", {"model": measured.model}, system="bm25-pieces")
             if root or "pretrained" in table.inits:
-                run(f"{root}pretrained", system="vectors", model=measured.model)
+                run(f"{root}pretrained", {"model": measured.model}, system="vectors")
             for seed in table.seeds if not root and "random" in table.inits else ():
-                run(f"random/{seed}", system="vectors", **_trained(measured), init="random", seed=seed)
+                run(f"random/{seed}", _trained(measured), system="vectors", init="random", seed=seed)
         for where, label in trained.items():
-            run(where, system="vectors", model=label)
+            run(where, {"model": label}, system="vectors")
 
 
 def _add_bi_encoders(
