@@ -73,7 +73,7 @@ class Rule(Spec):
     last_share: float = Field(default=1.0, gt=0, le=1)
     """A suffix of a long line must be within this last share of it."""
     next_to: str = ""
-    """The line above or below must match this pattern wholly."""
+    """The line above or below must match this pattern wholly; for a tail rule, the line above."""
     sentences: bool = False
     """Whether it may delete a sentence of 30 characters or more; only rules whose own words give the meta text away may."""
     no_sentence: bool = False
@@ -222,6 +222,8 @@ class NewsRules:
         sentence_ends = _sentence_ends(view, last, _LONGEST_SUFFIX)
         for rule in rules:
             if rule.alone and len(lines) > 1 and self._takes(rule, view, lines[-2].start, lines[-2].end):
+                continue
+            if not self._beside(rule, view, lines, len(lines) - 1):
                 continue
             starts = [last.start]
             if rule.take == "suffix":
