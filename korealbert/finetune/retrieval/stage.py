@@ -1,8 +1,9 @@
 """Stage `retrieval` (labels ``retrieval/COLLECTION/SYSTEM``): documents found for queries → the scores of one system.
 
-Input role ``model``: a directory in Hugging Face format; none for BM25 over morphemes. Role ``pretrain``, for fresh weights
-where layers share what that cannot say: its training. Role ``data``: the fetched collection, where the spec names it by URL. A text's vector is the mean over all its pieces, special ones included, and documents are found
-by its cosine: what ``SentenceTransformer(directory)`` with mean pooling gives.
+Input role ``model``: a directory in Hugging Face format; none for BM25 over morphemes. Role ``pretrain``, for fresh
+weights where layers share what that cannot say: its training. Role ``data``: the fetched collection, where the spec
+names it by URL. A text's vector is the mean over all its pieces, special ones included, and documents are found by its
+cosine: what ``SentenceTransformer(directory)`` with mean pooling gives.
 
 Output: ``metrics.json`` (``official``: means over the judged queries as ``pytrec_eval``'s are; ``corrected``: the same over
 those that have a relevant document; sizes and warnings), ``queries.arrow`` (each query's scores) and ``rankings.arrow`` (what
