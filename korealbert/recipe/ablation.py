@@ -317,8 +317,11 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
         heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
         return (*heldout, *(Column(title=name, benchmark=name) for name in common))
     for column in spec.columns:
-        table = spec.printed.elsewhere(column.source).pairs() if spec.printed is not None else set()
         where = f"{path}, column {column.title!r}"
+        try:
+            table = spec.printed.elsewhere(column.source).pairs() if spec.printed is not None else set()
+        except ValidationError as error:
+            raise RecipeError(f"{where}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
         if column.benchmark and column.benchmark not in common:
             known = ", ".join(common) or "none"
             raise RecipeError(

@@ -135,7 +135,7 @@ def _add_bi_encoders(
                     yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
 
 
-def _trained(measured: Measured) -> dict[str, str]:
+def _trained(measured: Measured) -> dict[str, Any]:
     """Inputs of what trains an encoder or draws fresh weights for it, by role."""
     # Layers of modern encoders share nothing, so that the export says all that this needs.
     return {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs

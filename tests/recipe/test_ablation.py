@@ -196,6 +196,11 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('source = "KoreALBERT Table II"', 'source = "Table II"', r"'Table II' is not in published/korealbert\.csv"),
         ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
         ('noise = "order"', 'noise = "ordr"', r"column 'MLM acc': no table \[noise\.ordr\] \(did you mean 'order'\?\)"),
+        (
+            'printed = ["NSMC", "acc"]',
+            'printed = ["NSMC", "acc"]\nsource = "KoreALBERT Tabel II"',
+            r"column 'NSMC acc': .*'KoreALBERT Tabel II' is not in published/korealbert\.csv; known are KoreALBERT Table I,",
+        ),
         ('printed = ["NSMC", "acc"]', 'printed = ["NSMC", "f1"]', r"\['NSMC', 'f1'\] is not in the published table"),
         (
             'recipe = "../../recipes/small-sample.toml"',

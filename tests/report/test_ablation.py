@@ -131,6 +131,13 @@ def test_median_and_best_are_over_all_fine_tuning_runs(artifacts: dict[str, Arti
     assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex"}
 
 
+def test_one_training_of_several_rows_is_counted_once(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        artifacts[f"pretrain/b/{seed}"] = artifacts[f"pretrain/a/{seed}"]
+    run(SPEC, artifacts, tmp_path, Runtime())
+    assert "\n3 pretraining runs of " in (tmp_path / "report.md").read_text("utf-8")
+
+
 def test_the_median_stands_above_a_printed_median(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     assert SPEC.printed is not None
     of_medians = SPEC.printed.model_copy(update={"statistic": "median"})

@@ -111,6 +111,8 @@ def test_a_misprint_stands_at_its_rows() -> None:
     assert "swapped" not in notes["mBERT"]
     nsmc = published.comparable("nsmc", "accuracy", ["korealbert"])
     assert {m for m, note in zip(nsmc["model"], nsmc["note"], strict=True) if note} == {"KoreALBERT-base-125K[MLM+SOP+WOP]"}
+    mnli = published.load("albert").filter(pl.col("note").str.contains("for the same model"), task="MNLI", metric="acc")
+    assert {f"ALBERT Table {number}" for number in (2, 3, 4, 5, 7)} == {*mnli["source"]}
     for row in tomllib.loads((files("korealbert.report") / "published" / "misprints.toml").read_text("utf-8"))["row"]:
         frame = published.load(row["table"])
         assert frame.filter(pl.col("note").str.contains(row["note"], literal=True)).height, row

@@ -61,8 +61,8 @@ class Printed(Spec):
         return self.model_copy(update={"model": name}).model_of(name)
 
     def elsewhere(self, source: str) -> Self:
-        """The same models in another table of the paper; this one for an empty name."""
-        return self.model_copy(update={"source": source}) if source else self
+        """The same models in another table of the paper; this one for an empty name. Raises ValueError for an unknown one."""
+        return self.model_validate({**self.model_dump(), "source": source}) if source else self
 
     def pairs(self) -> set[tuple[str, str]]:
         """Every task and metric that the table prints."""

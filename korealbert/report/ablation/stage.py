@@ -112,7 +112,9 @@ def _refuse_other_steps_and_members(spec: AblationReportSpec, artifacts: Artifac
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     """The comparison with its sizes, so that nobody mistakes a small run for the paper's."""
-    pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
+    # Rows that are snapshots of one training have its artifact under labels of their own.
+    trainings = {artifact.name: artifact for artifact in artifacts.of("pretrain").values()}
+    pretrained = [artifact.stats_as(PretrainStats) for artifact in trainings.values()]
     parameters, steps, tokens = (
         " to ".join(dict.fromkeys((shown(min(sizes)), shown(max(sizes)))))
         for shown, sizes in (
@@ -123,7 +125,7 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     )
     return (
         f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {steps} steps and {tokens} tokens "
-        f"each; {len(artifacts.of('finetune'))} fine-tuning runs."
+        f"each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
     ).strip()
 
 
