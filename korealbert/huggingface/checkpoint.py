@@ -319,10 +319,10 @@ def _instead(path: Path) -> str:
 
 
 def _files(directory: Path) -> list[Path]:
-    """The weight files of a directory, all directly in it."""
-    index = directory / "model.safetensors.index.json"
-    if not index.exists():
-        return [directory / "model.safetensors"]
+    """The weight files of a directory, all directly in it: one file before an index of several, as transformers loads them."""
+    whole, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
+    if whole.exists() or not index.exists():
+        return [whole]
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
     except (ValueError, TypeError, KeyError, AttributeError) as error:

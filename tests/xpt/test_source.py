@@ -118,8 +118,22 @@ def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
         read(directory, tmp_path / "store")
 
 
-def index_of(content: str) -> Callable[[Path], object]:
-    return lambda directory: (directory / "model.safetensors.index.json").write_text(content)
+def test_one_file_of_weights_is_read_before_an_index_that_was_left_there(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    before = read(directory, tmp_path / "store")
+    index_of('{"weight_map": {"x": "model-00001-of-00001.safetensors"}}', beside=True)(directory)
+    assert read(directory, tmp_path / "other") == before
+
+
+def index_of(content: str, *, beside: bool = False) -> Callable[[Path], object]:
+    """Write an index, in place of the one file or beside it."""
+
+    def write(directory: Path) -> None:
+        (directory / "model.safetensors.index.json").write_text(content)
+        if not beside:
+            (directory / "model.safetensors").unlink()
+
+    return write
 
 
 def setting(name: str, value: object) -> Callable[[Path], object]:
