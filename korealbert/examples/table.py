@@ -143,12 +143,15 @@ class ViewTable:
         self._columns: dict[str, Column] = {}
         check_complete(directory, (path.name for path in directory.glob("*.arrow")), rows)
         counts: Counter[str] = Counter()
+        batches = 1.0
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
             header = open_view(path)[1]
             check_belongs(path, header, rows_path, rows_header)
             if path == self._paths[0]:
                 self.header = header
                 """Metadata of the first shard; the fields used are equal in all shards."""
+                if header.batch_portion is not None:
+                    batches = header.batch_portion
             if header.view != view or header.common != self.header.common:
                 raise ValueError(
                     f"{path}: holds view {header.view} of {header.common}, expected view {view} of {self.header.common}; "
@@ -156,7 +159,6 @@ class ViewTable:
                 )
             counts.update(header.counts)
         pieces = max(1, counts["pieces"])
-        batches = 1.0 if self.header.batch_portion is None else self.header.batch_portion
         self.noised = counts["mlm_targets"] / pieces, counts["wop_targets"] / pieces * batches
         """Shares of all pieces that are predicted and that are moved."""
 
