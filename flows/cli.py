@@ -1,6 +1,7 @@
-"""The command line: planning, running, looking. It only parses and prints; library and flow do the work.
+"""The command line: planning and running. It only parses and prints; library and flow do the work.
 
-The commands over single files are in ``file_commands``, those that keep a store in order in ``store_commands``.
+The commands that show what was built are in ``look_commands``, those over single files in ``file_commands``, those that keep a
+store in order in ``store_commands``.
 """
 
 from __future__ import annotations
@@ -21,39 +22,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
-from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
 from korealbert.artifact import Artifact, Progress, Store, locks
 from korealbert.artifact.files import refuse_overwriting
 from korealbert.artifact.spec import input_paths
-from korealbert.flows import file_commands, store_commands
+from korealbert.flows import file_commands, look_commands, store_commands
 from korealbert.flows.terminal import (
+    RECIPE_HERE,
     DataDir,
     DataRoot,
     OneLine,
     StoreDir,
     clear_errors,
     console,
-    existing,
-    find,
-    labels,
-    means_directory,
-    print_sections,
     recipe_names,
-    sides,
     warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped
-from korealbert.shipped import RECIPES, shipped
+from korealbert.shipped import shipped
 
 if TYPE_CHECKING:  # Which loads every package.
     from korealbert.recipe import Planned
 
 app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
+app.add_typer(look_commands.app)
 app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
@@ -65,7 +61,6 @@ _RecipeFile = Annotated[
         autocompletion=recipe_names,
     ),
 ]
-_RECIPE_HERE = Path("recipe.toml")
 _Schema = Literal["recipe", "benchmark"]
 _Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
@@ -166,7 +161,7 @@ def schema(
 
 @app.command()
 def plan(
-    recipe: _RecipeFile = _RECIPE_HERE,
+    recipe: _RecipeFile = RECIPE_HERE,
     store: StoreDir = Path("store"),
     until: _Until = None,
     from_stage: From = None,
@@ -236,7 +231,7 @@ def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
 
 @app.command()
 def run(
-    recipe: _RecipeFile = _RECIPE_HERE,
+    recipe: _RecipeFile = RECIPE_HERE,
     store: StoreDir = Path("store"),
     until: _Until = None,
     from_stage: From = None,
@@ -402,109 +397,3 @@ def _bars() -> Iterator[None]:
         finally:
             _shown.remove(bars)
             watcher.reset(token)
-
-
-@app.command()
-def show(
-    artifact: Annotated[
-        str | None, typer.Argument(help="name, or its beginning, or its label; all artifacts if omitted", autocompletion=labels)
-    ] = None,
-    store: StoreDir = Path("store"),
-) -> None:
-    """List the artifacts of a store, or print one manifest whole."""
-    with clear_errors():
-        if artifact is not None:
-            console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
-            return
-        known = existing(store).artifacts()
-    table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
-    for found in known:
-        manifest = found.manifest
-        size = sum(entry["size"] for entry in manifest["files"].values())
-        table.add_row(
-            found.name, manifest["label"], manifest["created"], f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s"
-        )
-    console.print(table)
-
-
-@app.command()
-def inspect(
-    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label", autocompletion=labels)],
-    dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
-    quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="show the text that the stage removed from and added to each document")
-    ] = False,
-    view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
-    wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="how many to skip first")] = 0,
-    whole: Annotated[bool, typer.Option("--whole", help="do not shorten long texts")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
-    store: StoreDir = Path("store"),
-) -> None:
-    """Show the contents of an artifact: documents, drops with their reasons, changes, or examples with the noise of a view."""
-    from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
-    from korealbert.inspection.look import page  # noqa: PLC0415
-    from korealbert.recipe import registry  # noqa: PLC0415
-
-    with clear_errors():
-        found = find(store, artifact)
-        if html is not None:
-            refuse_overwriting(html, [found.path])
-        what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
-        shows = registry.shows(found.manifest["recipe"]["stage"])
-        shown = look.items(found, what, shows=shows, limit=limit, offset=offset)
-        if html is not None:
-            html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
-            console.print(str(html), soft_wrap=True)
-            return
-        console.push_theme(look.THEME)
-        for item in shown:
-            console.print(item, soft_wrap=True)
-            console.print(Rule(style="quiet") if console.is_terminal else "")
-
-
-def _called(recipe: str) -> str:
-    """What a recipe is called: a project by its directory."""
-    path = Path(recipe)
-    if path == Path():
-        return Path.cwd().name
-    return str(path.parent) if path.name == _RECIPE_HERE.name and path.parent.name else recipe.removesuffix(".toml")
-
-
-@app.command()
-def diff(
-    first: Annotated[
-        str,
-        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=sides),
-    ],
-    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=sides)],
-    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
-    store: StoreDir = Path("store"),
-    data: DataDir = None,
-) -> None:
-    """Compare two runs, artifacts or recipes: settings, corpora, scores and curves."""
-    from korealbert.recipe import comparison  # noqa: PLC0415 (loads every package)
-    from korealbert.report.render.writer import page  # noqa: PLC0415
-
-    def side(name: str) -> comparison.Side:
-        recipe = shipped(Path(name))
-        if means_directory(store, name, _RECIPE_HERE.name):
-            recipe /= _RECIPE_HERE
-        artifact = None if recipe.suffix == ".toml" else find(store, name, [path.stem for path in RECIPES.glob("*.toml")])
-        if html is not None:
-            refuse_overwriting(html, [artifact.path if artifact else recipe])
-        if artifact is not None:
-            return comparison.of_artifact(artifact)
-        return comparison.of_recipe(recipe, Store(store), _called(name), data=data)
-
-    with clear_errors():
-        one, other = side(first), side(second)
-        sections, told = comparison.compare(one, other), comparison.lede(one, other)
-        if html is not None:
-            html.write_text(page(f"{one.name} and {other.name}", told, sections), "utf-8")
-            console.print(str(html), soft_wrap=True)
-            return
-        console.print(told, soft_wrap=True)
-        print_sections(sections)

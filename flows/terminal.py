@@ -58,6 +58,8 @@ StoreDir = Annotated[
         callback=_store,
     ),
 ]
+RECIPE_HERE = Path("recipe.toml")
+"""The recipe of the directory that a command runs in."""
 DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)

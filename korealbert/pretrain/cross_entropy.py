@@ -142,5 +142,5 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, loss_gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        of_hidden, of_table, of_bias = ctx.saved_tensors
+        of_hidden, of_table, of_bias = ctx.saved_tensors  # The table's is scaled in place, so that there is one backward pass.
         return of_hidden * loss_gradient, of_table.mul_(loss_gradient), of_bias * loss_gradient, *(None,) * 6
