@@ -40,7 +40,7 @@ class Planned:
     """The artifact's name in the store."""
     status: Literal["cached", "stale", "new"]
     reasons: tuple[str, ...]
-    """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
+    """Why it is stale: ``max_chars: 100 → 200``, ``inputs: documents``, damage."""
     cost: Cost | None = None
     """Estimated cost of building it; None where it would not run."""
     width: int = 0
@@ -215,16 +215,16 @@ def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
     return same[-1] if same else None
 
 
+_NAMED = 5
+"""Changed inputs that a reason names; a report has a hundred."""
+
+
 def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec | Mapping[str, Any]) -> tuple[str, ...]:
-    """Fields and inputs that differ between an artifact, by its manifest, and another's recipe and spec, old → new."""
+    """What differs between an artifact, by its manifest, and a recipe and spec: fields, old → new, and roles of inputs."""
     old, new = earlier["recipe"], recipe
     reasons = []
     if old["version"] != new["version"]:
         reasons.append(f"stage version: {old['version']} → {new['version']}")
-    for role in sorted({*old["inputs"], *new["inputs"]}):
-        before, after = old["inputs"].get(role, "none"), new["inputs"].get(role, "none")
-        if before != after:
-            reasons.append(f"input {role}: {before} → {after}")
     fields = changed_fields(
         earlier["spec"], old["spec"], spec.model_dump(mode="json") if isinstance(spec, Spec) else spec, new["spec"]
     )
@@ -232,6 +232,11 @@ def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec
         f"{name}: {before} → {after}" if before != after else f"{name}: content of {after} changed"
         for name, before, after in fields
     ]
+    roles = sorted(role for role in {*old["inputs"], *new["inputs"]} if old["inputs"].get(role) != new["inputs"].get(role))
+    if roles:
+        reasons.append(
+            f"inputs: {', '.join(roles if len(roles) <= _NAMED else [*roles[:_NAMED], f'{len(roles) - _NAMED} more'])}"
+        )
     return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)
 
 

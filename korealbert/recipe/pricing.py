@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,8 +22,8 @@ from korealbert.artifact.stage import host_facts
 from korealbert.recipe.machines import Machine, Rate, figures
 from korealbert.recipe.work import Given, Volume, Work, estimate
 
-_NEWEST = 12
-"""Artifacts of a kind that its rate follows, at most."""
+_NEWEST = {"label": 6, "kind": 12}
+"""Artifacts of a label and of a kind that its rate follows, at most."""
 _TELLING_SECONDS = 60
 """Of measured stages, by the rates: what they took beside the rates counts by half for work beyond theirs."""
 
@@ -87,6 +88,11 @@ class _Built:
         return alike * self.took / self.expected + (by_rate - alike) * slower
 
 
+def _alike(label: str) -> str:
+    """Of a fine-tuning of one seed, what it has in common with those of other seeds and other weights: they do equal work."""
+    return re.sub(r"(/pretrained|/random)?/\d+$", "", label)
+
+
 def _typical(built: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Those that took at most twice as long beside the rates as the median; others waited on a busy machine."""
     slower = [(took + _TELLING_SECONDS) / (expected + _TELLING_SECONDS) for took, expected, *_ in built]
@@ -115,7 +121,7 @@ class Prices:
         """Cost of a stage here."""
         seconds, disk, memory = self._by_rate(kind, work)
         basis: Literal["measured", "rates", "profile"] = "profile" if self.machine.profile else "rates"
-        if (built := self._built.get(("label", label)) or self._built.get(("kind", kind))) is not None:
+        if (built := self._built.get(("label", _alike(label))) or self._built.get(("kind", kind))) is not None:
             seconds, disk, basis = built.seconds(seconds), disk * built.larger, "measured"
         took = None if work.network else min(seconds, work.at_most_seconds)
         return Cost(took, disk, memory, work.operations + work.muon_operations if training else 0.0, basis)
@@ -143,9 +149,9 @@ class Prices:
             kind = manifest["recipe"]["stage"]
             seconds, disk, _ = self._by_rate(kind, work)
             size = sum(file["size"] for file in manifest["files"].values())
-            for key in (("label", manifest["label"]), ("kind", kind)):
+            for key in (("label", _alike(manifest["label"])), ("kind", kind)):
                 seen = sums.setdefault(key, [])
-                if len(seen) < (1 if key[0] == "label" else _NEWEST):
+                if len(seen) < _NEWEST[key[0]]:
                     seen.append((manifest["wall_seconds"], seconds, size, disk))
         typical = {key: _typical(seen) for key, seen in sums.items()}
         return {key: _Built(len(some), *map(sum, zip(*some, strict=True))) for key, some in typical.items()}

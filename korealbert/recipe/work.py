@@ -32,7 +32,7 @@ from korealbert.xpt.transfer import target_config
 
 PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
 """Endings of packed files, and how many times as long their text is, about."""
-_UNPACKED_AT_MOST = 4 << 20
+_UNPACKED_AT_MOST = 16 << 20
 """Bytes: packed files up to this size are unpacked to see how long their text is; of larger archives so much, to see which
 share of them is wanted."""
 _BYTES_PER_SENTENCE = 90
