@@ -71,8 +71,8 @@ def run(job: Job, init_method: str) -> int:
 def _keep_memory() -> None:
     """Keep the memory of one step for the tensors of the next, where the C library is glibc.
 
-    By default it gives large tensors back to the system, which hands their pages out anew, one by one and zeroed: an eighth of the
-    processor time of kowiki-small's steps (docs/results.md).
+    By default it gives large tensors back to the system, which hands their pages out anew, one by one and zeroed: an eighth of
+    the processor time of kowiki-small's steps (docs/results.md).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
