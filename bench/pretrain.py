@@ -6,8 +6,9 @@ Both sides take the same rows of the shipped sample (packed at each case's lengt
 the same batch, AdamW and threads, each in the precision that is faster for it. Theirs is `AlbertForPreTraining`, or
 `ModernBertForMaskedLM` with logits of masked pieces alone, with `DataCollatorForLanguageModeling`; PYTHON is
 an interpreter with transformers and accelerate, by default this one, so that both compute with one torch. Each side runs in a
-process of its own, in turns, and the better turn counts. On a CPU seconds are processor seconds, so that other work on the
-machine counts little; where torch finds a GPU the cases are those of the GPU, in bf16, and seconds are those of the clock.
+process of its own, in turns, and the better turn counts; both keep the memory of a step for the next one, as our stage does.
+On a CPU seconds are processor seconds, so that other work on the machine counts little; where torch finds a GPU the cases are
+those of the GPU, in bf16, and seconds are those of the clock.
 
 MFU is as published figures are: operations of real tokens, padding left out, by the nominal peak of the GPU in bf16
 (`korealbert/data_specs/machines.toml`). Beside it stands the share of what a large matrix product reaches on the device.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -113,7 +115,8 @@ def rows(length: int, store: Path, *, copies: int = COPIES, heldout_share: float
 def side(python: str, name: str, job: dict[str, Any]) -> dict[str, float]:
     """Seconds and peak memory of one side in a process of its own; raises with its words where it fails."""
     command = [python, "-m", "bench.pretrain_sides", name, json.dumps(job)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    kept = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **kept})
     if done.returncode:
         raise RuntimeError(f"{name} failed:\n{done.stderr[-4000:]}")
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
