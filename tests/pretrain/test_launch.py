@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -170,3 +171,25 @@ time.sleep(600)
     finally:
         driver.kill()
     assert all((tmp_path / f"saved-{rank}").exists() for rank in (0, 1))
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_a_step_on_a_processor_takes_the_memory_of_the_one_before() -> None:
+    """Pages that the system hands out anew for the tensors of a third step."""
+    code = """
+import resource, sys, torch
+from korealbert.pretrain.worker import _keep_memory
+if sys.argv[1] == "kept":
+    _keep_memory()
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    tensors = [torch.ones(1 << size) for size in range(12, 25)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+pages(), pages()
+print(pages())
+"""
+    kept, given_back = (
+        int(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("kept", "given back")
+    )
+    assert kept < given_back / 10
