@@ -361,7 +361,8 @@ class Trainer:
         for directory in (path.parent, done.parent):
             directory.mkdir(exist_ok=True)
         with atomic_path(path) as temporary:
-            save_file(detached(self.model), temporary, metadata={"format": "pt", **self._own_theta()})
+            # One entry: safetensors writes several in an order of chance.
+            save_file(detached(self.model), temporary, metadata=self._own_theta() or {"format": "pt"})
         markers.leave(done, {}, markers.facts_of([path], self.out_dir))
 
     def _own_theta(self) -> dict[str, str]:

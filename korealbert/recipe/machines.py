@@ -91,6 +91,10 @@ def figures() -> _File:
     return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
 
 
+HALF = frozenset({"bf16", "fp16", "bfloat16", "float16"})
+"""Precisions of 16 bits, as pretraining and fine-tuning write them."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """The machine of the stages."""
@@ -114,7 +118,7 @@ class Machine:
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
         """Time of so many operations in so many steps, by a model of this width."""
         known = figures()
-        half = precision in ("bf16", "fp16", "bfloat16", "float16")
+        half = precision in HALF
         rate = (self.chip.operations if half else self.chip.operations_fp32) * self.chips
         if self.chip.memory_gb:
             rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)

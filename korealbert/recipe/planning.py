@@ -46,7 +46,7 @@ class Planned:
     width: int = 0
     """Of the model that it trains."""
     advice: str = ""
-    """A precision in which this machine would train it faster."""
+    """A precision in which the machine would train it faster, and what does not fit into its chips."""
 
     @property
     def takes(self) -> str:
@@ -196,16 +196,17 @@ def _priced(
         else:
             training = isinstance(node.spec, PretrainSpec)
             cost = prices.cost(stage.label, node.stage.name, work, training=training)
-            advice = _advice(work, prices.machine) if training else ""
+            advice = "; ".join(_advice(work, prices.machine)) if training else ""
             yield replace(stage, cost=cost, width=work.width, advice=advice)
 
 
-def _advice(work: Work, machine: Machine) -> str:
-    faster = machine.faster_precision
-    if faster is None or (work.precision == "fp32") == (faster == "fp32"):
-        return ""
-    muon = f' (and optimizer.arithmetic = "{faster}")' if work.muon_operations and work.muon_arithmetic != faster else ""
-    return f'it trains in {work.precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
+def _advice(work: Work, machine: Machine) -> Iterator[str]:
+    faster, chip = machine.faster_precision, machine.chip
+    if faster is not None and (work.precision == "fp32") != (faster == "fp32"):
+        muon = f' (and optimizer.arithmetic = "{faster}")' if work.muon_operations and work.muon_arithmetic != faster else ""
+        yield f'it trains in {work.precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
+    if 0 < chip.memory_gb * 1e9 < work.memory:
+        yield f"it needs about {work.memory / 1e9:,.0f} GB of the {chip.memory_gb:g} GB that a chip has: lower micro_batch_size"
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:

@@ -23,11 +23,11 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadFault, ReadLimits
 from korealbert.finetune.features import SPLITS
 from korealbert.huggingface import checkpoint
-from korealbert.model.config import AnyConfig
+from korealbert.model.config import AnyConfig, ModernConfig
 from korealbert.model.parameters import expected_parameters, training_flops
 from korealbert.pretrain.optimizer_spec import MuonSpec
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.machines import Rate, figures
+from korealbert.recipe.machines import HALF, Rate, figures
 from korealbert.xpt.transfer import target_config
 
 PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
@@ -45,6 +45,8 @@ _FILL = 0.93
 """Of a row's positions, about."""
 _TRAINED = 16
 """Bytes of memory for a parameter: itself, its gradient and two moments, each in fp32."""
+_PRODUCTS = 1024
+"""Up to so many positions attention is products of matrices in 16 bits on a processor (``korealbert.model.attention``)."""
 _MUON = 30
 """Operations of an update for each parameter of a square matrix and each of its rows: five steps of Newton and Schulz, each of
 three products."""
@@ -189,7 +191,7 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
         mlm, wop = noise.slots
         each = training_flops(config, length=noise.length, mlm_slots=mlm, wop_slots=wop)
         operations += (end - start) * spec.batch_at(start) * each
-        activations = max(activations, _activations(config, spec.micro_batch_at(start), noise.length))
+        activations = max(activations, _activations(config, spec.micro_batch_at(start), noise.length, spec.precision))
     parameters = expected_parameters(config)
     muon, arithmetic = 0, "fp32"
     if isinstance(spec.optimizer, MuonSpec):
@@ -209,10 +211,20 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
     )
 
 
-def _activations(config: AnyConfig, sequences: float, length: float) -> float:
-    """Bytes that a forward pass keeps for the backward pass: some 20 vectors of the width a position and layer, and logits."""
-    layer = 20 * config.hidden_size + 2 * config.num_heads * length
-    return 4 * sequences * length * (config.num_layers * layer + 0.3 * config.vocab_size)
+def _activations(config: AnyConfig, sequences: float, length: int, precision: str) -> float:
+    """Bytes that a forward pass keeps for the backward pass, as measured on a processor (docs/results.md).
+
+    Scores of attention are kept where products of matrices or dropout make them; kernels keep none.
+    """
+    half = precision in HALF
+    each, seen = 50 if half else 120, float(length if (half and length <= _PRODUCTS) or config.attention_dropout else 0)
+    if isinstance(config, ModernConfig):
+        each = 50 if half else 85
+        globally = -(-config.num_layers // config.global_every) / config.num_layers
+        seen = globally * seen + (1 - globally) * (min(length, 1.5 * config.local_attention) if half else 0)
+    layer = each * config.hidden_size + (5 if half else 8) * config.num_heads * seen
+    logits = (0.3 if half else 1.2) * config.vocab_size
+    return sequences * length * (config.num_layers * layer + logits)
 
 
 def _model(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
@@ -264,7 +276,7 @@ def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     each = training_flops(config, length=round(data.example_length), mlm_slots=0, wop_slots=0)
     passes = epochs * (train + dev / 3) + (dev + test * spec.tested) / 3
     at_once = spec.micro_batch_size or spec.batch_size
-    memory = expected_parameters(config) * _TRAINED + _activations(config, at_once, spec.max_length)
+    memory = expected_parameters(config) * _TRAINED + _activations(config, at_once, spec.max_length, spec.precision)
     work = Work(
         written=written,
         operations=passes * each,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from korealbert.model.config import read_config
 from korealbert.pretrain.engine import Ranks
@@ -168,6 +169,9 @@ def test_a_snapshot_has_the_base_that_it_was_trained_with(alone: Ranks, tmp_path
     trainer(changed, tmp_path, alone).run()
     bases = [read_config(tmp_path, step).model_dump()["global_theta"] for step in changed.snapshots]
     assert bases == [100.0, 100.0, 9_000.0, 9_000.0]
+    for step in changed.snapshots:
+        with safe_open(tmp_path / "snapshots" / f"step-{step:08d}.safetensors", "pt") as file:
+            assert len(file.metadata()) == 1, "several would come in an order of chance, and the file would have other bytes"
 
 
 def test_learnt_positions_have_no_base(alone: Ranks, tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
-from korealbert.recipe.planning import plan, total
+from korealbert.recipe.planning import _advice, plan, total
 from korealbert.recipe.pricing import Prices, _alike, _typical
 from korealbert.recipe.tables import RecipeError
-from korealbert.recipe.work import Work, unpacked
+from korealbert.recipe.work import Work, _activations, unpacked
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "recipes" / "sample.toml"
@@ -202,6 +203,34 @@ def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
 def test_every_chip_names_its_source_and_every_rate_a_stage() -> None:
     assert all(chip.source for chip in figures().chips.values())
     assert figures().rates.keys() <= registry.by_name().keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "pieces", "shape", "precision", "measured"),
+    [
+        ({"architecture": "modern", "hidden_size": 256, "num_layers": 4, "num_heads": 4}, 8000, (64, 64), "bf16", 257),
+        ({"architecture": "modern", "hidden_size": 256, "num_layers": 4, "num_heads": 4}, 8000, (64, 64), "fp32", 395),
+        ({"architecture": "modern", "hidden_size": 256, "num_layers": 12, "num_heads": 4}, 8000, (32, 512), "bf16", 3454),
+        ({"architecture": "modern", "hidden_size": 256, "num_layers": 8, "num_heads": 4}, 8000, (4, 4096), "bf16", 2598),
+        ({"hidden_size": 768, "num_layers": 4, "num_heads": 12}, 8000, (8, 512), "fp32", 2308),
+        ({"hidden_size": 768, "num_layers": 4, "num_heads": 12}, 8000, (8, 512), "bf16", 1300),
+    ],
+)
+def test_activations_are_those_that_a_step_was_seen_to_keep(
+    model: dict[str, Any], pieces: int, shape: tuple[int, int], precision: str, measured: float
+) -> None:
+    """Rows and tokens of a step, and MB by which the peak of a process grew in it (docs/results.md)."""
+    rows, length = shape
+    spec = PretrainSpec(model={**model, "max_positions": 4096}, steps=1)
+    config = spec.config_for(vocab_size=pieces, sequence_length=length)
+    assert _activations(config, rows, length, precision) / 1e6 == pytest.approx(measured, rel=0.25)
+
+
+def test_a_plan_says_what_does_not_fit_into_a_chip() -> None:
+    (told,) = _advice(Work(memory=95e9), machine_named("h100x8"))
+    assert told == "it needs about 95 GB of the 80 GB that a chip has: lower micro_batch_size"
+    assert not list(_advice(Work(memory=70e9), machine_named("h100")))
+    assert not list(_advice(Work(memory=95e9), machine_named("corex2"))), "of processors the memory is not known"
 
 
 def test_what_the_network_takes_is_left_open(tmp_path: Path) -> None:
