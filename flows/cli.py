@@ -117,25 +117,26 @@ def _new_directory(given: str) -> Path:
 _MANY_FILES = "for several files name their directory after --from, or write --from before each of them"
 
 
-def _no_more(given: list[str] | None) -> None:
+def _no_more(given: Sequence[str]) -> None:
     """Refuse what a pattern of the shell makes of ``--from texts/*.txt``."""
     if given:
         others = f" and {len(given) - 1:,} more" if given[1:] else ""
         raise typer.BadParameter(f"{given[0]!r}{others} behind DIRECTORY and --from; {_MANY_FILES}")
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 def new(
+    ctx: typer.Context,
     directory: Annotated[Path, typer.Argument(help="the directory to make", parser=_new_directory, metavar="DIRECTORY")],
     sources: Annotated[
         list[Path] | None,
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
     ] = None,
-    more: Annotated[list[str] | None, typer.Argument(hidden=True, callback=_no_more)] = None,
 ) -> None:
     """Make a directory with a recipe for your own files, as a look at them suggests; without any, for the sample."""
     from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
 
+    _no_more(ctx.args)
     with clear_errors():
         refuse_overwriting(directory)
         for line in project.told(project.write(directory, sources or project.SAMPLE)):
@@ -333,15 +334,16 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     from korealbert.flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
     began = time.monotonic()
-    built = [stage for stage in planned if stage.status != "cached"]
+    found: set[str] = set()
     try:
-        with api_for_one_run(runtime.store), _bars(), warnings_of(Lineage.__module__):
+        with api_for_one_run(runtime.store), _bars(found), warnings_of(Lineage.__module__):
             last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
     finally:  # Too little text is why many a run fails.
-        for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
+        built = [stage.name for stage in planned if stage.label not in found]
+        for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    console.print(f"{_stages(len(built))} built in {spent}, {len(planned) - len(built)} cached", style="green")
+    console.print(f"{_stages(len(built))} built in {spent}, {len(found)} cached", style="green")
     return last
 
 
@@ -365,9 +367,12 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
 
 
 @contextmanager
-def _bars() -> Iterator[None]:
-    """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended."""
-    from korealbert.flows.step import watcher  # noqa: PLC0415 (loads Prefect)
+def _bars(found: set[str]) -> Iterator[None]:
+    """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended.
+
+    ``found`` gets the labels of the stages that were cached, by another run in the meantime perhaps.
+    """
+    from korealbert.flows.step import CACHED, watcher  # noqa: PLC0415 (loads Prefect)
 
     columns = (
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
@@ -376,13 +381,15 @@ def _bars() -> Iterator[None]:
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    with Bars(*columns, console=console, expand=True) as bars:
+    with Bars(*columns, console=console, expand=True, disable=not console.is_terminal) as bars:
         known: dict[str, Any] = {}
 
         def watch(label: str, progress: Progress) -> None:
             if progress.unit == "stages" and progress.done:
                 if label in known:
                     bars.remove_task(known.pop(label))
+                if progress.message == CACHED:
+                    found.add(label)
                 console.print(Text.assemble((label, "bold"), f"  {progress.message}"))
                 return
             if label not in known:

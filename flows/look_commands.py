@@ -25,7 +25,7 @@ from korealbert.flows.terminal import (
     print_sections,
     sides,
 )
-from korealbert.shipped import RECIPES, shipped
+from korealbert.shipped import names, shipped
 
 app = typer.Typer()
 
@@ -118,7 +118,7 @@ def diff(
         recipe = shipped(Path(name))
         if means_directory(store, name, RECIPE_HERE.name):
             recipe /= RECIPE_HERE
-        artifact = None if recipe.suffix == ".toml" else find(store, name, [path.stem for path in RECIPES.glob("*.toml")])
+        artifact = None if recipe.suffix == ".toml" else find(store, name, names())
         if html is not None:
             refuse_overwriting(html, [artifact.path if artifact else recipe])
         if artifact is not None:

@@ -134,6 +134,8 @@ def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
 SECONDS_BETWEEN_REPORTS = 5.0
 """To the server: each costs a request. A stage that takes less shows no bar at all."""
 
+CACHED = "cached"
+"""The last message of a stage that was not built."""
 watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
 """A further listener of progress, by label, while a flow runs in this process: the terminal's bars, or none."""
 
@@ -190,7 +192,7 @@ def step(
     events.complete(built)
     if not built.cached or on_gpu is not None:
         publish.outcome(label, built)
-    watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
+    watched.report(Progress(1, 1, "stages", message=CACHED if built.cached else _took(built)))
     name = built.artifact.name
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
@@ -244,7 +246,7 @@ def _counted(stats: Mapping[str, Any]) -> str:
         return ""
     dropped, quarantined = sum(stats.get("dropped", {}).values()), stats.get("quarantined", 0)
     files = stats.get("files") or stats["documents_in"]
-    read = "" if files == stats["documents_in"] else f" {files:,} files →"
+    read = "" if files == stats["documents_in"] else f" {files:,} {'file' if files == 1 else 'files'} →"
     nothing = stats["documents_in"] and not stats["documents_out"]
     copies = stats.get("repeated", 0)  # which are in documents_out
     kept = "NOTHING KEPT" if nothing else f"{stats['documents_out'] - copies:,}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import sys
@@ -19,13 +20,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from korealbert import shipped
 from korealbert.artifact import Artifact, ArtifactError, Store, locks
 from korealbert.artifact.files import MANIFEST, is_of_an_artifact
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
 from korealbert.report.render.blocks import Section
-from korealbert.shipped import RECIPES
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
@@ -102,7 +103,7 @@ def labels(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def recipe_names(incomplete: str) -> list[str]:
     """The recipes that begin so, for the shell's completion: files, and those that the package ships."""
-    known = {str(path) for path in Path().glob("*.toml")} | {path.stem for path in RECIPES.glob("*.toml")}
+    known = {str(path) for path in Path().glob("*.toml")} | {*shipped.names()}
     return sorted(name for name in known if name.startswith(incomplete))
 
 
@@ -195,6 +196,8 @@ def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
     if len(found) == 1:
         return found[0]
     if not found:
+        if unfinished := sorted(store.glob(f"{glob.escape(name.removesuffix('.partial'))}*.partial")):
+            raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe goes on with it")
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))

@@ -27,7 +27,7 @@ from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
-from korealbert.shipped import RECIPES
+from korealbert.shipped import is_shipped, names
 
 DATA = "${data}"
 """Stands for a directory in the paths of a recipe."""
@@ -268,7 +268,7 @@ class Tables:
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         told_once = [] if self.data.exists() else ours
-        described = ours if self.path.resolve().is_relative_to(RECIPES.resolve().parent) else []
+        described = ours if is_shipped(self.path) else []
         lines = [
             f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
             f"{_origin(spec, name, shipped=path in described)}"
@@ -338,9 +338,9 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _neighbours(path: Path) -> list[str]:
-    """Recipes that a name may mean: those in its directory, and for a bare name those that the package ships."""
+    """Recipes that a name may mean: those in its directory, and those that the package ships."""
     here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-    return here if len(path.parts) > 1 else [*here, *(p.stem for p in RECIPES.glob("*.toml"))]
+    return here if path.is_absolute() else [*here, *names()]
 
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
-from korealbert.flows.cli import app
-from korealbert.flows.step import _counted, scored
+from korealbert.artifact import Artifact, Progress, Runtime, build
+from korealbert.flows.cli import _bars, app
+from korealbert.flows.step import CACHED, _counted, scored, watcher
 from korealbert.flows.terminal import console
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
@@ -72,6 +72,36 @@ def test_an_ended_stage_tells_what_it_kept_and_cries_where_that_is_nothing() -> 
     assert _counted({"documents_in": 9, "documents_out": 0, "dropped": {"empty": 9}}) == ", NOTHING KEPT of 9, 9 dropped"
     all_bad = {"files": 2, "documents_in": 3, "documents_out": 0, "quarantined": 3}
     assert _counted(all_bad) == ", 2 files → NOTHING KEPT of 3, 3 quarantined"
+    assert _counted({"files": 1, "documents_in": 3, "documents_out": 3}) == ", 1 file → 3 of 3 kept"
+
+
+def test_stages_that_another_run_has_built_meanwhile_count_as_cached(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a pipe gets a line for each stage, no bars."""
+    found: set[str] = set()
+    with _bars(found):
+        watch = watcher.get()
+        assert watch is not None
+        watch("extract/a", Progress(1, 1, "stages", message=CACHED))
+        watch("clean/a", Progress(1, 2, "shards"))
+        watch("clean/a", Progress(1, 1, "stages", message="built in 0.1 s"))
+        watch("pretrain", Progress(3, 9, "steps"))
+    assert found == {"extract/a"}
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["extract/a", "cached"], ["clean/a", "built", "in", "0.1", "s"],
+    ]  # fmt: skip
+
+
+def test_an_unfinished_artifact_is_said_to_be_one(store: Path) -> None:
+    (store / "vocab-0123456789abcdef.partial").mkdir()
+    for name in ("vocab", "vocab-0123", "vocab-0123456789abcdef.partial"):
+        told = call("show", name, "--store", store, code=2).replace("\n", "")
+        assert told.endswith("is unfinished; the next `korealbert run` of its recipe goes on with it"), name
+
+
+def test_ablations_have_names_too(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("plan", "sample/albert-table-2", "--store", store).startswith("albert-table-2: ")
+    assert "(did you mean 'albert-table-2'?)" in call("plan", "albert-tabel-2", "--store", store, code=2)
 
 
 def test_what_is_to_be_typed_after_new_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
