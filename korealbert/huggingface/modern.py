@@ -51,6 +51,9 @@ _ONLY: dict[str, Any] = {
 }
 """Settings of which our model knows one value, which is their default."""
 
+CLASSIFIER: Mapping[str, Any] = {"classifier_pooling": "cls", "classifier_dropout": 0.0}
+"""Settings of transformers' own classifiers with their defaults: no part of the encoder, but an export keeps its source's."""
+
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
 _LAYER = {
@@ -130,6 +133,12 @@ class ModernBert(Family[ModernConfig]):
         yield "mlm.dense.weight", "head.dense.weight"
         yield "mlm.norm.weight", "head.norm.weight"
         yield "mlm.bias", "decoder.bias"
+
+
+def classifier_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``CLASSIFIER`` that a ``config.json`` of this family has; of another family none."""
+    of_family = settings.get("model_type") == ModernBert.model_type
+    return {name: settings[name] for name in CLASSIFIER if of_family and name in settings}
 
 
 def _whole(settings: Mapping[str, Any], name: str, default: Any, *, least: int) -> int:
