@@ -118,6 +118,18 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
     assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
 
 
+def test_a_column_beside_another_metric_or_task_says_so(editable: Path) -> None:
+    before = graph_of(editable)["ablation"].spec.model_dump()["notes"]
+    assert not any("KorSTS" in note or "NSMC" in note for note in before), "the same, under other names"
+    edit(editable, 'printed = ["KorSTS", "spearman"]\n', 'printed = ["KorSTS", "spearman"]\nmetric = "pearson"\n')
+    edit(editable, 'printed = ["NSMC", "acc"]\n', 'printed = ["NER", "acc"]\n')
+    told = [note for note in graph_of(editable)["ablation"].spec.model_dump()["notes"] if note not in before]
+    assert told == [
+        "KorSTS spearman: ours is Pearson of KorSTS, the printed number is called 'spearman' of 'KorSTS'.",
+        "NSMC acc: ours is accuracy of NSMC, the printed number is called 'acc' of 'NER'.",
+    ]
+
+
 def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     third, fourth = (recipes.load_ablation(SAMPLE / f"albert-table-{number}.toml") for number in (3, 4))
     assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]

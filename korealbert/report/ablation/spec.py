@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.report import published
+from korealbert.report.scores import metric_title
 
 Task = Literal["mlm", "sop", "wop"]
 
@@ -122,6 +124,34 @@ class Column(Spec):
         if self.noise and not self.heldout:
             raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
         return self
+
+
+class Measure(NamedTuple):
+    """What the scores of a benchmark are."""
+
+    task: str
+    title: str
+    """The task's, for people."""
+    metric: str
+    """The main one."""
+
+
+def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: Mapping[str, Measure]) -> list[str]:
+    """A sentence on each column whose printed number is not known to measure what ours does; ``measures`` by benchmark."""
+    told = []
+    for column in columns:
+        measure = measures.get(column.benchmark)
+        if printed is None or column.printed is None or measure is None:
+            continue
+        metric = column.metric or measure.metric
+        if not published.matches(measure.task, metric, printed.table, column.printed):
+            task, name = column.printed
+            averages = [each.title for each in columns if any(column.title in group for group in each.average)]
+            told.append(
+                f"{column.title}: ours is {metric_title(metric)} of {measure.title}, the printed number is called {name!r} of "
+                f"{task!r}" + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
+            )
+    return told
 
 
 class Row(Spec):
