@@ -224,7 +224,11 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     rows = []
     for cell in spec.grid:
         own = tuple(f"without {name}" for name in cell.without)
-        own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
+        own += tuple(
+            f"{name} = {json.dumps(value, ensure_ascii=False)}"
+            for name, value in flattened(cell.set).items()
+            if not any(f"{name}.".startswith(f"{other}.") for other in flattened(overrides or {}))
+        )
         own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
         named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
         snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot

@@ -118,6 +118,13 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
     assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
 
 
+def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
+    edit(editable, "[[cells]]\n", "[[cells]]\nset.pretrain.steps = 40\n")
+    for overrides in ({}, {"pretrain.steps": 12}, {"pretrain": {"steps": 12}}):
+        rows = recipes.load_ablation(editable, overrides=overrides).report.rows
+        assert ("pretrain.steps = 40" in rows[0].settings) == (not overrides)
+
+
 def test_a_column_beside_another_metric_or_task_says_so(editable: Path) -> None:
     before = graph_of(editable)["ablation"].spec.model_dump()["notes"]
     assert not any("KorSTS" in note or "NSMC" in note for note in before), "the same, under other names"

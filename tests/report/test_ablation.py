@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -226,6 +227,65 @@ def test_every_kind_of_swap_is_refused(one: str, other: str, shared: bool, messa
     run(spec, found, tmp_path / "right", Runtime())
     found[one], found[other] = found[other], found[one]
     with pytest.raises(ValueError, match=message):
+        run(spec, found, tmp_path, Runtime())
+
+
+def pretrained_and_tuned(store: Path, row: str, seed: int, views: dict[str, Any], **model: Any) -> dict[str, Artifact]:
+    """A row with manifests that say what it was built with."""
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    source = made(store, "extract", {}, source="news")
+    noise = made(store, "views", {}, {"documents": source}, masking=views)
+    trained = made(store, "pretrain", facts, {"views": noise}, model=model, seed=seed)
+    exported = made(store, "export", {}, {"pretrain": trained})
+    metrics = json.dumps({"task": "nsmc", "metric": "f1", "test": {"f1": 80.0}})
+    tuned = made(
+        store, "finetune", {}, {"model": exported}, write=lambda out: (out / "metrics.json").write_text(metrics) and None
+    )
+    own = f"{row}/{seed}"
+    return {f"pretrain/{own}": trained, f"export/{own}": exported, f"finetune/{own}/nsmc/pretrained/1": tuned}
+
+
+ROWS_THAT_SAY = {
+    "pretrain": (("pretrain.model.num_layers = 3", "pretrain.model.hidden_size = 0"), ("pretrain.model.num_layers = 6",)),
+    "views": (("views.masking.rate = 0.3",), ("views.masking.rate = 0.5",)),
+    "extract": (("without extract.books",), ("without extract.news",)),
+}
+
+
+@pytest.mark.parametrize("said", ROWS_THAT_SAY)
+@pytest.mark.parametrize("change", ["exchanged", "the same"])
+def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str, tmp_path: Path) -> None:
+    one, other = ROWS_THAT_SAY[said]
+    found: dict[str, Artifact] = {}
+    for seed in (1, 2):
+        found |= pretrained_and_tuned(tmp_path, "a", seed, {"rate": 0.3}, num_layers=3, hidden_size=64)
+        found |= pretrained_and_tuned(tmp_path, "b", seed, {"rate": 0.5}, num_layers=6, hidden_size=64)
+    rows = (Row(key="a", label="A", settings=one), Row(key="b", label="B", settings=() if said == "extract" else other))
+    columns = (Column(title="NSMC", benchmark="nsmc"),)
+    spec = SPEC.model_copy(update={"rows": rows, "columns": columns, "printed": None})
+    (tmp_path / "right").mkdir()
+    run(spec, found, tmp_path / "right", Runtime())
+    for label in [label for label in found if "/a/2" in label]:
+        twin = label.replace("/a/", "/b/")
+        found[label], found[twin] = found[twin], found[twin] if change == "the same" else found[label]
+    expected = {
+        "pretrain": r"pretrain/a/2 \(pretrain-\w+\): its pretrain.model.num_layers is 6, not 3; its score belongs",
+        "views": r"pretrain/a/2 \(views-\w+\): its views.masking.rate is 0.5, not 0.3",
+        "extract": "rows 'A' and 'B' have the same artifacts for seed 2",
+    }
+    if said == "extract" and change == "exchanged":
+        rows = (rows[0], Row(key="b", label="B", settings=other))
+        expected["extract"] = "pretrain/b/1 .*: trained on news, but its row says 'without extract.news'"
+    with pytest.raises(ValueError, match=expected[said]):
+        run(spec.model_copy(update={"rows": rows}), found, tmp_path, Runtime())
+
+
+def test_an_export_of_another_step_is_refused(tmp_path: Path) -> None:
+    found = grid_of_two(tmp_path, shared=True)
+    rows = (Row(key="a", label="A", snapshot=20), Row(key="b", label="B"))
+    found = {label: artifact for label, artifact in found.items() if not label.startswith("ensemble")}
+    spec = SPEC.model_copy(update={"rows": rows, "columns": (Column(title="NSMC", benchmark="nsmc"),), "printed": None})
+    with pytest.raises(ValueError, match=r"export/a/1 .*: of the end of its training, not of step 20"):
         run(spec, found, tmp_path, Runtime())
 
 
