@@ -12,10 +12,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune.scores.statistics import t_quantile
+from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.runs import estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 from korealbert.report.ablation.stage import run
@@ -315,7 +317,7 @@ def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifact
     artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
     run(SPEC, artifacts, tmp_path, Runtime())
     text = (tmp_path / "report.md").read_text("utf-8")
-    assert "6 pretraining runs of 12M parameters, 60 to 400 steps and 100k to 700k tokens each" in text
+    assert "6 pretraining runs of 12M parameters with heads, 60 to 400 steps and 100k to 700k tokens each" in text
 
 
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
@@ -335,11 +337,18 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
                 json.dumps({"split": "heldout", "step": step, "mlm_accuracy": (step + int(seed)) / 100}) + "\n"
                 for step in (0, 30, 60)
             )
+
+            def write(out: Path, lines: str = heldout) -> None:
+                (out / "metrics.jsonl").write_text(lines)
+                (out / "config.json").write_text(ModelConfig(vocab_size=5).model_dump_json())
+                tensors = {"encoder.layers.0": (1200, 100), "mlm.dense": (9, 9), "wop.dense": (7, 7)}
+                save_file({name: np.zeros(shape, np.float32) for name, shape in tensors.items()}, out / "model.safetensors")
+
             artifacts[label] = made(
                 tmp_path,
                 label,
                 {**artifact.stats, **speed},
-                write=lambda out, h=heldout: (out / "metrics.jsonl").write_text(h) and None,
+                write=write,
                 source=label + "x",
             )
         if label.startswith("intrinsic/"):
@@ -380,10 +389,11 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
         "A",
         "ours",
         "3 × 2",
-        "12M",
+        "120k",
         "2.00 ± 0.00",
         "2.96 ± 0.02",
     ]
+    assert "Parameters: of the encoder, without heads." in (out / "report.md").read_text("utf-8")
     table = pl.read_csv(out / "table.csv", infer_schema=False)
     found = {
         (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
@@ -392,7 +402,7 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     assert (sources["Parameters"], sources["Speed"]) == ("ALBERT Table 1", "ALBERT Table 2")
     with (out / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
         assert next(iter(csv.DictReader(file))).keys().isdisjoint({"Parameters", "Hours", "Speed"})
-    assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
+    assert found["A", "Parameters"] == ("120000.0", "108M") and found["A", "Speed"][1] == "4.7x"
     assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
     assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None
     names = {path.stem for path in (out / "figures").iterdir()}

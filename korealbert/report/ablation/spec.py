@@ -99,8 +99,8 @@ class Column(Spec):
     average: tuple[tuple[str, ...], ...] = ()
     """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
     training: Training | None = None
-    """Of pretraining: the model's parameters; the tokens per second as a multiple of the baseline's, on the machines that the
-    two ran on; or the hours of its steps, where it has a budget of time."""
+    """Of pretraining: the encoder's parameters, without heads; the tokens per second as a multiple of the baseline's, on the
+    machines that the two ran on; or the hours of its steps, where it has a budget of time."""
     printed: tuple[str, str] | None = None
     """Task and metric of the printed number."""
     source: str = ""

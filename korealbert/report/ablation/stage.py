@@ -82,8 +82,8 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
         )
     )
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {steps} steps and {tokens} tokens "
-        f"each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters with heads, {steps} steps and "
+        f"{tokens} tokens each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
     ).strip()
 
 
@@ -102,7 +102,15 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
         epochs = MISSING if reached.epochs is None else f"{reached.epochs:g}"
         figures = (count(stats.parameters), steps, tokens, epochs, count(rollbacks))
         body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
-    header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
+    header = [
+        "",
+        "Settings other than the recipe's",
+        "Parameters, with heads",
+        "Steps",
+        "Tokens",
+        "Epochs",
+        "Returns after a collapse",
+    ]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
     if examples and examples.rows_heldout:
@@ -135,4 +143,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=5, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=6, spec=AblationReportSpec, run=run, measured=MEASURED)

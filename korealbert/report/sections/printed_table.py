@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import MISSING, compact, fixed
-from korealbert.huggingface.export import ExportStats
+from korealbert.model.config import encoder_size
 from korealbert.report.ablation.spec import Column, Measure, Printed, other_metrics
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Section, Table, Text
@@ -85,7 +85,8 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
     measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
     text = (
         "Ours are mean ± sd over seeds, times 100; a row with printed numbers alone was not measured. Parameters are those of "
-        "the encoders that were loaded. Speed is that of training steps of the shapes alone, on the machine of this run."
+        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes alone, on the machine of "
+        "this run."
     )
     return Section(
         "table",
@@ -153,8 +154,8 @@ def _printed(printed: Printed, model: str, column: Column) -> str:
 
 def _parameters(encoder: str, artifacts: Artifacts) -> str:
     if encoder == OWN:
-        exported = artifacts.stats("export", ExportStats)
-        return MISSING if exported is None else compact(exported.parameters)
+        trained = artifacts.one("pretrain")
+        return compact(encoder_size(trained.path)) if trained is not None and trained.files("model.safetensors") else MISSING
     loaded = artifacts.by_label.get(f"encoder/{encoder}")
     return MISSING if loaded is None else compact(loaded.stats_as(EncoderStats).parameters)
 
