@@ -85,8 +85,8 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
     measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
     text = (
         "Ours are mean ± sd over seeds, times 100; a row with printed numbers alone was not measured. Parameters are those of "
-        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes alone, on the machine of "
-        "this run."
+        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes alone, on the machine "
+        "of this run."
     )
     return Section(
         "table",
