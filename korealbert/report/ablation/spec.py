@@ -136,20 +136,31 @@ class Measure(NamedTuple):
     """The main one."""
 
 
+_HELDOUT: Mapping[Task, tuple[str, ...]] = {"mlm": ("MLM",), "sop": ("SOP", "NSP"), "wop": ("WOP",)}
+"""What the published tables call the tasks of held-out rows, whose metric they call ``intrinsic_acc``."""
+
+
 def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: Mapping[str, Measure]) -> list[str]:
     """A sentence on each column whose printed number is not known to measure what ours does; ``measures`` by benchmark."""
     told = []
     for column in columns:
-        measure = measures.get(column.benchmark)
-        if printed is None or column.printed is None or measure is None:
+        if printed is None or column.printed is None:
             continue
-        metric = column.metric or measure.metric
-        if not published.matches(measure.task, metric, printed.table, column.printed):
-            task, name = column.printed
+        task, name = column.printed
+        if column.heldout is not None:
+            ours = f"accuracy of {column.heldout.upper()} on held-out rows"
+            same = name == "intrinsic_acc" and task in _HELDOUT[column.heldout]
+        elif (measure := measures.get(column.benchmark)) is not None:
+            metric = column.metric or measure.metric
+            ours = f"{metric_title(metric)} of {measure.title}"
+            same = published.matches(measure.task, metric, printed.table, column.printed)
+        else:
+            continue
+        if not same:
             averages = [each.title for each in columns if any(column.title in group for group in each.average)]
             told.append(
-                f"{column.title}: ours is {metric_title(metric)} of {measure.title}, the printed number is called {name!r} of "
-                f"{task!r}" + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
+                f"{column.title}: ours is {ours}, the printed number is called {name!r} of {task!r}"
+                + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
             )
     return told
 
