@@ -23,7 +23,7 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
 class MaskingSpec(Spec):
     """How many pieces are predicted, and in which units they are chosen."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"rate_from", "rate_views"})
+    later: ClassVar[frozenset[str]] = frozenset({"rate_from", "rate_views", "random_of"})
 
     unit: Literal["whole_word", "token"] = "whole_word"
     """Choose whole words (KoreALBERT) or single pieces."""
@@ -41,6 +41,10 @@ class MaskingSpec(Spec):
     """Share of the predicted pieces that is replaced by ``[MASK]``."""
     random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
     """Share that is replaced by a random ordinary piece; the rest stays unchanged."""
+    random_of: Literal["rows", "pieces"] = "rows"
+    """What such a piece is drawn from: all rows of the word table but the five special ones, or ``pieces`` that text can have.
+    Where the tokenizer of a source is kept, it has further special pieces and rows without a piece; there the default is
+    ``pieces``."""
 
     @model_validator(mode="after")
     def _portions_fit(self) -> MaskingSpec:
@@ -139,7 +143,12 @@ def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *
     replacement = np.where(masked, SPECIAL.mask, layout.ids[selected].astype(np.int64))
     random = np.flatnonzero(happens(kind, spec.mask_portion + spec.random_portion) & ~masked)
     piece = draws.block(Stream.MASK_PIECE, rows[random], block=places[random])[0]
-    replacement[random] = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
+    if spec.random_of == "pieces":
+        assert words.ordinary is not None
+        ordinary = np.flatnonzero(words.ordinary)
+        replacement[random] = ordinary[below(piece, len(ordinary))]
+    else:
+        replacement[random] = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
     return Masked(rows, places, replacement, selected, ngrams)
 
 

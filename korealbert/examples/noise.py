@@ -249,7 +249,8 @@ def view_header(settings: NoiseSettings, *, view: int, vocab_sha256: str, rows_d
 
 def write_noise(directory: Path, settings: NoiseSettings, views: int, table: RowTable, words: WordTable) -> None:
     """Write the settings that determine the noise of these rows, atomically."""
-    packed = {f.name: np.packbits(getattr(words, f.name)).tobytes().hex() for f in fields(WordTable)}
+    wanted = [f.name for f in fields(WordTable) if f.name != "ordinary" or settings.masking.random_of == "pieces"]
+    packed = {name: np.packbits(getattr(words, name)).tobytes().hex() for name in wanted}
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
     vocab_sha256 = table.headers[0].vocab_sha256
     noise = _DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)

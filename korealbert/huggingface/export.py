@@ -26,8 +26,9 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
+from korealbert.huggingface.modern import CLASSIFIER
 from korealbert.huggingface.onnx import Form, check_onnx, write_encoder
-from korealbert.model.config import read_config, weights_file
+from korealbert.model.config import ModernConfig, read_config, weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, KeptVocabulary, Vocabulary
 
@@ -41,7 +42,7 @@ ANSWERS = 5
 class ExportSpec(Spec):
     """How the model presents itself."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "card", "onnx"})
+    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "card", "onnx", *CLASSIFIER})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
@@ -59,6 +60,11 @@ class ExportSpec(Spec):
     onnx: Annotated[tuple[Form, ...], EACH_ONCE] = ()
     """The encoder as ONNX too: ``fp32`` writes ``onnx/model.onnx``, ``int8`` writes ``onnx/model_int8.onnx``, dynamically
     quantised. Both need the extra ``onnx``."""
+    classifier_pooling: Literal["cls", "mean"] = "cls"
+    """Of modern encoders: what transformers' own classifiers read, the first piece or the mean. Fine-tuning here does not ask.
+    A post-training takes it and ``classifier_dropout`` from its source, where they are not given."""
+    classifier_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of modern encoders: dropout in transformers' own classifiers."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,7 +123,11 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
         write_tokenizer(vocab.path, out_dir, longest=facts.sequence_length, segments=config.type_vocab_size > 1)
     weights = checkpoint.to_huggingface(config, numbered)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    _write_settings(out_dir / "config.json", checkpoint.settings(config, special))
+    described = checkpoint.settings(config, special)
+    if isinstance(config, ModernConfig):
+        own = {name: getattr(spec, name) for name in CLASSIFIER}
+        described |= {name: value for name, value in own.items() if value != CLASSIFIER[name]}
+    _write_settings(out_dir / "config.json", described)
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     if spec.onnx:

@@ -51,6 +51,9 @@ _ONLY: dict[str, Any] = {
 }
 """Settings of which our model knows one value, which is their default."""
 
+CLASSIFIER: Mapping[str, Any] = {"classifier_pooling": "cls", "classifier_dropout": 0.0}
+"""Settings of transformers' own classifiers with their defaults: no part of the encoder, but an export keeps its source's."""
+
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
 _LAYER = {
@@ -106,7 +109,10 @@ class ModernBert(Family[ModernConfig]):
             raise ValueError("quantization_config is set: only unquantised weights can be read")
         fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
         if settings.get("sliding_window") is not None:  # which transformers takes for half of local_attention
-            fields["local_attention"] = 2 * settings["sliding_window"]
+            half = _whole(settings, "sliding_window", 64, least=1)
+        else:  # of which it takes half to each side, rounded down
+            half = _whole(settings, "local_attention", _DEFAULTS["local_attention"], least=2) // 2
+        fields["local_attention"] = 2 * half
         return ModernConfig(
             architecture="modern",
             **fields,
@@ -129,11 +135,26 @@ class ModernBert(Family[ModernConfig]):
         yield "mlm.bias", "decoder.bias"
 
 
+def classifier_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``CLASSIFIER`` that a ``config.json`` of this family has; of another family none."""
+    of_family = settings.get("model_type") == ModernBert.model_type
+    return {name: settings[name] for name in CLASSIFIER if of_family and name in settings}
+
+
+def _whole(settings: Mapping[str, Any], name: str, default: Any, *, least: int) -> int:
+    value = settings.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} = {value!r}: expected a whole number, {least} or more")
+    return value
+
+
 def _interval(settings: Mapping[str, Any], layers: int) -> int:
     """Every how many layers one is global; as old files say it, or read from the list of layers."""
     types = settings.get("layer_types")
     if types is None:
-        return int(settings.get("global_attn_every_n_layers", 3))
+        return _whole(settings, "global_attn_every_n_layers", 3, least=1)
+    if not isinstance(types, list):
+        raise ValueError(f"layer_types = {types!r}: expected a list with {_GLOBAL} or {_LOCAL} for each layer")
     later = [layer for layer in range(1, len(types)) if types[layer] == _GLOBAL]
     every = later[0] if later else layers
     if types != [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]:
@@ -142,14 +163,21 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
 
 
 def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
-    both = settings.get("rope_parameters") or {}
-    parameters = (both.get(kind) or {}) if isinstance(both, Mapping) else both
-    for scaling in filter(None, (parameters, settings.get("rope_scaling"))):
-        if not isinstance(scaling, Mapping):
-            raise ValueError(f"rotary positions of {kind}: found {scaling!r}, expected an object with rope_type")
-        if (how := scaling.get("rope_type", scaling.get("type", "default"))) != "default":
+    """Of layers of one kind, by the setting that transformers prefers: ``rope_scaling``, which is of both kinds, before
+    ``rope_parameters``, before the names of old files."""
+    by_kind = settings.get("rope_parameters") or {}
+    if not isinstance(by_kind, Mapping) or by_kind.keys() - {_GLOBAL, _LOCAL}:
+        raise ValueError(
+            f"rope_parameters = {by_kind!r}: expected an object with {_GLOBAL} and {_LOCAL}, each with its rope_theta"
+        )
+    name, theta = old_name, settings.get(old_name, default)
+    for parameters in filter(None, (by_kind.get(kind), settings.get("rope_scaling"))):
+        if not isinstance(parameters, Mapping):
+            raise ValueError(f"rotary positions of {kind}: found {parameters!r}, expected an object with rope_type")
+        if (how := parameters.get("rope_type", parameters.get("type", "default"))) != "default":
             raise ValueError(f"rotary positions of {kind} are scaled ({how!r}); only unscaled ones can be read")
-    theta = parameters.get("rope_theta", settings.get(old_name, default))
+        if "rope_theta" in parameters:
+            name, theta = f"rope_theta of {kind}", parameters["rope_theta"]
     if isinstance(theta, bool) or not isinstance(theta, int | float):
-        raise ValueError(f"{old_name} = {theta!r}: expected a number")
+        raise ValueError(f"{name} = {theta!r}: expected a number")
     return float(theta)

@@ -7,6 +7,7 @@ position, one segment type, no pooler); those of ``ModernSpec`` the shape of Mod
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -359,3 +360,13 @@ def read_config(directory: Path, snapshot: int | None = None) -> AnyConfig:
     with safe_open(weights_file(directory, snapshot), "np") as file:
         own = (file.metadata() or {}).get(THETA)
     return config if own is None else config.model_copy(update={"global_theta": float(own)})
+
+
+def encoder_size(directory: Path) -> int:
+    """Parameters of the encoder in a directory that the stage `pretrain` wrote: what its export has when it is loaded without
+    heads, but for a pooler that is fresh then (RoBERTa). What layers share counts once, rows behind the pieces do not."""
+    config = read_config(directory)
+    with safe_open(weights_file(directory), "np") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys() if name.startswith("encoder.")}  # noqa: SIM118
+    behind = (config.table_rows - config.vocab_size) * config.embedding_size
+    return sum(map(math.prod, shapes.values())) - behind

@@ -30,7 +30,7 @@ from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
+from korealbert.report.ablation.spec import AblationReportSpec, Column, Measure, Printed, Row, other_metrics
 
 _Overrides = dict[str, Any]
 """Fields by dotted name (quoted, or as TOML nests them), with their values."""
@@ -224,7 +224,11 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     rows = []
     for cell in spec.grid:
         own = tuple(f"without {name}" for name in cell.without)
-        own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
+        own += tuple(
+            f"{name} = {json.dumps(value, ensure_ascii=False)}"
+            for name, value in flattened(cell.set).items()
+            if not any(f"{name}.".startswith(f"{other}.") for other in flattened(overrides or {}))
+        )
         own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
         named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
         snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
@@ -238,7 +242,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
-        "notes": (*spec.notes, *_heads(path, spec, recipes)),
+        "notes": (*spec.notes, *_heads(path, spec, recipes), *other_metrics(columns, spec.printed, _measures(recipes))),
         "curves": spec.curves,
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
@@ -298,6 +302,12 @@ def _heads(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Ite
             )
         if head != "own":
             yield f"{column.title}: head {head}."
+
+
+def _measures(recipes: Mapping[str, Recipe]) -> dict[str, Measure]:
+    """What the benchmarks of the first cell measure, by name."""
+    cells = {name: benchmark.first for name, benchmark in next(iter(recipes.values())).finetune.items()}
+    return {name: Measure(cell.task_name, cell.benchmark.title, cell.benchmark.metric) for name, cell in cells.items()}
 
 
 def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:

@@ -217,7 +217,8 @@ class _TransferGraph:
         for model, weights in self.weights.items():
             scored = {"pretrain": weights, **self.test}
             self.nodes.add(f"intrinsic/{model}", intrinsic.STAGE, intrinsic.IntrinsicSpec(), **scored)
-            written = self.nodes.add(f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"])
+            spec = recipe.export if model.startswith("control/") else recipe.export_of_variants
+            written = self.nodes.add(f"export/{model}", export.STAGE, spec, pretrain=weights, vocab=self.data["vocab"])
             self.models[model] = Measured.of(written, weights, recipe.made(model).shape)
         self.models |= {measured.model: measured for measured in _add_encoders(self.nodes, recipe.encoder).values()}
         add = self.nodes.add

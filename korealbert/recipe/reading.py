@@ -25,6 +25,8 @@ from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
+from korealbert.huggingface.modern import CLASSIFIER
+from korealbert.model.config import ModernSpec
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
@@ -175,6 +177,9 @@ def load_cross_lingual(
         single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
         single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
     reader.check_sources(sources, **single)
+    if isinstance(single["vocab"], TokenizerSpec) and "random_of" not in single["views"].masking.model_fields_set:
+        pieces = single["views"].masking.model_copy(update={"random_of": "pieces"})
+        single["views"] = single["views"].model_copy(update={"masking": pieces})
     recipe = CrossLingualRecipe(**reader.brought(sources), **single)
     wrong = [f"{path}, {where}: {problem}" for where, problem in problems_of(recipe)]
     if wrong:
@@ -230,6 +235,10 @@ class Reader(Tables):
         if step is not None and step not in kept:
             raise RecipeError(
                 f"{self.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
+            )
+        if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & single["export"].model_fields_set):
+            raise RecipeError(
+                f"{self.path}, [export]: {min(given)} is a setting of modern encoders, which [pretrain.model] is not; remove it"
             )
         self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
         self.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])

@@ -20,8 +20,10 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.encoders.speed import SpeedSpec
-from korealbert.huggingface import checkpoint, export
-from korealbert.huggingface.directory import ModelPlace, longest_input_of
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.directory import ModelPlace, longest_input_of, read_settings
+from korealbert.huggingface.export import ExportSpec
+from korealbert.huggingface.modern import CLASSIFIER, classifier_of
 from korealbert.model.config import AnyConfig
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import ANY_VOCABULARY, PretrainSpec
@@ -147,7 +149,7 @@ class Recipe(CorpusRecipe):
     cooccurrence: CooccurrenceSpec
     """Used where the word embeddings begin with its vectors."""
     pretrain: PretrainSpec
-    export: export.ExportSpec
+    export: ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
     """Benchmarks by name."""
     retrieval: Retrieval
@@ -250,7 +252,7 @@ class CrossLingualRecipe(CorpusRecipe):
     phase2: PhaseSpec
     control: Mapping[str, PretrainSpec]
     """Models of the same text from scratch, by name."""
-    export: export.ExportSpec
+    export: ExportSpec
     finetune: Mapping[str, Benchmark[KoreanGrid]]
     """Korean benchmarks by name."""
     english: Mapping[str, Benchmark[PretrainedGrid]]
@@ -291,6 +293,18 @@ class CrossLingualRecipe(CorpusRecipe):
             directory = self.source.place.directory()
             return None if directory is None else checkpoint.read_config(directory)
         return None
+
+    @property
+    def export_of_variants(self) -> ExportSpec:
+        """How models trained from the source present themselves: their classifiers are the source's unless [export] says."""
+        given = self.export.model_dump(include=self.export.model_fields_set)
+        if isinstance(self.source.recipe, Recipe):
+            theirs = self.source.recipe.export
+            return ExportSpec(**{name: getattr(theirs, name) for name in CLASSIFIER} | given)
+        with suppress(ValueError):  # The stage that reads it reports the fault.
+            if (directory := self.source.place.directory()) is not None:
+                return ExportSpec(**classifier_of(read_settings(directory)) | given)
+        return self.export
 
     def positions_of_source(self) -> int | None:
         """Positions that tokens of the source can take; None where it is in a package, which may be installed elsewhere only.

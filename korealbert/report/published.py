@@ -92,6 +92,11 @@ def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.Data
     return found.filter(pl.col("number").is_not_null()).sort("number", descending=True, maintain_order=True)
 
 
+def matches(task: str, metric: str, table: str, printed: tuple[str, str]) -> bool:
+    """Whether a task and metric that a table prints are known to be this task's metric."""
+    return [table, *printed] in _toml("matches").get(task, {}).get(metric, [])
+
+
 def apart(task: str, names: Sequence[TableOrScore]) -> list[str]:
     """Why columns of these tables that look like a task's are not comparable with it, in full sentences."""
     return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]

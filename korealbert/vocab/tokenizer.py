@@ -70,6 +70,8 @@ class WordTable:
     """The piece is a bare ``▁``: it belongs to the word that follows."""
     spaced: npt.NDArray[np.bool_]
     """The piece follows a space: text may be cut before it."""
+    ordinary: npt.NDArray[np.bool_] | None = None
+    """The row is a piece of text: neither special nor without a piece. None where no noise asks for it."""
 
     @cached_property
     def _borders(self) -> npt.NDArray[np.int8]:
@@ -184,7 +186,11 @@ class Vocabulary:
         alone = np.array([bool(text) and all(map(_is_punctuation, text)) for text in bare]) & ~special
         joins = np.array([piece == SPACE for piece in pieces])
         spaced = np.array([piece.startswith(SPACE) for piece in pieces])
-        return WordTable(starts=spaced | alone, alone=alone, joins=joins, spaced=spaced)
+        return WordTable(starts=spaced | alone, alone=alone, joins=joins, spaced=spaced, ordinary=self._ordinary() & ~special)
+
+    def _ordinary(self) -> npt.NDArray[np.bool_]:
+        """Pieces that text leads to, and maybe special ones, as a bool [V] lookup table."""
+        return np.array([i != self.boundary for i in range(self.size)], dtype=np.bool_)
 
 
 KEPT_FILE = "kept_tokenizer.json"
@@ -268,6 +274,10 @@ class KeptVocabulary(Vocabulary):
     def proper(self) -> npt.NDArray[np.bool_]:
         """Ordinary pieces of whole characters, as a bool [V] lookup table."""
         return np.array([i >= FIRST_ORDINARY_ID and whole for i, (_, whole) in enumerate(self._spelled)], dtype=np.bool_)
+
+    def _ordinary(self) -> npt.NDArray[np.bool_]:
+        known, added = set(self.processor.get_vocab().values()), self.processor.get_added_tokens_decoder()
+        return np.array([i in known and not (i in added and added[i].special) for i in self.theirs.tolist()], dtype=np.bool_)
 
     @cached_property
     def _spelled(self) -> list[tuple[str, bool]]:

@@ -165,6 +165,7 @@ def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
     first, second, random = fresh("first"), fresh("second"), fresh("random")
     stats = bi_encoder.run(spec, {"model": model}, first, runtime)
     bi_encoder.run(spec, {"model": model}, second, runtime)
+    assert "untied" not in (first / "README.md").read_text("utf-8")
     bi_encoder.run(spec.model_copy(update={"init": "random"}), {"model": model}, random, runtime)
     weights = [(out / "model.safetensors").read_bytes() for out in (model.path, first, second, random)]
     assert weights[1] == weights[2]
@@ -194,6 +195,8 @@ def test_layers_that_share_in_pretraining_share_in_a_bi_encoder(
     spec = BiEncoderSpec(train=nli, epochs=1, batch_size=16, learning_rate=5e-3, max_length=16)
     mode, out = made(MODES["attention"], tmp_path), fresh("out")
     bi_encoder.run(spec, mode.inputs, out, runtime)
+    told = "untied. Sharing `attention` with 1 group(s), as in training, cannot be said in this format"
+    assert told in (out / "README.md").read_text("utf-8")
     first, second = blocks(out)[:2]
     assert torch.equal(first.attention.query.weight, second.attention.query.weight)
     assert not torch.equal(first.ffn.weight, second.ffn.weight)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AlbertForPreTraining, AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Runtime, build
 from korealbert.huggingface.directory import write_mean_pooling
@@ -134,6 +134,17 @@ def test_other_families_are_exported_as_themselves(
         logits = ours(ids, types, None, every, every)
         torch.testing.assert_close(logits.mlm_BPV, theirs(**encoded).logits, atol=1e-5, rtol=1e-5)
     assert f"- {family}\n" in (path / "README.md").read_text("utf-8")
+
+
+def test_transformers_own_classifiers_pool_as_the_recipe_says(make_model: MakeModel, tmp_path: Path) -> None:
+    inputs, _ = make_model(architecture="modern", local_attention=4)
+    runtime, read = Runtime(store=tmp_path), {}
+    for pooling in ("cls", "mean"):
+        path = build(STAGE, ExportSpec(classifier_pooling=pooling), inputs, runtime).artifact.path
+        read[pooling] = json.loads((path / "config.json").read_text())
+        assert AutoConfig.from_pretrained(path).classifier_pooling == pooling
+    assert read["mean"] == {**read["cls"], "classifier_pooling": "mean"}
+    assert "classifier_pooling" not in read["cls"], "as earlier versions wrote it"
 
 
 def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: MakeModel, tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def test_a_bare_encoder_is_read_without_heads(tmp_path: Path) -> None:
         ({"layer_types": ["full_attention", "full_attention", "sliding_attention"], "num_hidden_layers": 3}, "fixed interval"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}}, r"scaled \('yarn'\)"),
         ({"hidden_size": 33}, "num_heads = 2 does not cut"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, "expected an object with full_attention and"),
+        ({"rope_scaling": {"rope_theta": None}}, "rope_theta of full_attention = None: expected a number"),
+        ({"local_attention": 1}, r"local_attention = 1: expected a whole number, 2 or more"),
+        ({"sliding_window": 0}, r"sliding_window = 0: expected a whole number, 1 or more"),
+        (
+            {"layer_types": None, "global_attn_every_n_layers": None},
+            "global_attn_every_n_layers = None: expected a whole number, 1 or more",
+        ),
+        ({"layer_types": 5}, "layer_types = 5: expected a list"),
     ],
 )
 def test_a_config_of_which_our_model_has_no_counterpart_is_refused(
@@ -137,6 +146,37 @@ def test_old_configs_name_interval_and_bases_apart(tmp_path: Path) -> None:
     config = checkpoint.read_config(tmp_path)
     assert isinstance(config, ModernConfig)
     assert (config.global_every, config.global_theta, config.local_theta) == (2, 9e4, 5e3)
+
+
+OWN_THETA = {"rope_type": "default", "rope_theta": 500.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"local_attention": 5},
+        {"local_attention": 9, "sliding_window": 2},
+        {"rope_parameters": None, "rope_scaling": OWN_THETA},
+        {"rope_parameters": None, "rope_scaling": OWN_THETA, "global_rope_theta": 7.0, "local_rope_theta": 8.0},
+        {"rope_scaling": OWN_THETA},
+        {"rope_scaling": {"rope_type": "default"}},
+        {"layer_types": None, "global_attn_every_n_layers": 2},
+    ],
+    ids=str,
+)
+def test_a_config_means_what_it_means_to_transformers(tmp_path: Path, changes: dict[str, Any]) -> None:
+    ours_and_theirs(tmp_path, shape())
+    settings = json.loads((tmp_path / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    read = checkpoint.read(tmp_path)
+    ours = PretrainingModel(read.config).eval()
+    ours.load_state_dict({name: torch.from_numpy(array) for name, array in read.weights.items()}, strict=False)
+    theirs = ModernBertForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    ids, _, attention = batch(40, padded=False)
+    every = torch.arange(40).expand_as(ids)
+    with torch.no_grad():
+        logits = ours(ids, torch.zeros_like(ids), None, every, every[:, :0]).mlm_BPV
+        torch.testing.assert_close(logits, theirs(input_ids=ids, attention_mask=attention).logits, rtol=0, atol=1e-4)
 
 
 def test_the_defaults_are_modernbert_base() -> None:

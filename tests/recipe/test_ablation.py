@@ -118,6 +118,27 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
     assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
 
 
+def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
+    edit(editable, "[[cells]]\n", "[[cells]]\nset.pretrain.steps = 40\n")
+    for overrides in ({}, {"pretrain.steps": 12}, {"pretrain": {"steps": 12}}):
+        rows = recipes.load_ablation(editable, overrides=overrides).report.rows
+        assert ("pretrain.steps = 40" in rows[0].settings) == (not overrides)
+
+
+def test_a_column_beside_another_metric_or_task_says_so(editable: Path) -> None:
+    before = graph_of(editable)["ablation"].spec.model_dump()["notes"]
+    assert not any("printed number" in note for note in before), "the same, under other names"
+    edit(editable, 'printed = ["WOP", "intrinsic_acc"]\n', 'printed = ["SOP", "intrinsic_acc"]\n')
+    edit(editable, 'printed = ["KorSTS", "spearman"]\n', 'printed = ["KorSTS", "spearman"]\nmetric = "pearson"\n')
+    edit(editable, 'printed = ["NSMC", "acc"]\n', 'printed = ["NER", "acc"]\n')
+    told = [note for note in graph_of(editable)["ablation"].spec.model_dump()["notes"] if note not in before]
+    assert told == [
+        "WOP acc: ours is accuracy of WOP on held-out rows, the printed number is called 'intrinsic_acc' of 'SOP'.",
+        "KorSTS spearman: ours is Pearson of KorSTS, the printed number is called 'spearman' of 'KorSTS'.",
+        "NSMC acc: ours is accuracy of NSMC, the printed number is called 'acc' of 'NER'.",
+    ]
+
+
 def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     third, fourth = (recipes.load_ablation(SAMPLE / f"albert-table-{number}.toml") for number in (3, 4))
     assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]

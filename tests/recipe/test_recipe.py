@@ -57,6 +57,14 @@ def test_the_fields_of_another_form_of_a_table_are_unknown_and_its_own_are_liste
         recipes.load(editable)
 
 
+def test_settings_of_classifiers_are_of_modern_encoders(editable: Path) -> None:
+    edit(editable, "[export]\n", '[export]\nclassifier_pooling = "mean"\n')
+    with pytest.raises(
+        RecipeError, match=r"\[export\]: classifier_pooling is a setting of modern encoders, which .* remove it"
+    ):
+        recipes.load(editable)
+
+
 def test_an_unknown_table_and_an_ill_typed_field_are_named(editable: Path) -> None:
     with pytest.raises(RecipeError, match=r"unknown table or field \[vocabb\] \(did you mean 'vocab'\?\)"):
         recipes.load(edit(editable, "[vocab]\n", "[vocabb]\n"))

@@ -30,6 +30,7 @@ class AnySpec(Spec):
     epochs: int = 3
     learning_rate: float = 5e-5
     masking: dict[str, Any] = Field(default_factory=dict)
+    model: dict[str, Any] = Field(default_factory=dict)
     itl: bool = True
     encoder: str = "source"
     itl_init: str = "random"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune.scores.statistics import t_quantile
+from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.runs import estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 from korealbert.report.ablation.stage import run
@@ -229,6 +232,65 @@ def test_every_kind_of_swap_is_refused(one: str, other: str, shared: bool, messa
         run(spec, found, tmp_path, Runtime())
 
 
+def pretrained_and_tuned(store: Path, row: str, seed: int, views: dict[str, Any], **model: Any) -> dict[str, Artifact]:
+    """A row with manifests that say what it was built with."""
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    source = made(store, "extract", {}, source="news")
+    noise = made(store, "views", {}, {"documents": source}, masking=views)
+    trained = made(store, "pretrain", facts, {"views": noise}, model=model, seed=seed)
+    exported = made(store, "export", {}, {"pretrain": trained})
+    metrics = json.dumps({"task": "nsmc", "metric": "f1", "test": {"f1": 80.0}})
+    tuned = made(
+        store, "finetune", {}, {"model": exported}, write=lambda out: (out / "metrics.json").write_text(metrics) and None
+    )
+    own = f"{row}/{seed}"
+    return {f"pretrain/{own}": trained, f"export/{own}": exported, f"finetune/{own}/nsmc/pretrained/1": tuned}
+
+
+ROWS_THAT_SAY = {
+    "pretrain": (("pretrain.model.num_layers = 3", "pretrain.model.hidden_size = 0"), ("pretrain.model.num_layers = 6",)),
+    "views": (("views.masking.rate = 0.3",), ("views.masking.rate = 0.5",)),
+    "extract": (("without extract.books",), ("without extract.news",)),
+}
+
+
+@pytest.mark.parametrize("said", ROWS_THAT_SAY)
+@pytest.mark.parametrize("change", ["exchanged", "the same"])
+def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str, tmp_path: Path) -> None:
+    one, other = ROWS_THAT_SAY[said]
+    found: dict[str, Artifact] = {}
+    for seed in (1, 2):
+        found |= pretrained_and_tuned(tmp_path, "a", seed, {"rate": 0.3}, num_layers=3, hidden_size=64)
+        found |= pretrained_and_tuned(tmp_path, "b", seed, {"rate": 0.5}, num_layers=6, hidden_size=64)
+    rows = (Row(key="a", label="A", settings=one), Row(key="b", label="B", settings=() if said == "extract" else other))
+    columns = (Column(title="NSMC", benchmark="nsmc"),)
+    spec = SPEC.model_copy(update={"rows": rows, "columns": columns, "printed": None})
+    (tmp_path / "right").mkdir()
+    run(spec, found, tmp_path / "right", Runtime())
+    for label in [label for label in found if "/a/2" in label]:
+        twin = label.replace("/a/", "/b/")
+        found[label], found[twin] = found[twin], found[twin] if change == "the same" else found[label]
+    expected = {
+        "pretrain": r"pretrain/a/2 \(pretrain-\w+\): its pretrain.model.num_layers is 6, not 3; its score belongs",
+        "views": r"pretrain/a/2 \(views-\w+\): its views.masking.rate is 0.5, not 0.3",
+        "extract": "rows 'A' and 'B' have the same artifacts for seed 2",
+    }
+    if said == "extract" and change == "exchanged":
+        rows = (rows[0], Row(key="b", label="B", settings=other))
+        expected["extract"] = "pretrain/b/1 .*: trained on news, but its row says 'without extract.news'"
+    with pytest.raises(ValueError, match=expected[said]):
+        run(spec.model_copy(update={"rows": rows}), found, tmp_path, Runtime())
+
+
+def test_an_export_of_another_step_is_refused(tmp_path: Path) -> None:
+    found = grid_of_two(tmp_path, shared=True)
+    rows = (Row(key="a", label="A", snapshot=20), Row(key="b", label="B"))
+    found = {label: artifact for label, artifact in found.items() if not label.startswith("ensemble")}
+    spec = SPEC.model_copy(update={"rows": rows, "columns": (Column(title="NSMC", benchmark="nsmc"),), "printed": None})
+    with pytest.raises(ValueError, match=r"export/a/1 .*: of the end of its training, not of step 20"):
+        run(spec, found, tmp_path, Runtime())
+
+
 def test_a_held_out_score_of_another_step_is_refused(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     rows = (SPEC.rows[0].model_copy(update={"snapshot": 30}), SPEC.rows[1])
     with pytest.raises(ValueError, match=r"intrinsic/a/1/n .*: of the end of its training, not of step 30"):
@@ -255,7 +317,7 @@ def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifact
     artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
     run(SPEC, artifacts, tmp_path, Runtime())
     text = (tmp_path / "report.md").read_text("utf-8")
-    assert "6 pretraining runs of 12M parameters, 60 to 400 steps and 100k to 700k tokens each" in text
+    assert "6 pretraining runs of 12M parameters with heads, 60 to 400 steps and 100k to 700k tokens each" in text
 
 
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
@@ -275,11 +337,18 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
                 json.dumps({"split": "heldout", "step": step, "mlm_accuracy": (step + int(seed)) / 100}) + "\n"
                 for step in (0, 30, 60)
             )
+
+            def write(out: Path, lines: str = heldout) -> None:
+                (out / "metrics.jsonl").write_text(lines)
+                (out / "config.json").write_text(ModelConfig(vocab_size=5).model_dump_json())
+                tensors = {"encoder.layers.0": (1200, 100), "mlm.dense": (9, 9), "wop.dense": (7, 7)}
+                save_file({name: np.zeros(shape, np.float32) for name, shape in tensors.items()}, out / "model.safetensors")
+
             artifacts[label] = made(
                 tmp_path,
                 label,
                 {**artifact.stats, **speed},
-                write=lambda out, h=heldout: (out / "metrics.jsonl").write_text(h) and None,
+                write=write,
                 source=label + "x",
             )
         if label.startswith("intrinsic/"):
@@ -320,10 +389,11 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
         "A",
         "ours",
         "3 × 2",
-        "12M",
+        "120k",
         "2.00 ± 0.00",
         "2.96 ± 0.02",
     ]
+    assert "Parameters: of the encoder, without heads." in (out / "report.md").read_text("utf-8")
     table = pl.read_csv(out / "table.csv", infer_schema=False)
     found = {
         (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
@@ -332,7 +402,7 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     assert (sources["Parameters"], sources["Speed"]) == ("ALBERT Table 1", "ALBERT Table 2")
     with (out / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
         assert next(iter(csv.DictReader(file))).keys().isdisjoint({"Parameters", "Hours", "Speed"})
-    assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
+    assert found["A", "Parameters"] == ("120000.0", "108M") and found["A", "Speed"][1] == "4.7x"
     assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
     assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None
     names = {path.stem for path in (out / "figures").iterdir()}

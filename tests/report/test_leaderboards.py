@@ -249,13 +249,13 @@ def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metr
     benchmarks = scores.read(artifacts.of("finetune"), {})
     printed = {**TABLE_3["printed"], "statistic": "median"}
     found = section(PrintedTable.model_validate({**TABLE_3, "printed": printed}), artifacts, benchmarks)
-    table, told = found.blocks
+    table, _, told = found.blocks
     assert isinstance(table, Table) and isinstance(told, Text)
     middle = next(row for row in table.rows if row[1] == "median")
     (naver,) = (benchmark for benchmark in benchmarks if benchmark.name == "naver_ner")
     assert middle[5] == f"{np.median(naver.values('klue-bert/pretrained')):.2f}"
-    assert told.text.endswith(
-        "NER: ours is accuracy_entities, the printed number is called 'acc'; the difference is in Avg too."
+    assert told.text == (
+        "NER: ours is accuracy_entities of NaverNER, the printed number is called 'acc' of 'NER'; the difference is in Avg too."
     )
     albert = {
         "printed": {"table": "albert", "source": "ALBERT Table 2"},

@@ -99,6 +99,7 @@ SCORED = {
     "klue_dp": {"uas_macro", "uas_micro", "las_macro", "las_micro"},
     "klue_mrc": {"em", "rouge_w"},
     "klue_dst": {"jga", "slot_micro_f1"},
+    "race": {"accuracy", "accuracy_middle", "accuracy_high"},
     **{name: {"em", "f1"} for name in ("korquad", "korquad2", "squad1", "squad2")},
 }
 """Metrics by task."""

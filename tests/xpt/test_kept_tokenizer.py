@@ -168,6 +168,30 @@ def test_special_pieces_are_never_masked_and_masks_are_the_tokenizers(begun: dic
     assert mask == one.tokenizer().mask_token_id
 
 
+def test_random_replacements_are_pieces_that_text_can_have(begun: dict[str, Begun], tmp_path: Path) -> None:
+    one = begun["modernbert"]
+    backend = one.tokenizer().backend_tokenizer
+    backend.add_special_tokens(["|||IP|||"])
+    special = one.vocabulary.theirs[:FIRST_ORDINARY_ID].tolist()
+    rows = backend.get_vocab_size() + UNUSED_ROWS
+    KeptVocabulary.write(tmp_path / KEPT_FILE, backend, special=special, rows=rows)
+    ordinary = Vocabulary.load(tmp_path).words().ordinary
+    assert ordinary is not None
+    assert np.flatnonzero(~ordinary).tolist() == [*range(FIRST_ORDINARY_ID), *range(rows - UNUSED_ROWS - 1, rows)]
+
+    def drawn(random_of: str) -> set[int]:
+        noise = one.noise(unit="token", rate=0.5, mask_portion=0.0, random_portion=1.0, random_of=random_of)
+        batches = ExampleBatches(one.rows.path, noise.path, "train")
+        batch = batches.gather(1, np.arange(batches.num_rows))
+        return set(np.take_along_axis(batch.input_ids, batch.mlm_positions, axis=1)[batch.mlm_labels != IGNORED].tolist())
+
+    size = one.vocabulary.size
+    unused = set(range(size - UNUSED_ROWS, size))
+    assert drawn("rows") & unused, "as earlier versions drew them"
+    assert not drawn("pieces") & unused
+    assert len(drawn("pieces")) > 0.9 * (size - UNUSED_ROWS - FIRST_ORDINARY_ID)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_words_begin_where_the_tokenizer_says(begun: dict[str, Begun], family: str) -> None:
     one = begun[family]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from korealbert.artifact import Identity, Store
+from korealbert.examples.views import ViewsSpec
 from korealbert.flows.corpus_to_model import flow_of
+from korealbert.huggingface.export import ExportSpec
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import Node, transfer_graph
 from korealbert.recipe.reading import load_cross_lingual
@@ -71,6 +74,27 @@ def test_a_modern_source_takes_no_translation_layers(editable: Path, tmp_path: P
     edit(editable, "[variants.itl]\n", "[variants.itl]\nitl = false\n")
     edit(editable, 'encoder = "random"', 'encoder = "random"\nitl = false')
     assert list(transfer_graph(load_cross_lingual(editable)))[-1] == "report"
+
+
+def test_classifiers_on_an_export_pool_as_those_on_its_modern_source(editable: Path, tmp_path: Path) -> None:
+    source = make_source("modernbert", tmp_path / "source", max_position_embeddings=130)
+    edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
+    edit(editable, "[variants.itl]\n", "[variants.itl]\nitl = false\n")
+    edit(editable, 'encoder = "random"', 'encoder = "random"\nitl = false')
+
+    def specs() -> dict[str, ExportSpec]:
+        nodes = transfer_graph(load_cross_lingual(editable))
+        return {label: ExportSpec.model_validate(nodes[label].spec) for label in ("export/itl/phase2", "export/control/mlm")}
+
+    before = specs()
+    assert before["export/itl/phase2"] == before["export/control/mlm"], "what the recipe says, as before"
+    config = source / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "classifier_pooling": "mean", "classifier_dropout": 0.3}))
+    changed = {"classifier_pooling": "mean", "classifier_dropout": 0.3}
+    itl = before["export/itl/phase2"]
+    assert specs() == {**before, "export/itl/phase2": itl.model_copy(update=changed)}
+    edit(editable, "[export]\n", '[export]\nclassifier_pooling = "cls"\n')
+    assert specs()["export/itl/phase2"].classifier_pooling == "cls", "the recipe goes first"
 
 
 def test_an_albert_stays_shared_between_its_translation_layers(editable: Path, tmp_path: Path) -> None:
@@ -378,6 +402,8 @@ def test_the_tokenizer_of_the_source_takes_the_place_of_a_vocabulary(editable: P
     nodes = transfer_graph(load_cross_lingual(editable))
     assert nodes["vocab"].stage.name == "xpt_tokenizer"
     assert nodes["vocab"].inputs == {"source": "source", "documents": "split/train"}
+    for label in ("views", "views/test"):
+        assert ViewsSpec.model_validate(nodes[label].spec).masking.random_of == "pieces", "its table has further rows"
     planned = {stage.label: stage for stage in prepare(editable, Store(tmp_path / "store")).planned}
     assert planned["vocab"].name.startswith("xpt_tokenizer-")
     (source / "tokenizer.json").rename(source / "tokenizer.bak")

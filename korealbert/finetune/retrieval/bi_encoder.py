@@ -20,7 +20,9 @@ from korealbert.artifact.files import atomic_write, write_json
 from korealbert.finetune.features import encode_triples
 from korealbert.finetune.retrieval.stage import CollectionSpec
 from korealbert.finetune.spec import ContrastSpec, Init
+from korealbert.huggingface.checkpoint import repeats_blocks
 from korealbert.huggingface.directory import write_mean_pooling
+from korealbert.model.config import ModelConfig, read_config
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.vocab.morphemes import MORPHEMES_FILE, needs_morphemes
 
@@ -81,7 +83,7 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     copy_tokenizer(directory, out_dir)
     longest = min(tokenizer.model_max_length, encoder.max_length)
     write_mean_pooling(out_dir, hidden_size=encoder.hidden_size, longest=longest)
-    card = _card(spec, triples.described["title"], morphemes=needs_morphemes(out_dir))
+    card = _card(spec, triples.described["title"], inputs, morphemes=needs_morphemes(out_dir))
     atomic_write(out_dir / "README.md", card.encode())
     described = {**triples.described, "best_epoch": history.best_epoch}
     write_json(out_dir / "metrics.json", {**described, "init": spec.init, "seed": spec.seed, "epochs": history.epochs})
@@ -99,7 +101,7 @@ def _write_weights(encoder: Encoder, out_dir: Path) -> None:
     transformer.config.save_pretrained(out_dir)
 
 
-def _card(spec: BiEncoderSpec, title: str, *, morphemes: bool) -> str:
+def _card(spec: BiEncoderSpec, title: str, inputs: Inputs, *, morphemes: bool) -> str:
     """Front matter by which the hub knows the library, and how the model was trained."""
     library = "transformers" if morphemes else "sentence-transformers"
     cut = (
@@ -107,11 +109,19 @@ def _card(spec: BiEncoderSpec, title: str, *, morphemes: bool) -> str:
         if morphemes
         else ""
     )
+    config = read_config(inputs["pretrain"].path) if "pretrain" in inputs else None
+    untied = (
+        f"\nThis directory is untied. Sharing `{config.share}` with {config.num_groups} group(s), as in training, cannot be "
+        "said in this format: the layers are written out as equal copies. Vectors are the same, but the file holds more "
+        "parameters than were trained, and further training changes each copy on its own.\n"
+        if isinstance(config, ModelConfig) and repeats_blocks(config)
+        else ""
+    )
     return (
         f"---\nlibrary_name: {library}\npipeline_tag: sentence-similarity\nlanguage: ko\nlicense: other\n---\n\n"
         "# Bi-encoder\n\n"
         f"Mean vectors of all pieces, compared by cosine; trained on triples of {title}, {spec.epochs} epochs in batches of "
-        f"{spec.batch_size}, with the hypotheses of the batch as negatives (MultipleNegativesRanking).\n{cut}"
+        f"{spec.batch_size}, with the hypotheses of the batch as negatives (MultipleNegativesRanking).\n{cut}{untied}"
     )
 
 
@@ -121,7 +131,7 @@ def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
 
 STAGE = Stage(
     "bi_encoder",
-    version=3,
+    version=4,
     spec=BiEncoderSpec,
     run=run,
     memory_class=_memory_class,

@@ -12,6 +12,7 @@ from korealbert.artifact import Artifact
 from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.formatting import fixed, mean_and_sd, signed
+from korealbert.model.config import encoder_size
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.ablation.spec import Column, Row, Training
@@ -143,7 +144,7 @@ def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
     """A value of pretraining for a column, or None."""
     if column.training is not None:
-        return _of_training(column.training, artifact.stats_as(PretrainStats)) if stage == "pretrain" else None
+        return _of_training(column.training, artifact) if stage == "pretrain" else None
     if column.heldout is None or (column.noise != what[0] if what else column.noise):
         return None
     if stage == "intrinsic":
@@ -154,9 +155,10 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
     return None if accuracy is None else 100 * float(accuracy)
 
 
-def _of_training(what: Training, stats: PretrainStats) -> float | None:
+def _of_training(what: Training, artifact: Artifact) -> float | None:
     if what == "parameters":
-        return float(stats.parameters)
+        return float(encoder_size(artifact.path)) if artifact.files("model.safetensors") else None
+    stats = artifact.stats_as(PretrainStats)
     if what == "hours":
         return None if stats.seconds is None else stats.seconds / 3600
     return stats.tokens_per_second

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.report import published
+from korealbert.report.scores import metric_title
 
 Task = Literal["mlm", "sop", "wop"]
 
@@ -97,8 +99,8 @@ class Column(Spec):
     average: tuple[tuple[str, ...], ...] = ()
     """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
     training: Training | None = None
-    """Of pretraining: the model's parameters; the tokens per second as a multiple of the baseline's, on the machines that the
-    two ran on; or the hours of its steps, where it has a budget of time."""
+    """Of pretraining: the encoder's parameters, without heads; the tokens per second as a multiple of the baseline's, on the
+    machines that the two ran on; or the hours of its steps, where it has a budget of time."""
     printed: tuple[str, str] | None = None
     """Task and metric of the printed number."""
     source: str = ""
@@ -122,6 +124,45 @@ class Column(Spec):
         if self.noise and not self.heldout:
             raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
         return self
+
+
+class Measure(NamedTuple):
+    """What the scores of a benchmark are."""
+
+    task: str
+    title: str
+    """The task's, for people."""
+    metric: str
+    """The main one."""
+
+
+_HELDOUT: Mapping[Task, tuple[str, ...]] = {"mlm": ("MLM",), "sop": ("SOP", "NSP"), "wop": ("WOP",)}
+"""What the published tables call the tasks of held-out rows, whose metric they call ``intrinsic_acc``."""
+
+
+def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: Mapping[str, Measure]) -> list[str]:
+    """A sentence on each column whose printed number is not known to measure what ours does; ``measures`` by benchmark."""
+    told = []
+    for column in columns:
+        if printed is None or column.printed is None:
+            continue
+        task, name = column.printed
+        if column.heldout is not None:
+            ours = f"accuracy of {column.heldout.upper()} on held-out rows"
+            same = name == "intrinsic_acc" and task in _HELDOUT[column.heldout]
+        elif (measure := measures.get(column.benchmark)) is not None:
+            metric = column.metric or measure.metric
+            ours = f"{metric_title(metric)} of {measure.title}"
+            same = published.matches(measure.task, metric, printed.table, column.printed)
+        else:
+            continue
+        if not same:
+            averages = [each.title for each in columns if any(column.title in group for group in each.average)]
+            told.append(
+                f"{column.title}: ours is {ours}, the printed number is called {name!r} of {task!r}"
+                + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
+            )
+    return told
 
 
 class Row(Spec):

@@ -8,7 +8,7 @@ Markdown and LaTeX) and ``figures/*.svg``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ import polars as pl
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
-from korealbert.finetune.features import SPLITS
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.report import published
 from korealbert.report.ablation import curves, table
+from korealbert.report.ablation.misplaced import refuse_misplaced
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts, refuse_swapped
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import note_of
@@ -43,8 +43,7 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    refuse_swapped(artifacts.by_label, _model_of(artifacts))
-    _refuse_other_steps_and_members(spec, artifacts)
+    refuse_misplaced(spec.rows, artifacts)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
@@ -69,47 +68,6 @@ def run(
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
 
-def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
-    """The label of the model of a cell: ``export/ROW/SEED`` of ``finetune/ROW/SEED/…``, else ``pretrain/ROW/SEED``."""
-
-    def model_of(label: str) -> str:
-        stage, *rest = label.split("/")
-        row = "/".join(rest[:2])
-        if stage == "finetune" and f"export/{row}" in artifacts.by_label:
-            return f"export/{row}"
-        return f"pretrain/{row}" if stage in ("finetune", "export", "intrinsic") else ""
-
-    return model_of
-
-
-def _refuse_other_steps_and_members(spec: AblationReportSpec, artifacts: Artifacts) -> None:
-    """Raise ValueError where a held-out score is of another step than its row, or an ensemble of other cells."""
-    rows = {row.key: row for row in spec.rows}
-    keys = {row.label: row.key for row in spec.rows}
-    for label, artifact in artifacts.of("intrinsic").items():
-        row, step = rows[label.split("/")[1]], artifact.manifest["spec"].get("snapshot")
-        if step != row.snapshot:
-            steps = [f"step {one}" if one else "the end" for one in (step, row.snapshot)]
-            raise ValueError(
-                f"{label} ({artifact.name}): of {steps[0]} of its training, not of {steps[1]}; its score belongs to another row"
-            )
-    cells = artifacts.of("finetune")
-    for label, artifact in artifacts.of("ensemble").items():
-        _, key, benchmark = label.split("/", maxsplit=2)
-        parts = {keys[part] for part in rows[key].ensemble}
-        expected = {
-            cell.name
-            for name, cell in cells.items()
-            if (words := name.split("/"))[1] in parts and "/".join(words[3:-2]) == benchmark
-        }
-        found = {name for role, name in artifact.manifest["inputs"].items() if role not in SPLITS}
-        if found and found != expected:
-            raise ValueError(
-                f"{label} ({artifact.name}): not of the cells of {', '.join(rows[key].ensemble)}; its score belongs to another "
-                "row or column. Give each label the artifact of its own"
-            )
-
-
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     """The comparison with its sizes, so that nobody mistakes a small run for the paper's."""
     # Rows that are snapshots of one training have its artifact under labels of their own.
@@ -124,8 +82,8 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
         )
     )
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {steps} steps and {tokens} tokens "
-        f"each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters with heads, {steps} steps and "
+        f"{tokens} tokens each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
     ).strip()
 
 
@@ -144,7 +102,15 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
         epochs = MISSING if reached.epochs is None else f"{reached.epochs:g}"
         figures = (count(stats.parameters), steps, tokens, epochs, count(rollbacks))
         body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
-    header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
+    header = [
+        "",
+        "Settings other than the recipe's",
+        "Parameters, with heads",
+        "Steps",
+        "Tokens",
+        "Epochs",
+        "Returns after a collapse",
+    ]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
     if examples and examples.rows_heldout:
@@ -177,4 +143,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=5, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=6, spec=AblationReportSpec, run=run, measured=MEASURED)

@@ -82,8 +82,8 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
 
 
 def _notes(spec: AblationReportSpec, values: Values) -> list[str]:
-    """The rows whose scores are over a part of the official examples, or undefined, by column."""
-    lines = []
+    """What is counted as parameters, and the rows whose scores are over a part of the official examples, or undefined."""
+    lines = [f"{c.title}: of the encoder, without heads." for c in spec.columns if c.training == "parameters"]
     for column in spec.columns:
         rows: dict[str, list[str]] = {}
         for row in spec.rows:

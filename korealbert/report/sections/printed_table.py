@@ -15,11 +15,11 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import MISSING, compact, fixed
-from korealbert.huggingface.export import ExportStats
-from korealbert.report.ablation.spec import Column, Printed
+from korealbert.model.config import encoder_size
+from korealbert.report.ablation.spec import Column, Measure, Printed, other_metrics
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Section, Table, Text
-from korealbert.report.scores import Benchmark, metric_title
+from korealbert.report.scores import Benchmark
 
 OWN = "pretrained"
 """Stands in the place of an encoder's name for the recipe's own model."""
@@ -82,9 +82,11 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
         body.append(["" if row.encoder or row.shape else row.model, "printed", *cells])
     header = ["", "From", *(column.title for column in spec.columns)]
     partly = "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part)
+    measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
     text = (
         "Ours are mean ± sd over seeds, times 100; a row with printed numbers alone was not measured. Parameters are those of "
-        "the encoders that were loaded. Speed is that of training steps of the shapes alone, on the machine of this run."
+        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes alone, on the machine "
+        "of this run."
     )
     return Section(
         "table",
@@ -97,7 +99,8 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
                 frozenset(range(2, len(header))),
                 frozenset(marked),
             ),
-            Text(text + (f" Tested on a part: {partly}." if partly else "") + _other_metrics(spec), quiet=True),
+            Text(text + (f" Tested on a part: {partly}." if partly else ""), quiet=True),
+            *(Text(told, quiet=True) for told in other_metrics(spec.columns, spec.printed, measures)),
         ],
     )
 
@@ -149,23 +152,10 @@ def _printed(printed: Printed, model: str, column: Column) -> str:
     return values[column.printed][0] if column.printed in values else MISSING
 
 
-def _other_metrics(spec: PrintedTable) -> str:
-    """A sentence on each column whose metric of ours has another name than the printed one."""
-    told = ""
-    for column in spec.columns:
-        if column.metric and column.printed is not None and column.metric != column.printed[1]:
-            averages = [each.title for each in spec.columns if any(column.title in group for group in each.average)]
-            told += (
-                f" {column.title}: ours is {metric_title(column.metric)}, the printed number is called {column.printed[1]!r}"
-            )
-            told += f"; the difference is in {', '.join(averages)} too." if averages else "."
-    return told
-
-
 def _parameters(encoder: str, artifacts: Artifacts) -> str:
     if encoder == OWN:
-        exported = artifacts.stats("export", ExportStats)
-        return MISSING if exported is None else compact(exported.parameters)
+        trained = artifacts.one("pretrain")
+        return compact(encoder_size(trained.path)) if trained is not None and trained.files("model.safetensors") else MISSING
     loaded = artifacts.by_label.get(f"encoder/{encoder}")
     return MISSING if loaded is None else compact(loaded.stats_as(EncoderStats).parameters)
 

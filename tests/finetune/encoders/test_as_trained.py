@@ -24,7 +24,7 @@ from korealbert.finetune.task import Feature
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
+from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig, encoder_size
 from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -198,6 +198,15 @@ def test_an_encoder_of_another_recipe_counts_what_was_trained(tmp_path: Path, fr
     mode = made(MODES["feed-forward"], tmp_path)
     stats = encoder_stage.run(ModelPlace(), mode.inputs, fresh("out"), TrainingRuntime())
     assert (stats.model_type, stats.parameters) == ("albert", count_parameters(mode.model.encoder))
+
+
+@pytest.mark.parametrize("name", [*MODES, "modern, even rows"])
+def test_parameters_are_counted_alike_before_and_after_the_export(name: str, tmp_path: Path) -> None:
+    fields = MODES.get(name) or {**MODES["modern"], "word_rows": 64}
+    found = made(fields, tmp_path)
+    fresh = 32 * 32 + 32 if name == "RoBERTa" else 0  # Its pooler, which no pretraining trains.
+    loaded = count_parameters(load_input(found.inputs, init="pretrained"))
+    assert encoder_size(found.inputs["pretrain"].path) == loaded - fresh
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,150 @@
+"""Refusals of artifacts that are under the labels of other rows of a grid.
+
+A score of another row looks like any other. What proves the mistake: the model that a cell was built from, the step that an
+export took, the cells of an ensemble, what manifests say of a row's settings, and two rows that are one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from korealbert.artifact import Artifact, ancestors
+from korealbert.finetune.features import SPLITS
+from korealbert.report.ablation.spec import Row
+from korealbert.report.artifacts import Artifacts, refuse_swapped
+
+
+def refuse_misplaced(rows: Sequence[Row], artifacts: Artifacts) -> None:
+    """Raise ValueError naming label, artifact and what they contradict."""
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
+    by_key = {row.key: row for row in rows}
+    _refuse_other_steps(by_key, artifacts)
+    _refuse_other_members(by_key, artifacts)
+    for row in rows:
+        for setting in row.settings:
+            _refuse_other_setting(row, setting, artifacts)
+    _refuse_twins(by_key, artifacts)
+
+
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of a cell: ``export/ROW/SEED`` of ``finetune/ROW/SEED/…``, else ``pretrain/ROW/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        row = "/".join(rest[:2])
+        if stage == "finetune" and f"export/{row}" in artifacts.by_label:
+            return f"export/{row}"
+        return f"pretrain/{row}" if stage in ("finetune", "export", "intrinsic") else ""
+
+    return model_of
+
+
+def _refuse_other_steps(rows: dict[str, Row], artifacts: Artifacts) -> None:
+    for label, artifact in {**artifacts.of("intrinsic"), **artifacts.of("export")}.items():
+        row, step = rows[label.split("/")[1]], artifact.manifest["spec"].get("snapshot")
+        if step != row.snapshot:
+            steps = [f"step {one}" if one else "the end" for one in (step, row.snapshot)]
+            raise ValueError(f"{_named(label, artifact)}: of {steps[0]} of its training, not of {steps[1]}; {_ANOTHER}")
+
+
+def _refuse_other_members(rows: dict[str, Row], artifacts: Artifacts) -> None:
+    keys, cells = {row.label: row.key for row in rows.values()}, artifacts.of("finetune")
+    for label, artifact in artifacts.of("ensemble").items():
+        _, key, benchmark = label.split("/", maxsplit=2)
+        parts = {keys[part] for part in rows[key].ensemble}
+        expected = {
+            cell.name
+            for name, cell in cells.items()
+            if (words := name.split("/"))[1] in parts and "/".join(words[3:-2]) == benchmark
+        }
+        found = {name for role, name in artifact.manifest["inputs"].items() if role not in SPLITS}
+        if found and found != expected:
+            raise ValueError(f"{_named(label, artifact)}: not of the cells of {', '.join(rows[key].ensemble)}; {_ANOTHER}")
+
+
+def _refuse_other_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
+    """``setting`` is one of ``Row.settings``; what no manifest says proves nothing."""
+    name, equals, value = setting.partition(" = ")
+    table, *path = name.removeprefix("without ").split(".")
+    trained = {label: found for label, found in artifacts.of("pretrain").items() if label.split("/")[1] == row.key}
+    if table == "extract" and path:
+        for label, artifact in trained.items():
+            sources = [str(each.manifest["spec"].get("source")) for each in _above(artifact) if _stage_of(each) == table]
+            whole = bool(equals) or len(path) == 1  # Without a field alone the source stays.
+            if sources and whole and (path[0] in sources) != bool(equals):
+                raise ValueError(
+                    f"{_named(label, artifact)}: trained on {', '.join(sources)}, but its row says {setting!r}; {_ANOTHER}"
+                )
+    elif equals:
+        for label, artifact in _built_with(table, path, row, trained, artifacts):
+            found = _field(artifact.manifest["spec"], path[1:] if table == "finetune" else path)
+            if _differ(found, json.loads(value)):
+                raise ValueError(f"{_named(label, artifact)}: its {name} is {json.dumps(found)}, not {value}; {_ANOTHER}")
+
+
+def _built_with(
+    table: str, path: Sequence[str], row: Row, trained: dict[str, Artifact], artifacts: Artifacts
+) -> Iterator[tuple[str, Artifact]]:
+    """The artifacts of a row whose spec is that of a table, each with the label that it belongs to."""
+    for label, artifact in artifacts.of(table).items() if table in ("pretrain", "export", "finetune") else ():
+        words = label.split("/")
+        if words[1] == row.key and (table != "finetune" or words[3:-2] == path[0].split("/")):
+            yield label, artifact
+    for label, artifact in trained.items() if table not in ("pretrain", "export", "finetune") else ():
+        inputs = artifact.inputs()
+        found = [inputs[table]] if table in inputs else [each for each in _above(artifact) if _stage_of(each) == table]
+        if len(found) == 1:
+            yield label, found[0]
+
+
+def _refuse_twins(rows: dict[str, Row], artifacts: Artifacts) -> None:
+    """No two rows are all one for a seed: cells that set the same are refused before they are built."""
+    built: dict[tuple[str, str], set[str]] = {}
+    for label, artifact in artifacts.by_label.items():
+        stage, *rest = label.split("/")
+        if stage in ("pretrain", "intrinsic", "export", "finetune") and rest[0] in rows:
+            built.setdefault((rest[0], rest[1]), set()).add(artifact.name)
+    known: dict[tuple[str, frozenset[str]], str] = {}
+    for (key, seed), names in built.items():
+        twin = known.setdefault((seed, frozenset(names)), key)
+        if twin != key:
+            raise ValueError(
+                f"rows {rows[twin].label!r} and {rows[key].label!r} have the same artifacts for seed {seed}, "
+                f"{', '.join(sorted(names)[:2])}, …; {_ANOTHER}"
+            )
+
+
+def _above(artifact: Artifact) -> list[Artifact]:
+    return list(ancestors({"": artifact}).values())
+
+
+def _stage_of(artifact: Artifact) -> str:
+    return str(artifact.manifest["recipe"]["stage"])
+
+
+def _field(spec: Any, path: Sequence[str]) -> Any:
+    """The value of a dotted field; None where the spec has none."""
+    for name in path:
+        spec = spec.get(name) if isinstance(spec, dict) else None
+    return spec
+
+
+def _differ(found: Any, wanted: Any) -> bool:
+    """Whether a manifest contradicts a setting: not where it says nothing, and not of paths, which it has as they were found,
+    nor of 0, which may stand for a size that follows from others."""
+    told = (bool, int, float, str)
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) != len(wanted) or any(itertools.starmap(_differ, zip(found, wanted, strict=True)))
+    if not isinstance(found, told) or not isinstance(wanted, told) or (wanted == 0 and not isinstance(wanted, bool)):
+        return False
+    return found != wanted and not (isinstance(found, str) and found.startswith("/"))
+
+
+def _named(label: str, artifact: Artifact) -> str:
+    return f"{label} ({artifact.name})"
+
+
+_ANOTHER = "its score belongs to another row. Give each label the artifact of its own row"
