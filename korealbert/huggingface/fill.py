@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from tokenizers.decoders import ByteLevel
 from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
 from korealbert.vocab.morphemes import for_directory
@@ -46,6 +47,13 @@ def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]
         probabilities = model(**encoded).logits[0, positions].softmax(-1)
     best = probabilities.topk(min(top, probabilities.shape[-1]))
     return [
-        [(tokenizer.convert_ids_to_tokens(int(i)), float(p)) for p, i in zip(values, indices, strict=True)]
+        [(_piece(tokenizer, int(i)), float(p)) for p, i in zip(values, indices, strict=True)]
         for values, indices in zip(best.values, best.indices, strict=True)
     ]
+
+
+def _piece(tokenizer: Any, number: int) -> str:
+    """A piece as people read it: where pieces are bytes (a kept tokenizer of GPT-2's kind), their text."""
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    piece: str = tokenizer.convert_ids_to_tokens(number)
+    return tokenizer.decode([number]) if isinstance(decoder, ByteLevel) else piece

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from transformers import AlbertForPreTraining, AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AlbertForPreTraining,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from korealbert.artifact import Runtime, build
 from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.huggingface.export import ANSWERS, STAGE, ExportSpec, ExportStats
-from korealbert.huggingface.fill import fill
+from korealbert.huggingface.fill import _piece, fill
 from korealbert.recipe.registry import REPORT
 from korealbert.report.stage import ReportSpec
 from korealbert.vocab.morphemes import write_analyser
@@ -166,3 +173,13 @@ def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: Make
 def test_a_prompt_has_one_mask(prompt: str) -> None:
     with pytest.raises(ValueError, match=r"holds \d \[MASK\]; write one where a word is wanted"):
         ExportSpec(prompts=(prompt,))
+
+
+def test_pieces_of_bytes_are_shown_as_their_text() -> None:
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer, trained.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trained.train_from_iterator(["학교로 간다"] * 9, trainers.BpeTrainer(initial_alphabet=letters, special_tokens=["[MASK]"]))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, mask_token="[MASK]")
+    pieces = [_piece(tokenizer, number) for number in tokenizer("학교로 간다[MASK]")["input_ids"]]
+    assert pieces == ["학교로", " 간다", "[MASK]"]
