@@ -349,6 +349,7 @@ def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: s
         ("| 이름 | 값 |\n|:---|---:|\n| 강 | 3 |\n\n뒤", "이름 값\n강 3\n\n뒤"),
         ("머리\n====\n\n<b>굵은</b> 글<br/>과 <사진> 하나", "머리\n\n굵은 글\n과 <사진> 하나"),
         ("1. 하나\n- 둘\n> 셋\n\n***\n\n`넷` **다섯**", "1. 하나\n둘\n셋\n\n넷 다섯"),
+        ("별은 10<sup>13</sup>개, 물은 H<sub>2</sub>O", "별은 10^13개, 물은 H2O"),
         ("---\ntitle: 봄\n...\n글", "글"),
         ("---\ntitle: 봄\n---\n글\n\n---\n\n뒤", "글\n\n뒤"),
     ],

@@ -23,6 +23,7 @@ from korealbert.corpus.markup.layout import (
 )
 from korealbert.corpus.markup.wikitext_brackets import Brackets
 from korealbert.corpus.readers.spec import WikiOptions
+from korealbert.corpus.superscripts import read_scripts, script_mark
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
@@ -67,7 +68,7 @@ def _inline(text: str, lost: Counter[str]) -> str:
     """Tags, addresses, quotes and entities: marks that do not nest."""
     before = len(text)
     if "<" in text:  # unknown tags such as <기생충> stay
-        text = _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text)
+        text = _TAG.sub(lambda tag: script_mark(tag[0]) or _TAGS[tag[1].lower()], text)
     if "[" in text:
         text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
     if "://" in text:
@@ -76,6 +77,7 @@ def _inline(text: str, lost: Counter[str]) -> str:
         text = _MAGIC_WORD.sub(GONE, text)
     if "{" in text:
         text = _VARIANT.sub(_variant, text)
+    text = read_scripts(text)
     if "''" in text:
         text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
     if "{" in text or "}" in text:
