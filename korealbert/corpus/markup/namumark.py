@@ -16,6 +16,7 @@ from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, own_length
+from korealbert.corpus.markup.stray_particles import without_particles_behind_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
@@ -35,7 +36,8 @@ def extract_namumark(source: str, options: WikiOptions) -> WikiText:
         return WikiText("", lost, redirect=True)
     text = resolve_blocks(f"\n{prepare(source)}", options, lost)
     text = resolve_brackets(text, options, lost)
-    return WikiText(finish(lay_out(_inline(text, options, lost), options, lost)), lost)
+    text = without_particles_behind_marks(_inline(text, options, lost), lost)
+    return WikiText(finish(lay_out(text, options, lost)), lost)
 
 
 def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
