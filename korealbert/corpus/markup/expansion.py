@@ -50,8 +50,8 @@ _LAYOUT = re.compile(
     r"^\s*\{\||<(?:table|div|ref|references|gallery|center|ul|ol|dl|h[1-6])\b|display:\s*none", re.IGNORECASE | re.MULTILINE
 )
 _CATEGORY = re.compile(r"\[\[\s*(?:분류|category)\s*:[^\[\]]*\]\]", re.IGNORECASE)
-_MARKER = re.compile(r"(?:<small>)?<sup\b.*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
-"""A note mark ([출처 필요], [1], :12)."""
+_MARKER = re.compile(r"(?:<small>)?<sup\b[^<>]*>(?![-+−]?\d+</sup>).*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
+"""A note mark ([출처 필요], [1], :12), but no exponent."""
 _PROSE = re.compile(r"[^\s*#:;|]")
 
 
