@@ -178,6 +178,30 @@ def test_wikiextractor_output_is_repaired(tmp_path: Path) -> None:
     assert found.stats["dropped"] == {"empty": 1, "namespace": 1}
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            "식은 다음과 같다.\n이다. 강은 길다.\n이고, 산은 높다.\n가 성립한다.\n의 물은 맑다.",
+            "강은 길다.\n산은 높다.\n성립한다.\n물은 맑다.",
+        ),
+        ("식은 다음과 같다.\n강은 길다. 는 산이다. 의 물은 맑다. 에 대하여 말한다.", "강은 길다. 산이다. 물은 맑다. 말한다."),
+        ("식은 다음과 같다.\nformula_1은 강이다. formula_12이 있다. 산은 formula_3이다.", "강이다. 있다. 산은 이다."),
+        ("은 일본의 역이다.\n은 을 뜻한다.", "일본의 역이다.\n뜻한다."),
+        (
+            "식은 다음과 같다.\n은 이온은 희다.\n이 강은 좋다. 라고 했다.\n가. 하나\n가 - 라.\n이다 씨.\n에도 시대이다.",
+            "은 이온은 희다.\n이 강은 좋다. 라고 했다.\n가. 하나\n가 - 라.\n이다 씨.\n에도 시대이다.",
+        ),
+    ],
+)
+def test_particles_without_their_word_begin_nothing(body: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(f'<doc id="5" url="" title="강">\n강\n\n{body}\n</doc>\n', "utf-8")
+    assert extract(tmp_path / "store", path, format="wikiextractor").texts == [
+        text if body[0] == "은" else f"식은 다음과 같다.\n{text}"
+    ]
+
+
 def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, sample_dir: Path) -> None:
     options = {"format": "mediawiki", "shard_bytes": 1024}
     pages = [PAGE.format(title=f"강 {n}", id=n, text=f"'''강'''은 길다. [[산]]은 {n}번 높다.") for n in range(12_000)]
@@ -349,6 +373,7 @@ def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: s
         ("| 이름 | 값 |\n|:---|---:|\n| 강 | 3 |\n\n뒤", "이름 값\n강 3\n\n뒤"),
         ("머리\n====\n\n<b>굵은</b> 글<br/>과 <사진> 하나", "머리\n\n굵은 글\n과 <사진> 하나"),
         ("1. 하나\n- 둘\n> 셋\n\n***\n\n`넷` **다섯**", "1. 하나\n둘\n셋\n\n넷 다섯"),
+        ("별은 10<sup>13</sup>개, 물은 H<sub>2</sub>O", "별은 10^13개, 물은 H2O"),
         ("---\ntitle: 봄\n...\n글", "글"),
         ("---\ntitle: 봄\n---\n글\n\n---\n\n뒤", "글\n\n뒤"),
     ],

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import byline, date_line, read_facts
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
+from korealbert.corpus.superscripts import script_text
 
 _MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
@@ -32,6 +34,8 @@ _NO_TEXT = [
     for name in ("cap", "caption", "img_caption", "photo_caption", "img_desc", "photo_desc", "toast-popup", "tooltip", "blind")
 ]
 """Captions in elements that are no ``figcaption``, and messages that only scripts show."""
+_SCRIPT_ELEMENTS, _SCRIPT_CHARS = 5, 40
+"""A superscript with more in it was never closed."""
 _DATE_LINE_CHARS = 32_000
 """How far into a page's characters its date line is looked for."""
 
@@ -67,6 +71,7 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     Raises UnreadablePage.
     """
     tree = _tree(data, content_type)
+    _read_scripts(tree)
     facts = read_facts(tree, outlet)
     stream, story = _flight_stream(tree), _arc_story(tree)
     dates = (facts.published, _flight_date(stream), iso_date(str(story.get("display_date", ""))))
@@ -113,6 +118,22 @@ def _tree(data: bytes, content_type: str) -> Any:
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
     return tree
+
+
+def _read_scripts(tree: Any) -> None:
+    """Put the plain form into superscripts and subscripts, the inner ones first."""
+    for script in reversed(list(tree.iter("sup", "sub"))):
+        elements = list(islice(script.iter(), _SCRIPT_ELEMENTS + 1))
+        content = "".join(script.itertext()) if len(elements) <= _SCRIPT_ELEMENTS else ""
+        if not 0 < len(content) <= _SCRIPT_CHARS:
+            continue
+        previous = script.getprevious()
+        before = script.getparent().text if previous is None else previous.tail or previous.text
+        shown = script_text(content, before or "", script.tail or "", raised=script.tag == "sup")
+        if shown != content:
+            for inner in list(script):
+                script.remove(inner)
+            script.text = shown
 
 
 class _Attributes:

@@ -18,6 +18,7 @@ from pathlib import Path
 from korealbert.corpus.markup.layout import LETTER
 from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
+from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
 _MAX_BODY = 20_000
 """Characters of a template's page, or of a call, from which on it is a layout."""
@@ -49,8 +50,8 @@ _LAYOUT = re.compile(
     r"^\s*\{\||<(?:table|div|ref|references|gallery|center|ul|ol|dl|h[1-6])\b|display:\s*none", re.IGNORECASE | re.MULTILINE
 )
 _CATEGORY = re.compile(r"\[\[\s*(?:분류|category)\s*:[^\[\]]*\]\]", re.IGNORECASE)
-_MARKER = re.compile(r"(?:<small>)?<sup\b.*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
-"""A note mark ([출처 필요], [1], :12)."""
+_MARKER = re.compile(r"(?:<small>)?<sup\b[^<>]*>(?![-+−]?\d+</sup>).*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
+"""A note mark ([출처 필요], [1], :12), but no exponent."""
 _PROSE = re.compile(r"[^\s*#:;|]")
 
 
@@ -309,7 +310,7 @@ class _Call:
             raise _Refused
         arguments = [self.text(part, given, active) for part in node.parts[1:]]
         if is_inline(key, self.options.inline_templates):
-            return inline_text(key, arguments, self.options.inline_templates)
+            return inline_text(key, arguments, self.options.inline_templates).translate(_SCRIPT_TAGS)
         body = self.pages.body(key)
         if body is None:
             raise _Refused
@@ -325,6 +326,8 @@ class _Call:
         return self.text(_parsed(body), named, (*active, key))
 
 
+_SCRIPT_TAGS = str.maketrans({RAISED: "<sup>", LOWERED: "<sub>", LEVEL: "</sup>"})
+"""Wikitext is read again, and holds no marks then; either tag ends either script."""
 _VARIABLES = {"!": "|", "=": "=", "PAGENAME": "", "FULLPAGENAME": "", "SUBPAGENAME": "", "BASEPAGENAME": ""}
 _CASES: Mapping[str, Callable[[str], str]] = {
     "lc": str.lower,

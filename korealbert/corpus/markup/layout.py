@@ -58,6 +58,9 @@ LETTER = re.compile(r"[^\W_]")
 GONE = "\x00"
 """Stands where markup was removed: a line of nothing else is not a blank line, so it does not end a paragraph."""
 
+LINE_BREAK = "\x05"
+"""A line break within a list item or paragraph (``[br]``, ``<br />``)."""
+
 FOOTNOTE_START, FOOTNOTE_END = "\x01", "\x02"
 """Around the text of a footnote that is kept, where it is cited."""
 

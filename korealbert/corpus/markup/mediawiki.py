@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from korealbert.corpus.markup.expansion import TemplatePages, template_body
-from korealbert.corpus.markup.layout import LETTER, WikiText, finish, no_prose, other_namespace
+from korealbert.corpus.markup.layout import GONE, LETTER, WikiText, finish, no_prose, other_namespace
+from korealbert.corpus.markup.stray_particles import without_particles_behind_marks, without_stray_particles
 from korealbert.corpus.markup.templates import template_key
-from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks, without_stray_particles
+from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import (
     UNREAD_SOURCE_CHARS,
@@ -288,10 +289,10 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
     if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
         text = read_leftover_marks(text, spec.wiki, lost)
     if "_" in text:
-        lost["math"] += len(text)
         unknown = spec.wiki.math_placeholder.replace("{formula}", "")
-        text = _PLACEHOLDER.sub(lambda found: unknown if found[0][0] == "f" else "", text)
-        lost["math"] -= len(text)
+        marked = _PLACEHOLDER.sub(lambda found: (unknown if found[0][0] == "f" else "") or GONE, text)
+        lost["math"] += len(text) - len(marked) + marked.count(GONE)
+        text = without_particles_behind_marks(marked, lost).replace(GONE, "")
     before = len(text)
     if "|" in text or "<" in text or "!" in text:
         text = _RESIDUE.sub("", text)
@@ -299,7 +300,7 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
         text = _LIST_MARK.sub("", text)
     if ".." in text or ",." in text:
         text = _DOUBLE_STOP.sub("", text)
-    text = without_stray_particles(finish(text))
+    text = without_stray_particles(finish(text), title)
     lost["repair"] += before - len(text)
     lines = [line for line in text.split("\n") if not line or LETTER.search(line)]
     headings = {f"{name}." for name in spec.wiki.dropped_sections}

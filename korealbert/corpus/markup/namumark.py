@@ -16,10 +16,12 @@ from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, own_length
+from korealbert.corpus.markup.stray_particles import without_particles_behind_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
+from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED, read_scripts
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s+\S", re.IGNORECASE)
@@ -34,7 +36,8 @@ def extract_namumark(source: str, options: WikiOptions) -> WikiText:
         return WikiText("", lost, redirect=True)
     text = resolve_blocks(f"\n{prepare(source)}", options, lost)
     text = resolve_brackets(text, options, lost)
-    return WikiText(finish(lay_out(_inline(text, options, lost), options, lost)), lost)
+    text = without_particles_behind_marks(_inline(text, options, lost), lost)
+    return WikiText(finish(lay_out(text, options, lost)), lost)
 
 
 def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -56,10 +59,10 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             text = _strike(text, mark, options, lost)
     if "''" in text:
         text = text.replace("'''", "").replace("''", "")
-    for mark in ("__", "^^", ",,"):
+    for mark, begin, end in (("__", "", ""), ("^^", RAISED, LEVEL), (",,", LOWERED, LEVEL)):
         if mark[0] in text and mark in text:
-            text = _unmark(text, mark)
-    return text
+            text = _unmark(text, mark, begin, end)
+    return read_scripts(text)
 
 
 def _formula(dollars: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -87,9 +90,10 @@ def _strike(text: str, mark: str, options: WikiOptions, lost: Counter[str]) -> s
     return "".join(parts)
 
 
-def _unmark(text: str, mark: str) -> str:
+def _unmark(text: str, mark: str, begin: str = "", end: str = "") -> str:
     parts = text.split(mark)
-    _paired(parts, mark)
+    for index in _paired(parts, mark):
+        parts[index] = f"{begin}{parts[index]}{end}"
     return "".join(parts)
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import GONE, literal
 from korealbert.corpus.readers.spec import WikiOptions
+from korealbert.corpus.superscripts import script_mark
 
 _MAX_TABLE_DEPTH = 4
 """Tables within cells within tables that ``keep_tables`` follows."""
@@ -140,7 +141,7 @@ class _Blocks:
         content = self.source[end:close]
         if kind == "html":
             content = content[len("#!html") :]
-            text = _HTML_TAG.sub("", content)
+            text = _HTML_TAG.sub(lambda tag: script_mark(tag[0]), content)
             self.lost["html"] += len(content) - len(text)
             self._out.append(text.strip())
             return close + 3

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, UNSEEN_LINKS
-from korealbert.corpus.markup.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, LINE_BREAK, UNSEEN_LINKS
+from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
 from korealbert.corpus.readers.spec import WikiOptions
 
 _ROUNDS = 3

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.markup.layout import FOOTNOTE_START, GONE, LETTER, Prose
+from korealbert.corpus.markup.layout import FOOTNOTE_START, GONE, LETTER, LINE_BREAK, Prose
 from korealbert.corpus.readers.spec import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"
 """Around the words of a link, to know how much of a line is links."""
-
-LINE_BREAK = "\x05"
-"""A line break within a list item or paragraph (``[br]``)."""
 
 LITERAL_OPEN, LITERAL_CLOSE = "\x06", "\x07"
 """Brackets that are text, while others are still to be read."""

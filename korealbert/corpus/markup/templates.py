@@ -9,13 +9,21 @@ from functools import lru_cache
 from importlib.resources import files
 
 from korealbert.corpus.markup.layout import literal
+from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
+_RANGES = {
+    **dict.fromkeys(("to", "to(-)", "-", "–"), "–"),
+    **dict.fromkeys(("and", "and(-)", "or"), ", "),
+    **dict.fromkeys(("by", "x", "xx", "×"), " × "),
+    **dict.fromkeys(("~", "에서"), "~"),
+    **dict.fromkeys(("±", "+/-"), " ± "),
+}
+_CHARGE = re.compile(r"\d*[-+−–]")
+_LEVELS = {":^": RAISED, ":_": LOWERED}
 _INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
 """Templates with such names are replaced by their first argument, or by the text after the colon."""
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
-_ARGUMENT = re.compile(r"\{(\w+)(:\^)?\}")
+_ARGUMENT = re.compile(r"\{(\w+)(:[\^_])?\}")
 
 DISAMBIGUATION = frozenset(
     {
@@ -67,7 +75,7 @@ def _filled(pattern: str, given: Mapping[str, str]) -> str:
         shorter, pattern = pattern, _OPTIONAL.sub(lambda part: part[1] if _whole(part[1], values) else "", pattern)
     if not _whole(pattern, values):
         return ""
-    return _ARGUMENT.sub(lambda one: values[one[1]].translate(_SUPERSCRIPTS) if one[2] else values[one[1]], pattern)
+    return _ARGUMENT.sub(lambda one: f"{_LEVELS[one[2]]}{values[one[1]]}{LEVEL}" if one[2] else values[one[1]], pattern)
 
 
 def _whole(pattern: str, values: Mapping[str, str]) -> bool:
@@ -95,13 +103,35 @@ def _money(given: Mapping[str, str]) -> str:
 
 
 def _measure(given: Mapping[str, str]) -> str:
-    value, following, third, fourth = (given.get(str(number), "") for number in range(1, 5))
-    if following in _RANGES and third:
-        return f"{value}{_RANGES[following]}{third} {fourth}".strip()
-    return f"{value} {following}".strip() if value else ""
+    """A number or range and its unit, and smaller units with their numbers: 10–20 km, 5 ft 11 in."""
+    shown, *rest = (given.get(str(number), "") for number in range(1, 10))
+    while len(rest) > 1 and rest[0] in _RANGES and rest[1]:
+        shown, rest = f"{shown}{_RANGES[rest[0]]}{rest[1]}", rest[2:]
+    if not shown or not rest:
+        return shown
+    shown, rest = f"{shown} {rest[0]}".strip(), rest[1:]
+    while len(rest) > 1 and rest[0][:1].isdecimal() and rest[1] and not rest[1][0].isdecimal():
+        shown, rest = f"{shown} {rest[0]} {rest[1]}", rest[2:]
+    return shown
 
 
-_COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {"date": _date, "measure": _measure, "money": _money}
+def _country(given: Mapping[str, str]) -> str:
+    return COUNTRIES.get(given.get("1", ""), given.get("1", ""))
+
+
+def _chemical(given: Mapping[str, str]) -> str:
+    """A formula by its parts, of which a charge (2−) is a superscript."""
+    parts = (given.get(str(number), "") for number in range(1, 20))
+    return "".join(f"{RAISED}{part}{LEVEL}" if _CHARGE.fullmatch(part) else part for part in parts)
+
+
+_COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+    "date": _date,
+    "measure": _measure,
+    "money": _money,
+    "country": _country,
+    "chemical": _chemical,
+}
 
 
 _TABLES = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))

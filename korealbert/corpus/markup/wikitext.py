@@ -12,6 +12,7 @@ from korealbert.corpus.markup.layout import (
     FOOTNOTE_START,
     GONE,
     LETTER,
+    LINE_BREAK,
     Prose,
     WikiText,
     collapse_blanks,
@@ -21,8 +22,10 @@ from korealbert.corpus.markup.layout import (
     prepare,
     remove_addresses,
 )
+from korealbert.corpus.markup.stray_particles import without_particles_behind_marks
 from korealbert.corpus.markup.wikitext_brackets import Brackets
 from korealbert.corpus.readers.spec import WikiOptions
+from korealbert.corpus.superscripts import read_scripts, script_mark
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
@@ -35,13 +38,6 @@ _FORMULA_LINE = re.compile(
     r"(</math>[ \t]*)\n[ \t:*]*(?=(?:[은는가을를의와과에도만라]|으?로|에서|(?:이?라)(?:고|는)|이[다고며라])[ .,])"
 )
 """Before a line that goes on with the particle of the formula above it; 이 is more often the pronoun."""
-_PARTICLE = r"(?:는|를|을|와|에서는?|에는|으로|라고|이라고|라는|이라는) +(?=\S)"
-_STRAY = re.compile(rf"(?<![\"”’」』》>])\n{_PARTICLE}")
-"""A line that goes on behind a quotation or title goes on with its particle: ``"정말이다."`` and below 라고 그는 말했다."""
-_BROKEN = "\x05"
-"""Begins a line behind a line break, as ``GONE`` does where something was removed."""
-_STRAY_BEHIND_GONE = re.compile(rf"[ *#:;{GONE}{_BROKEN}]*{GONE} *{_PARTICLE}")
-"""The beginning of a line, up to a particle whose word was a template or formula."""
 _QUOTES = re.compile("''+")
 
 
@@ -53,21 +49,22 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     if "</math>" in source:
         source = _FORMULA_LINE.sub(r"\1", source)
     brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
-    text = _inline(brackets.run(), lost)
+    text = without_particles_behind_marks(_inline(brackets.run(), lost), lost)
     return WikiText(_lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
 
 
 def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Read the links, templates and tags that another extractor left in a text; its lines stay as they are."""
     brackets = Brackets(_remove_elements(prepare(text), options, lost), options, lost)
-    return finish(_inline(brackets.run(), lost).replace(GONE, "").replace(_BROKEN, "").strip("\n"))
+    text = without_particles_behind_marks(_inline(brackets.run(), lost), lost)
+    return finish(text.replace(GONE, "").replace(LINE_BREAK, "").strip("\n"))
 
 
 def _inline(text: str, lost: Counter[str]) -> str:
     """Tags, addresses, quotes and entities: marks that do not nest."""
     before = len(text)
     if "<" in text:  # unknown tags such as <기생충> stay
-        text = _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text)
+        text = _TAG.sub(lambda tag: script_mark(tag[0]) or _TAGS[tag[1].lower()], text)
     if "[" in text:
         text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
     if "://" in text:
@@ -76,6 +73,7 @@ def _inline(text: str, lost: Counter[str]) -> str:
         text = _MAGIC_WORD.sub(GONE, text)
     if "{" in text:
         text = _VARIANT.sub(_variant, text)
+    text = read_scripts(text)
     if "''" in text:
         text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
     if "{" in text or "}" in text:
@@ -95,11 +93,6 @@ def _variant(marked: re.Match[str]) -> str:
     return shown.strip() or GONE
 
 
-def without_stray_particles(text: str) -> str:
-    """Lines without the particle that they begin with, in the text of a program that left no marks of what it removed."""
-    return _STRAY.sub("\n", f"\n{text}")[1:]
-
-
 def _apostrophe(quotes: re.Match[str]) -> str:
     """Read a run of quotes. Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
     return "'" if len(quotes[0]) == 4 else ""
@@ -115,12 +108,9 @@ def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             prose.paragraph_break()
             continue
         if GONE in line:
-            if stray := _STRAY_BEHIND_GONE.match(line):
-                lost["line"] += len(stray[0]) - stray[0].count(GONE) - stray[0].count(_BROKEN)
-                line = line[stray.end() :]
             line = line.replace(GONE, "").strip()
-        if _BROKEN in line:
-            line = line.replace(_BROKEN, "").strip()
+        if LINE_BREAK in line:
+            line = line.replace(LINE_BREAK, "").strip()
         if options.keep_footnotes:
             line = prose.hold_footnotes(line)
         if not line:
@@ -170,7 +160,7 @@ _CONSTRUCT = {
 _TO_LINE_END = ("ref", "math", "chem", "ce")
 """Left unclosed, these remove the rest of their line too; the others only lose their tag."""
 
-_BREAK = f"{GONE}\n{_BROKEN}"
+_BREAK = f"{GONE}\n{LINE_BREAK}"
 _BREAKING = """
     br div center blockquote ul ol li dl dd dt h1 h2 h3 h4 h5 h6 table tbody thead tfoot tr caption poem section
 """

@@ -9,6 +9,7 @@ from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import line_extents
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, native_id, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.superscripts import read_scripts, script_mark
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
@@ -108,7 +109,8 @@ def _strip_markdown(text: str) -> str:
     text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
     text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
     text = _MARKDOWN_TABLE_ROW.sub(_cells, _MARKDOWN_TABLE_RULE.sub("", text))
-    text = _MARKDOWN_LINE.sub("", _HTML_TAG.sub("", _HTML_BREAK.sub("\n", text)))
+    text = _HTML_TAG.sub(lambda tag: script_mark(tag[0]), _HTML_BREAK.sub("\n", text))
+    text = _MARKDOWN_LINE.sub("", read_scripts(text))
     return _MARKDOWN_EMPHASIS.sub(lambda mark: mark[1] or mark[2], text)
 
 

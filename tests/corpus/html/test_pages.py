@@ -48,6 +48,14 @@ def test_paragraphs_without_the_frame_of_the_page() -> None:
     assert read("<title>하천 산책로</title>").text.split("\n\n") == BODY
 
 
+def test_superscripts_keep_their_numbers() -> None:
+    told = "별은 10<sup>13</sup>개, 넓이는 5 km<sup>2</sup>, 2<sup>2<sup>3</sup></sup>, SO<b>4</b><sup>2-</sup>이다."
+    told += "<sup><a>[1]</a></sup> 끝이다."
+    body = [*BODY, told, "열린 <sup>채로 남는다."]
+    expected = [*BODY, "별은 10^13개, 넓이는 5 km², 2^2^3, SO4^2-이다. 끝이다.", "열린 채로 남는다."]
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in body)).text.split("\n\n") == expected
+
+
 def test_lines_that_are_parted_by_breaks() -> None:
     assert read(body="<div id='content'>" + "<br><br>".join(BODY) + "</div>").text.split("\n\n") == BODY
 

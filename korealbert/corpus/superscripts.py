@@ -1,0 +1,82 @@
+"""Superscripts and subscripts as plain text: 10 to the 13th is 10^13, never 1013.
+
+A superscript behind a digit is written as formulas are (10^13, SO4^2−): Unicode's own, which vocabularies normalise by NFKC to
+plain digits, would make one number of two. Elsewhere it is Unicode's (km², Ca²⁺, ¹³⁷Cs). Subscripts stay digits (H2O, x1),
+apart from digits before (1010_2) and behind them (log10 100). Words stay as they are (1st), and note marks ([1], 주1)) go.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+RAISED, LOWERED, LEVEL = "\x0e", "\x0f", "\x10"
+"""Begin a superscript and a subscript, and end either, in a text that ``read_scripts`` reads."""
+
+_SUPERSCRIPTS = str.maketrans("+-−–0123456789", "⁺⁻⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SIGN = "[-+−–±]"
+_VARIABLE = r"(?:''[A-Za-zα-ω]''|[knpqxyzα-ω])"
+"""Other letters only in italics: 5e, 1a and 2h are no powers."""
+_TERM = rf"(?:\d+(?:,\d{{3}})*(?:\.\d+)?{_VARIABLE}?|{_VARIABLE})"
+_EXPONENT = re.compile(rf"{_SIGN}?{_TERM}(?: ?[-+−–/×·^] ?{_TERM})*{_SIGN}?|{_SIGN}")
+_SYMBOL = re.compile(r"(?:(?<![^\W\d_])[^\W\d_]|\))\Z")
+"""Ends a text that a variable may be the exponent of: one letter, or a parenthesis."""
+_INDEX = re.compile(r"\d[\w.,]{0,8}")
+_NOTE_MARK = re.compile(r"\[[^\[\]]{1,20}\]|(?:주 ?)?\d{1,2}\)|\d{1,2}(?:, ?\d{1,2})+")
+_FRACTION = re.compile(rf"(\d?){RAISED}(\d+){LEVEL}[/⁄]{LOWERED}(\d+){LEVEL}")
+_SCRIPT = re.compile(f"([{RAISED}{LOWERED}])([^{RAISED}{LOWERED}{LEVEL}\n]{{0,40}}){LEVEL}")
+_UNPAIRED = re.compile(f"[{RAISED}{LOWERED}{LEVEL}]")
+_PARSER_MARKS = "\0\x01\x02\x03\x04"
+_NOT_SHOWN = f"'{_PARSER_MARKS}{RAISED}{LOWERED}{LEVEL}"
+"""What may be between a number and its exponent: quotation marks of italics, marks of the parsers."""
+_DEPTH = 3
+"""Superscripts within superscripts that are read: 2^2^2."""
+
+
+_TAGS = {"<sup": RAISED, "<sub": LOWERED, "</sup": LEVEL, "</sub": LEVEL}
+
+
+def script_mark(tag: str) -> str:
+    """What a tag of HTML becomes before ``read_scripts`` reads the text: a mark if it is one of sup or sub, else nothing."""
+    return _TAGS.get(tag[:5].rstrip(" >").lower(), "")
+
+
+def read_scripts(text: str) -> str:
+    """``text`` with what is between ``RAISED`` or ``LOWERED`` and ``LEVEL`` on one line in its plain form, without these."""
+    if LEVEL not in text and RAISED not in text and LOWERED not in text:
+        return text
+    text = _FRACTION.sub(lambda parts: f"{parts[1]}{' ' if parts[1] else ''}{parts[2]}/{parts[3]}", text)
+    for _ in range(_DEPTH):
+        text, found = _SCRIPT.subn(_plain, text)
+        if not found:
+            break
+    return _UNPAIRED.sub("", text)
+
+
+def _plain(script: re.Match[str]) -> str:
+    text, (start, end) = script.string, script.span()
+    return script_text(script[2], text[max(0, start - 8) : start], text[end : end + 1], raised=script[1] == RAISED)
+
+
+def script_text(content: str, before: str, behind: str, *, raised: bool) -> str:
+    """The plain form of one superscript or subscript between two texts; ``content`` itself where it is no number."""
+    before = before.rstrip(_NOT_SHOWN)
+    inner = html.unescape(content.translate(dict.fromkeys(map(ord, _PARSER_MARKS)))).strip()
+    shown = inner.replace("''", "").replace(" ", "")
+    if raised and _NOTE_MARK.fullmatch(inner):
+        return ""
+    if raised and _EXPONENT.fullmatch(inner):
+        shown = _power(before, shown)
+    elif not raised and _INDEX.fullmatch(inner):
+        shown = f"_{shown}" if before[-1:].isdecimal() else shown
+    else:
+        return content
+    return f"{shown} " if shown[-1:].isdigit() and behind[:1].isdecimal() else shown
+
+
+def _power(before: str, exponent: str) -> str:
+    unicode = exponent.translate(_SUPERSCRIPTS)
+    whole = not unicode.strip("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    if before[-1:].isdecimal() or (not whole and _SYMBOL.search(before)):
+        return f"^{exponent}"
+    return unicode if whole else exponent
