@@ -180,6 +180,6 @@ def test_pieces_of_bytes_are_shown_as_their_text() -> None:
     trained.pre_tokenizer, trained.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
     trained.train_from_iterator(["학교로 간다"] * 9, trainers.BpeTrainer(initial_alphabet=letters, special_tokens=["[MASK]"]))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, mask_token="[MASK]")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, mask_token="[MASK]")  # noqa: S106
     pieces = [_piece(tokenizer, number) for number in tokenizer("학교로 간다[MASK]")["input_ids"]]
     assert pieces == ["학교로", " 간다", "[MASK]"]
