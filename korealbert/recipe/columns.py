@@ -334,11 +334,12 @@ def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[tu
 
 
 def is_one_object(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether records are objects of texts by their ids: with more fields than there are records, none of a known name or with
-    most of the prose."""
+    """Whether records of JSON are objects of texts by their ids: with more fields than there are records, which are numbers or
+    mostly in one record alone, none of a known name or with most of the prose."""
     found = _prose(records, (str, list, dict))
     several = len(found) > max(_MOST_FIELDS, len(records)) and 2 * max(found.values()) < found.total()
-    return several and not any(_spelt(name) in _KNOWN for name in found)
+    apart = sum(map(len, records)) < 2 * len(found) or all(map(_NUMBER.fullmatch, found))
+    return several and apart and not any(_spelt(name) in _KNOWN for name in found)
 
 
 def _prose(records: Iterable[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:

@@ -60,6 +60,7 @@ _LIMITS = (100, 20, 5)
 _LOST_AT_MOST = 0.1
 _TAG, _TAGGED = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>"), 0.1
 """Of HTML or XML; and the share of documents from which on it is told."""
+_ONE_OBJECT = "that is one object of texts by their ids, and not of records"
 _BAD_SHARE = 0.05
 """Of records that extraction bears by default."""
 
@@ -272,8 +273,10 @@ def common_directory(paths: Collection[Path]) -> Path:
 
 def _decodable(source: Source) -> Source:
     """The source, in CP949 where UTF-8 is found out to be wrong behind the first bytes of its files."""
+    if source.encoding != "utf-8" or not source.read.bad:
+        return source
     other = replace(source, encoding="auto")
-    return other if source.encoding == "utf-8" and source.read.bad > other.read.bad else source
+    return other if source.read.bad > other.read.bad else source
 
 
 def _placed(source: Source, roots: Sequence[Path], group: Sequence[File], below: Below, taken: set[str]) -> Iterator[Source]:
@@ -417,8 +420,8 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
             remaining = [file for file in remaining if file not in set(these)]
             records = [record for file in these for record in file.table.records]
             nested, little = nested_text(text, records)
-            if is_one_object(records):
-                left_out.update([f"{tail} {_without_text(file)}" for file in these])
+            if kind.startswith("json") and is_one_object(records):
+                left_out.update([f"{tail} {_ONE_OBJECT}"] * len(these))
                 continue
             if little:
                 left_out.update([f"{tail} whose text is in {nested}"] * len(these))
@@ -428,8 +431,8 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
 
 def _without_text(file: File) -> str:
     """Why records are no texts, as a relative clause."""
-    if is_one_object(file.table.records):
-        return "that is one object of texts by their ids, and not of records"
+    if file.kind.startswith("json") and is_one_object(file.table.records):
+        return _ONE_OBJECT
     nested, _ = nested_text("", file.table.records)
     if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
         return "that is a list, and not of objects"

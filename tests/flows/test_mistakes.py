@@ -139,6 +139,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         of_recipe("text", "texts", "[vocab]\nsize = 300\n[claen.x]"),
         r"\[claen\] \(did you mean 'clean'\?\)",
     ),
+    "a table that is near to none": (
+        of_recipe("text", "texts", "[deduplication]"),
+        r"unknown table or field \[deduplication\]",
+    ),
     "an artifact to export": ("export-corpus claen out", r"no artifact 'claen' \(did you mean 'clean/x'\?\)"),
     "an address to export to": (
         "export-corpus clean/x ftp://host/x",
