@@ -296,6 +296,23 @@ def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
     assert texts_of(tmp_path / "mine") == sorted(map(prose, [*range(30), *range(90, 95), *range(50, 90)]))
 
 
+def test_files_named_one_by_one_that_are_not_read_are_told(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)} | {".a.txt": prose(90), "b.pdf": "%PDF"})
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), here / "c.parquet")
+    found = project.write(tmp_path / "mine", sorted(here.iterdir()))
+    assert found.left_out == {".a.txt": 1, ".pdf": 1, ".parquet without a row": 1}
+
+
+def test_thousands_of_named_files_are_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = written(tmp_path / "t", {f"{n:03}.txt": prose(n) for n in range(300)})
+    compared = []
+    kind = type(here)
+    was = kind.__eq__
+    monkeypatch.setattr(kind, "__eq__", lambda one, other: compared.append(1) or was(one, other))
+    assert project.look(sorted(here.iterdir()), tmp_path / "mine").sources[0].files == 300
+    assert len(compared) < 20_000
+
+
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
     english = "the quiet harbour was full of small boats\n"
