@@ -71,6 +71,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "new mine --from plain",
         r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
     ),
+    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' behind it; for several files name their dir"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
