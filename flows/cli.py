@@ -121,7 +121,7 @@ def _no_more(given: Sequence[str]) -> None:
     """Refuse what a pattern of the shell makes of ``--from texts/*.txt``."""
     if given:
         others = f" and {len(given) - 1:,} more" if given[1:] else ""
-        raise typer.BadParameter(f"{given[0]!r}{others} behind DIRECTORY and --from; {_MANY_FILES}")
+        raise typer.BadParameter(f"{given[0]!r}{others} behind it; {_MANY_FILES}", param_hint="DIRECTORY")
 
 
 @app.command(context_settings={"allow_extra_args": True})

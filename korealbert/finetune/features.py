@@ -350,6 +350,7 @@ STAGE = Stage(
     version=2,
     spec=FeaturesSpec,
     run=run,
+    needs=("transformers",),
     inputs={"model": "export"},
     deployment=Deployment("Benchmarks as piece ids"),
 )

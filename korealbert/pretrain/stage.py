@@ -220,7 +220,7 @@ STAGE = Stage(
     spec=PretrainSpec,
     run=run,
     check=check_runtime,
-    needs=("torch",),
+    needs=("torch", "deepspeed"),
     table="pretrain",
     inputs={name: name.replace("_", "/") for name in ("vocab", "examples", "views", "examples_long", "views_long")}
     | {"cooccurrence": "cooccurrence"},

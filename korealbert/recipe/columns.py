@@ -186,8 +186,8 @@ def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table
             if worth > best[0]:
                 best = worth, delimiter, quoted, skipped, rows
     worth, delimiter, quoted, skipped, rows = best
-    escaped = quoted and '\\"' in whole and _is_escaped(whole, delimiter)
-    return replace(_table(rows, delimiter, quoted=quoted), skipped=skipped, escaped=escaped), worth - (worth > 1)
+    table = _table(rows, delimiter, quoted=quoted)
+    return replace(table, skipped=skipped, escaped=_is_escaped(whole, delimiter)), worth - (worth > 1)
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
@@ -215,7 +215,9 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
     lines = [line.rstrip("\r") for line in whole.split("\n") if line.strip()]
     tabs = [line.count("\t") for line in lines]
     if len(lines) >= _FEWEST_ROWS and tabs[0] and tabs.count(tabs[0]) >= _ALIKE * len(lines):
-        return _table([line.split("\t") for line in lines[: _RECORDS_LOOKED_AT + 1]], "\t", quoted=False)
+        quoted = _is_quoted(whole, "\t")
+        rows = list(islice(_rows(whole, "\t", quoted=quoted), _RECORDS_LOOKED_AT + 1))
+        return replace(_table(rows, "\t", quoted=quoted), escaped=_is_escaped(whole, "\t"))
     if not lines or not any(delimiter in lines[0] for delimiter in _DELIMITERS):
         return Table()
     table, alike = _csv(whole, ",")
@@ -248,6 +250,8 @@ def _rows_alike(text: str, delimiter: str, *, quoted: bool, **form: Any) -> tupl
 
 def _is_escaped(text: str, delimiter: str) -> bool:
     """Whether a table in quotation marks is read so only where a backslash escapes those within fields."""
+    if '\\"' not in text:
+        return False
     doubled, escaped = (_rows_alike(text, delimiter, quoted=True, escapechar=mark)[0] for mark in (None, "\\"))
     return escaped > doubled
 
@@ -334,11 +338,12 @@ def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[tu
 
 
 def is_one_object(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether records are objects of texts by their ids: with more fields than there are records, none of a known name or with
-    most of the prose."""
+    """Whether records of JSON are objects of texts by their ids: with more fields than there are records, which are numbers or
+    mostly in one record alone, none of a known name or with most of the prose."""
     found = _prose(records, (str, list, dict))
     several = len(found) > max(_MOST_FIELDS, len(records)) and 2 * max(found.values()) < found.total()
-    return several and not any(_spelt(name) in _KNOWN for name in found)
+    apart = sum(map(len, records)) < 2 * len(found) or all(map(_NUMBER.fullmatch, found))
+    return several and apart and not any(_spelt(name) in _KNOWN for name in found)
 
 
 def _prose(records: Iterable[Mapping[str, Any]], kind: type | tuple[type, ...]) -> Counter[str]:

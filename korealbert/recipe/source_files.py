@@ -142,6 +142,8 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
         ours = file in found.paths or file.name == SCHEMA or stores & set(file.parents)
         if ours or any(part.startswith(".") for part in name.parts):
             found.paths.add(file)
+            if directory is None:
+                found.left_out[writable(file.name)] += 1
             continue
         if not file.is_file():
             what = "that links to nothing" if not file.exists() else "that is no regular file"

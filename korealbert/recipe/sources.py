@@ -60,6 +60,7 @@ _LIMITS = (100, 20, 5)
 _LOST_AT_MOST = 0.1
 _TAG, _TAGGED = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>"), 0.1
 """Of HTML or XML; and the share of documents from which on it is told."""
+_ONE_OBJECT = "that is one object of texts by their ids, and not of records"
 _BAD_SHARE = 0.05
 """Of records that extraction bears by default."""
 
@@ -186,17 +187,19 @@ def look(paths: Sequence[Path], project: Path) -> Found:
     left_out: Counter[str] = Counter()
     repeated: list[Path] = []
     resolved = [path.resolve() for path in paths]
+    given, seen = set(resolved), set[Path]()
     files, parts = list[Path](), list[list[Path]]()
-    for number, path in enumerate(paths):
+    for path, place in zip(paths, resolved, strict=True):
         if not path.exists():
             raise RecipeError(f"{path}: no such file or directory")
-        if resolved[number] in resolved[:number] or set(resolved) & set(resolved[number].parents):
+        if place in seen or given & set(place.parents):
             repeated.append(path)
             continue
+        seen.add(place)
         part = [] if path.is_dir() else files
         if not part:
             parts.append(part)
-        part.append(resolved[number])
+        part.append(place)
     for part in parts:
         here, out = _sources(part, project.resolve(), {source.name for source in found})
         left_out.update(out)
@@ -216,9 +219,9 @@ def listed(left_out: Mapping[str, int]) -> str:
 def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
     """The sources below one directory or in some files, and what is left out there."""
     below = files_below(paths, project)
-    left_out = below.left_out
-    groups = sorted(_groups(below.files, left_out), key=lambda group: min(paths.index(_root(file, paths)) for file in group[3]))
-    stems = [_stem({_root(file, paths) for file in group}) for *_, group in groups]
+    left_out, roots = below.left_out, {path: number for number, path in enumerate(paths)}
+    groups = sorted(_groups(below.files, left_out), key=lambda group: min(roots[_root(file, roots)] for file in group[3]))
+    stems = [_stem({_root(file, roots) for file in group}) for *_, group in groups]
     found: list[Source] = []
     texts: dict[str, list[File]] = {}
     for tail, format_, _, group in groups:
@@ -247,7 +250,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=_unit(texts[tail]) if format_ == "text" else "",
         )
-        for placed in map(_decodable, _placed(source, paths, group, below, taken)):
+        for placed in map(_decodable, _placed(source, roots, group, below, taken)):
             if placed.read.lengths or not placed.read.fault:
                 found.append(placed)
             else:
@@ -255,9 +258,9 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
     return found, left_out
 
 
-def _root(file: File, paths: Sequence[Path]) -> Path:
+def _root(file: File, roots: Mapping[Path, int]) -> Path:
     """The one of these paths that a file is, or is below."""
-    return file.path if file.path in paths else paths[0]
+    return file.path if file.path in roots else next(iter(roots))
 
 
 def _stem(paths: Collection[Path]) -> str:
@@ -272,11 +275,15 @@ def common_directory(paths: Collection[Path]) -> Path:
 
 def _decodable(source: Source) -> Source:
     """The source, in CP949 where UTF-8 is found out to be wrong behind the first bytes of its files."""
+    if source.encoding != "utf-8" or not source.read.bad:
+        return source
     other = replace(source, encoding="auto")
-    return other if source.encoding == "utf-8" and source.read.bad > other.read.bad else source
+    return other if source.read.bad > other.read.bad else source
 
 
-def _placed(source: Source, roots: Sequence[Path], group: Sequence[File], below: Below, taken: set[str]) -> Iterator[Source]:
+def _placed(
+    source: Source, roots: Mapping[Path, int], group: Sequence[File], below: Below, taken: set[str]
+) -> Iterator[Source]:
     """The source with the paths and the patterns that mean its files, and none of the others below that directory.
 
     Where few members of an archive have an ending that many others have too, each is a source; so is each archive where what is
@@ -324,7 +331,7 @@ def _placed(source: Source, roots: Sequence[Path], group: Sequence[File], below:
     yield part(group, 0, paths=paths, members=pattern if inside_of else "*", exclude=exclude)
 
 
-def _names_within(file: File, roots: Sequence[Path]) -> list[str]:
+def _names_within(file: File, roots: Mapping[Path, int]) -> list[str]:
     """What patterns may be matched against: a member's name, or a file's path within each directory from this one on."""
     if file.member:
         return [file.member]
@@ -417,8 +424,8 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
             remaining = [file for file in remaining if file not in set(these)]
             records = [record for file in these for record in file.table.records]
             nested, little = nested_text(text, records)
-            if is_one_object(records):
-                left_out.update([f"{tail} {_without_text(file)}" for file in these])
+            if kind.startswith("json") and is_one_object(records):
+                left_out.update([f"{tail} {_ONE_OBJECT}"] * len(these))
                 continue
             if little:
                 left_out.update([f"{tail} whose text is in {nested}"] * len(these))
@@ -428,8 +435,10 @@ def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator
 
 def _without_text(file: File) -> str:
     """Why records are no texts, as a relative clause."""
-    if is_one_object(file.table.records):
-        return "that is one object of texts by their ids, and not of records"
+    if file.kind.startswith("json") and is_one_object(file.table.records):
+        return _ONE_OBJECT
+    if file.kind == "parquet" and not file.table.records:
+        return "without a row"
     nested, _ = nested_text("", file.table.records)
     if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
         return "that is a list, and not of objects"

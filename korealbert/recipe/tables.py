@@ -347,7 +347,11 @@ Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
 _OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
 """The tables of a corpus."""
-_OF_MODEL = ("examples", "views", "pretrain", "export", "encoder", "finetune")
+_OF_MODEL = (
+    *("examples", "views", "cooccurrence", "pretrain", "export", "encoder", "finetune"),
+    *("bi_encoder", "retrieval", "speed"),
+)
+"""The tables of a model and of what is measured on it."""
 
 KINDS: dict[Kind, str] = {
     "model": "a model from raw text",
@@ -364,7 +368,7 @@ def kind_of(path: Path) -> Kind:
 
     An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
     evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary, where a misspelt
-    name counts as the nearest one.
+    name counts as the nearest one, and one that is near to none does not count.
     """
     tables = read_toml(path)
     if wrong := [name for name in tables if name != name.lower() and name.lower() in (*TOP, *_OF_CORPUS, *_OF_MODEL)]:
@@ -373,7 +377,7 @@ def kind_of(path: Path) -> Kind:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
-    of_corpus = (*TOP, *_OF_CORPUS)
-    if "extract" in tables and all(closest(name, (*of_corpus, *_OF_MODEL)) in of_corpus for name in tables):
+    known = (*TOP, *_OF_CORPUS, *_OF_MODEL)
+    if "extract" in tables and not any(closest(name, known) in _OF_MODEL for name in tables):
         return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

@@ -175,7 +175,8 @@ def _views(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 def _cooccurrence(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     rows = given["examples"]
-    counted = rows.rows * rows.length / 12_000  # Twelve thousand positions are counted in the time of one piece's vector.
+    # Twelve thousand positions are counted in the time of one piece's vector.
+    counted = min(spec.max_tokens, rows.rows * rows.length) / 12_000
     return Volume(), Work(units=(rows.pieces + counted) / 1e3, written=rows.pieces * 512)
 
 

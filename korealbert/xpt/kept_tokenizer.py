@@ -83,4 +83,4 @@ _ENDS = ("cls", "sep")
 """Roles of the pieces around a text."""
 
 
-STAGE = Stage("xpt_tokenizer", version=1, spec=TokenizerSpec, run=run)
+STAGE = Stage("xpt_tokenizer", version=1, spec=TokenizerSpec, run=run, needs=("transformers",))

@@ -106,4 +106,4 @@ def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:
     return sorted(frozen)
 
 
-STAGE = Stage("xpt_phase", version=1, spec=PhaseSpec, run=run, check=pretrain.check_runtime, needs=("torch",))
+STAGE = Stage("xpt_phase", version=1, spec=PhaseSpec, run=run, check=pretrain.check_runtime, needs=("torch", "deepspeed"))

@@ -80,7 +80,7 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
     assert pq.read_table(next((tmp_path / "out" / "data").iterdir())).num_rows == 12
     call("run", "sample", "--until", "pretrain", status=2)
     assert warned[-1].strip() == (
-        "sample, pretrain: it needs torch, not installed here; install korealbert with its dependencies, or name"
+        "sample, pretrain: it needs torch, deepspeed, not installed here; install korealbert with its dependencies, or name"
         " an earlier stage by --until"
     )
     (tmp_path / "model").mkdir()

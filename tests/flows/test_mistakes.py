@@ -71,6 +71,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "new mine --from plain",
         r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
     ),
+    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' behind it; for several files name their dir"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
@@ -138,6 +139,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a table of a corpus": (
         of_recipe("text", "texts", "[vocab]\nsize = 300\n[claen.x]"),
         r"\[claen\] \(did you mean 'clean'\?\)",
+    ),
+    "a table that is near to none": (
+        of_recipe("text", "texts", "[deduplication]"),
+        r"unknown table or field \[deduplication\]",
     ),
     "an artifact to export": ("export-corpus claen out", r"no artifact 'claen' \(did you mean 'clean/x'\?\)"),
     "an address to export to": (

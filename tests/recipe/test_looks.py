@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert.documents.shards import read_documents
-from korealbert.recipe import project
+from korealbert.recipe import project, sources
 from korealbert.recipe.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.corpus.extracting import PAGE, dump, extract
@@ -296,6 +296,23 @@ def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
     assert texts_of(tmp_path / "mine") == sorted(map(prose, [*range(30), *range(90, 95), *range(50, 90)]))
 
 
+def test_files_named_one_by_one_that_are_not_read_are_told(tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)} | {".a.txt": prose(90), "b.pdf": "%PDF"})
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), here / "c.parquet")
+    found = project.write(tmp_path / "mine", sorted(here.iterdir()))
+    assert found.left_out == {".a.txt": 1, ".pdf": 1, ".parquet without a row": 1}
+
+
+def test_thousands_of_named_files_are_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = written(tmp_path / "t", {f"{n:03}.txt": prose(n) for n in range(300)})
+    compared = []
+    kind = type(here)
+    was = kind.__eq__
+    monkeypatch.setattr(kind, "__eq__", lambda one, other: compared.append(1) or was(one, other))
+    assert project.look(sorted(here.iterdir()), tmp_path / "mine").sources[0].files == 300
+    assert len(compared) < 20_000
+
+
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
     english = "the quiet harbour was full of small boats\n"
@@ -320,9 +337,29 @@ def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
         whole = json.dumps({str(n): value(n) for n in range(40)}, ensure_ascii=False)
         with pytest.raises(RecipeError, match=r"only 1 \.json that is one object of texts by their ids, and not of records"):
             project.write(tmp_path / "mine", [written(tmp_path / f"t{number}", {"a.json": whole})])
+    numbered = {f"{n}.json": json.dumps({str(k): prose(40 * n + k) for k in range(40)}) for n in range(3)}
+    with pytest.raises(RecipeError, match=r"only 3 \.json that is one object of texts by their ids, and not of records"):
+        project.write(tmp_path / "mine", [written(tmp_path / "numbered", numbered)])
     many = json.dumps({"본문": prose(1) * 30, **{f"note{n}": "two words" for n in range(40)}})
     here = written(tmp_path / "many", {f"{n}.json": many for n in range(5)})
     assert project.write(tmp_path / "mine", [here]).sources[0].fields["text"] == "본문"
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json"])
+def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Path) -> None:
+    rows = [{f"질문{k}": prose(30 * n + k) for k in range(30)} for n in range(10)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    as_csv = "\n".join(",".join(f'"{field}"' for field in row) for row in (rows[0], *(row.values() for row in rows)))
+    text = {"csv": as_csv, "jsonl": "\n".join(lines), "json": f"[{','.join(lines)}]"}[kind]
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": text})]).sources
+    assert source.fields["text"].startswith("질문") and len(source.read.lengths) == 10
+
+
+def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(sources, "_outcomes", lambda source, was=sources._outcomes: read.append(source.encoding) or was(source))
+    project.write(tmp_path / "mine", [written(tmp_path / "t", records("a.jsonl", text=prose))])
+    assert read == ["utf-8"]
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])

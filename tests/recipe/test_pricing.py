@@ -13,13 +13,14 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import _advice, plan, total
 from korealbert.recipe.pricing import Prices, _alike, _typical
 from korealbert.recipe.tables import RecipeError
-from korealbert.recipe.work import Work, _activations, unpacked
+from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "recipes" / "sample.toml"
@@ -34,6 +35,15 @@ def test_the_sample_costs_by_rates_what_docs_results_says(tmp_path: Path) -> Non
     assert 96 < sum(cost.seconds or 0 for cost in costs.values()) < 384
     assert 55 < (costs["pretrain"].seconds or 0) < 220
     assert re.fullmatch(r"about \d+ min \d\d s, [\d.]+ MB on disk, [\d.]+ GB of memory", total(planned))
+
+
+def test_co_occurrences_cost_no_more_than_the_tokens_that_are_read() -> None:
+    def units(rows: float, **fields: int) -> float:
+        spec = cooccurrence.CooccurrenceSpec.model_validate({"width": 8, **fields})
+        return estimate(cooccurrence.STAGE, spec, {"examples": Volume(rows=rows, length=128, pieces=32_000)})[1].units
+
+    assert units(1e7) == units(1e9) > units(1e5)
+    assert units(1e5, max_tokens=1_000) < units(1e5)
 
 
 def test_more_cores_and_gpus_take_less_time_and_no_less_disk(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import shutil
@@ -14,6 +16,7 @@ import yaml
 
 from korealbert.artifact import Spec, Stage, Store
 from korealbert.recipe import RecipeError, dag, graph, load, prepare, registry
+from korealbert.xpt import kept_tokenizer, source
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -174,3 +177,23 @@ def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> N
     nodes = dag.Nodes()
     nodes.add("dedup", registry.tables()["dedup"], Spec(), **inputs)
     assert nodes.by_label["dedup"].inputs == inputs
+
+
+def _imports(path: Path, *, everywhere: bool) -> set[str]:
+    """Modules that a file imports at its top, or also within its functions; not those for annotations alone."""
+    tree = ast.parse(path.read_text("utf-8"))
+    tree.body = [each for each in tree.body if not (isinstance(each, ast.If) and "TYPE_CHECKING" in ast.dump(each.test))]
+    nodes = list(ast.walk(tree)) if everywhere else tree.body
+    return {each.module or "" for each in nodes if isinstance(each, ast.ImportFrom)} | {
+        name.name for each in nodes if isinstance(each, ast.Import) for name in each.names
+    }
+
+
+def test_stages_name_the_libraries_that_a_corpus_does_without() -> None:
+    stages = {stage.name: stage for stage in (*registry.STAGES, kept_tokenizer.STAGE, source.STAGE)}
+    for stage in stages.values():
+        used = set()
+        for module in _imports(Path(inspect.getfile(stage.run)), everywhere=True):
+            file = (ROOT / module.replace(".", "/")).with_suffix(".py")
+            used |= _imports(file, everywhere=False) if file.is_file() else {module}
+        assert used & {"torch", "transformers"} <= set(stage.needs), stage.name

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from korealbert.documents.shards import read_documents
 from korealbert.recipe import project
 from korealbert.recipe.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
@@ -106,6 +107,26 @@ def test_tables_with_escaped_quotation_marks_are_told() -> None:
     doubled = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '""') + "\\") for n, text in enumerate(lines))
     table = table_of_csv(doubled.encode(), first=",", cut=False)
     assert table.quoted and not table.escaped and len(table.records) == 30
+
+
+@pytest.mark.parametrize(("delimiter", "ending"), [(",", "csv"), ("\t", "tsv"), ("\t", "txt")])
+def test_escaped_quotation_marks_are_told_where_fields_hold_nothing_else(delimiter: str, ending: str, tmp_path: Path) -> None:
+    rows = [f'{n}{delimiter}"그는 \\"{prose(n)}\\" 하고 말했다."' for n in range(60)]
+    here = written(tmp_path / "t", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows])})
+    with pytest.raises(RecipeError, match=r'whose quotation marks within fields are escaped \(\\"\)'):
+        project.write(tmp_path / "mine", [here])
+    bare = written(
+        tmp_path / "b", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows]).replace(f'{delimiter}"', delimiter)}
+    )
+    assert len(project.write(tmp_path / "other", [bare]).sources[0].read.lengths) == 60
+
+
+def test_quotation_marks_quote_fields_in_a_txt_of_tabs_too(tmp_path: Path) -> None:
+    rows = "".join(f'{n}\t"그는 ""{prose(n)}"" 하고 말했다."\n' for n in range(60))
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.txt": f"id\ttext\n{rows}"})]).sources
+    assert source.quoted and len(source.read.lengths) == 60
+    read = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
+    assert '그는 "' in next(d.text for path in read.files("documents-*.arrow") for d in read_documents(path))[:4]
 
 
 def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_path: Path) -> None:

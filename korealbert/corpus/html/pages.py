@@ -151,7 +151,7 @@ def _page(
     except UnreadablePage as error:
         return bad_record(records, *extent, error.reason, f"{response.url}: {error}")
     section = unquote(response.headers.get("x-section", "")) or article.section
-    native_id = response.url if records.context else response.headers.get("warc-record-id", response.url)
+    native_id = (not records.context and response.headers.get("warc-record-id")) or response.url
     facts = (native_id, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
     return _document(spec, records, extent, article, site, facts, tally)
 
@@ -255,7 +255,7 @@ def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         url = headers.get("warc-target-uri", "").strip("<>")
         facts = {"date": headers.get("warc-date", ""), "languages": headers.get("warc-identified-content-language", "")}
-        record = {"text": body, "url": url, "id": headers.get("warc-record-id", url), **facts}
+        record = {"text": body, "url": url, "id": headers.get("warc-record-id") or url, **facts}
         yield document_of(spec, record, records, (start, end), tally)
 
 

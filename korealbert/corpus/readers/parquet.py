@@ -82,8 +82,7 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
             raise ReadFault("ambiguous_field", "byte 0", remedy)
         if fields.text[0] not in wanted:
-            remedy = f"{without_field(fields.text[0], schema.names)}"
-            raise ReadFault("missing_field", "byte 0", remedy)
+            raise ReadFault("missing_field", "byte 0", without_field(fields.text[0], schema.names))
         texts = [name for name in wanted if _is_text(schema.field(name).type)]
         for name in (one for one in fields.text if one in wanted and one not in texts):
             remedy = f"column {name!r} is {schema.field(name).type}, not text: set fields.text of the spec"

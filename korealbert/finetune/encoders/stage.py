@@ -61,6 +61,7 @@ STAGE = Stage(
     version=1,
     spec=ModelPlace,
     run=run,
+    needs=("torch", "transformers"),
     table="encoder.NAME",
     deployment=Deployment("Others' encoders to measure too", recipe="encoders"),
 )

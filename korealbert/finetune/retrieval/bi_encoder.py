@@ -136,7 +136,7 @@ STAGE = Stage(
     run=run,
     memory_class=_memory_class,
     check=check_device,
-    needs=("torch",),
+    needs=("torch", "transformers"),
     table="bi_encoder.NAME",
     inputs={"model": "export"},
     deployment=Deployment("Bi-encoders trained on triples of entailment", gpu=True),

@@ -282,7 +282,7 @@ STAGE = Stage(
     run=run,
     memory_class=_memory_class,
     check=check_device,
-    needs=("torch",),
+    needs=("torch", "transformers"),
     table="retrieval.NAME",
     inputs={"model": "export"},
     deployment=Deployment("Documents found for queries, beside BM25", gpu=True),

@@ -195,6 +195,13 @@ def test_two_records_of_one_address_are_two_documents(tmp_path: Path) -> None:
         assert len({document.url for document in found.documents}) == 1
 
 
+def test_records_without_an_identifier_are_known_by_their_addresses(tmp_path: Path) -> None:
+    blank = response(b"", ODD, more=b"WARC-Record-ID: \r\n")
+    (tmp_path / "a.warc").write_bytes(b"".join(blank.replace(b"e/odd", b"e/%d" % number) for number in range(3)))
+    found = extract(tmp_path / "store", tmp_path / "a.warc", format="warc")
+    assert [document.id for document in found.documents] == [document_id("test", f"http://a.example/{n}") for n in range(3)]
+
+
 @pytest.mark.parametrize("format", ["wet", "warc"])
 def test_line_feeds_alone_end_lines(format: str, tmp_path: Path) -> None:
     if format == "wet":
