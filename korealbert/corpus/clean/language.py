@@ -1,8 +1,9 @@
 """The languages of a text, by shares of its letters.
 
 Korean, Japanese and Chinese are recognised by their script, line by line: nothing else has Hangul or kana, and Hanja among
-Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or distinguished by py3langid (BSD licence; 97 languages) where a
-recipe names one of them. Measured by ``bench/language.py``; the table is in docs/results.md.
+Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or distinguished by py3langid
+(BSD licence; 97 languages) where a recipe names one of them. Measured by ``bench/language.py``; the table is in
+docs/results.md.
 """
 
 from __future__ import annotations
