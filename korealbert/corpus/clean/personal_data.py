@@ -2,8 +2,8 @@
 
 Off unless a spec names kinds. A pattern alone is never enough where digits mean many things: resident numbers must have a
 calendar date and their check digit, cards an issuer's prefix and Luhn's check, businesses their check digit, account, licence
-and passport numbers a word next to them that says so, and so must telephone numbers in one piece. Years, prices, scores, dates,
-ISBNs, bar codes, versions and the numbers of laws therefore stay.
+and passport numbers a word next to them that says so, and so must telephone numbers in one piece and hotlines with a blank
+(1588 1234). Years, prices, scores, dates, ISBNs, bar codes, versions and the numbers of laws therefore stay.
 
 E-mail addresses and public IP addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb);
 the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique
