@@ -63,7 +63,7 @@ _BUSINESS_WEIGHTS = (1, 3, 7, 1, 3, 7, 1, 3, 5)
 _NOT_BEHIND = r"(?<![0-9A-Za-z])(?<![0-9][-.,/])"
 _NOT_BEFORE = r"(?![0-9])(?![-.,/][0-9])"
 _BEHIND_ANOTHER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9]{4}[,/]))"
-_BEFORE_ANOTHER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!권|쪽|호(?!출|텔))"
+_BEFORE_ANOTHER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
 """Numbers of people are listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``)."""
 _PERSON = re.compile(rf"{_BEHIND_ANOTHER}([0-9]{{6}})( ?[-–] ?|)([0-9]{{7}}){_BEFORE_ANOTHER}")
 _CARD = re.compile(
@@ -121,8 +121,8 @@ _BANK_WORDS = ("국민", "우리", "하나", "외환", "기업", "산업", "제�
 """Names of banks that are words of any text: we, one, the nation."""
 _LONG_ACCOUNT = re.compile("[0-9]{3}[0-9-]{11,}")
 """Numbers of these banks have twelve digits and more, the first three or more before the first hyphen."""
-_AMOUNT = "자산|자본|자금|잔액|예금[ 은이]|대출|금액|총액|이익|이자|수익|매출|부채"
-_OWNER = rf"(?:(?:예금주[ :]{{0,2}})?(?!{_AMOUNT})[가-힣]{{2,5}}(?:은행|뱅크)?[ :)\],]{{0,3}})?"
+_AMOUNT = re.compile("자산|자본|자금|잔액|예금(?!주)|대출|금액|총액|이익|이자|수익|매출|부채")
+_OWNER = r"(?:(?:예금주[ :]{0,2})?[가-힣]{2,5}(?:은행|뱅크)?[ :)\],]{0,3})?"
 _FIGURES = re.compile(
     r"(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:[0-2][0-9]|3[01])-[0-9]+|(?:(?:19|20)[0-9]{2}-?)+|[0-9]{2,3}(?:-[0-9]{1,3})+"
 )
@@ -269,6 +269,8 @@ def _account(match: re.Match[str]) -> int | None:
     elif not (word or bank):
         said = match[6] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
     if not said or _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
+        return None
+    if "-" not in number and _AMOUNT.search(match[2] or ""):
         return None
     phone = "-" in number and not word.startswith("계좌") and _PHONE.fullmatch(number)
     return None if phone else match.start(5)

@@ -119,6 +119,8 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         *((f"{said}이다.", "phone") for said in ("대표전화 15881234", "문의 1588 1234", "전화 1588-1640")),
         *((f"편지는 {at}로", "email") for at in ("kim @ naver.com", "kim@ naver.com", "kim@한국.kr", "홍길동@naver.com")),
         ("passport no. M12345678", "passport"),
+        ("약속은 010-1234-5678호수공원에서", "phone"),
+        ("우리은행 예금 1002-123-456789로", "account"),
         ("사업자등록번호: 1234567891", "business_number"),
         *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
     ],
