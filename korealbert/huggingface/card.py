@@ -96,7 +96,8 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
         f"---\nlanguage: ko\nlicense: {license}\n{other}"
         f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n---",
         f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
-        f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown.",
+        f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown. Rows share an id where "
+        "they are copies, or their records had one id in the source.",
         '```python\nfrom datasets import load_dataset\n\ndataset = load_dataset("path/to/this/directory", split="train")\n```',
         _corpus(found),
         _drops(found),
@@ -218,7 +219,9 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         for artifact in ancestors.get(stage, []):
             documents, characters, size = _sizes(artifact)
             copies = artifact.stats_as(DocumentStats).repeated
-            among = f", {_number(copies)} of them further copies of others" if copies else ""
+            among = (
+                f", {_number(copies)} of them further copies, with the ids of the documents that they copy" if copies else ""
+            )
             lines.append(f"{text}: {documents} documents{among}, {characters} characters, {size} bytes.")
     return "\n\n".join(lines)
 

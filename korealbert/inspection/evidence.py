@@ -17,10 +17,12 @@ import numpy as np
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, HASHTAG, PARAGRAPH_BREAK, TERMINAL
+from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.clean.titles import END_CHARACTERS, TitleRules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
 from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
+from korealbert.corpus.dedup.stage import masked_kinds
 from korealbert.corpus.normalise import matching_view
 
 Spans = list[tuple[int, int]]
@@ -50,7 +52,8 @@ def text_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
         start = max(0, len(text) - END_CHARACTERS)
         return [(a + start, b + start) for a, b in _matches_of_title_rule(artifact, rule, "end", text[start:])]
     if reason == "contaminated":
-        return [span for file in _benchmarks(artifact, rule) for span in _passages(text, file)]
+        masked = tuple(masked_kinds(artifact.inputs()))
+        return [span for file in _benchmarks(artifact, rule) for span in _passages(text, file, masked)]
     if reason in ("top_ngram", "duplicate_ngrams"):
         return _repeated(text, int(rule.partition("-")[0]), most_frequent=reason == "top_ngram")
     return list(_FINDERS[reason](text, artifact)) if reason in _FINDERS else []
@@ -139,7 +142,7 @@ def _benchmarks(artifact: Artifact, rule: str) -> list[EvaluationFile]:
     return [file for file in files if file.name in names and file.path.path.is_file()]
 
 
-def _passages(text: str, file: EvaluationFile) -> Spans:
+def _passages(text: str, file: EvaluationFile, masked: tuple[tuple[Kind, ...], ...]) -> Spans:
     """Passages that a text shares with an evaluation set, of ``PASSAGE_LETTERS`` letters or more."""
     letters: list[str] = []
     places: list[int] = []
@@ -147,14 +150,14 @@ def _passages(text: str, file: EvaluationFile) -> Spans:
         for letter in squeeze(character):
             letters.append(letter)
             places.append(place)
-    hits = np.flatnonzero(np.isin(PrefixHashes("".join(letters)).windows(PASSAGE_LETTERS), _windows(file)))
+    hits = np.flatnonzero(np.isin(PrefixHashes("".join(letters)).windows(PASSAGE_LETTERS), _windows(file, masked)))
     return _merged([(places[hit], places[hit + PASSAGE_LETTERS - 1] + 1) for hit in hits.tolist()])
 
 
 @lru_cache(maxsize=8)
-def _windows(file: EvaluationFile) -> Any:
+def _windows(file: EvaluationFile, masked: tuple[tuple[Kind, ...], ...]) -> Any:
     with tempfile.TemporaryDirectory() as directory:
-        index_evaluation_texts([file.model_copy(update={"passages": "document"})], 1, Path(directory))
+        index_evaluation_texts([file.model_copy(update={"passages": "document"})], 1, Path(directory), masked)
         return np.load(Path(directory) / "windows.npy")[:, 0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
@@ -121,8 +122,11 @@ def test_the_card_tells_what_quality_left_out_and_copied(corpus: list[Artifact],
     write_dataset([chosen.artifact], tmp_path / "out", "parquet")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert (
-        f"After the choice by quality: {stats['documents_out']} documents, {stats['repeated']} of them further copies" in card
+        f"After the choice by quality: {stats['documents_out']} documents, "
+        f"{stats['repeated']} of them further copies, with the ids of the documents that they copy" in card
     )
+    ids = pl.read_parquet(tmp_path / "out" / "data" / "*.parquet")["id"]
+    assert len(ids) - ids.n_unique() == stats["repeated"]
     assert f"| quality | high_perplexity | {stats['dropped']['high_perplexity']} |" in card
     kept = stats["documents_out"] - stats["repeated"]
     assert f", {kept} of 3 kept, 1 dropped, {stats['repeated']} further copies made" in _took(chosen)

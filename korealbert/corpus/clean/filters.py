@@ -93,13 +93,18 @@ PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
 PRESETS: dict[str, dict[str, Any]] = {
     "news": {},
-    "novels": {},
+    "novels": {"max_duplicate_line_characters": 0.3},
     "encyclopedia": {"min_letter_words": 0.7, "max_duplicate_ngrams": (0.2,) * 6},
     "books": {"max_top_ngrams": (0.25, 0.23, 0.21)},
     "petitions": {"max_top_ngrams": (0.25, 0.23, 0.21), "max_duplicate_ngrams": (0.3,) * 6},
     "law": {"max_duplicate_ngrams": (0.45,) * 6},
     "leads": {"min_characters": 40, "max_ellipsis_lines": 1.0},
-    "reviews": {"min_characters": 20, "max_ellipsis_lines": 0.9, "max_symbols_per_word": 0.4},
+    "reviews": {
+        "min_characters": 20,
+        "max_ellipsis_lines": 0.9,
+        "max_symbols_per_word": 0.4,
+        "max_duplicate_line_characters": 0.3,
+    },
     "english": {"min_hangul_share": 0.0, "min_function_word_share": 0.0},
 }
 """Genre → where its limits differ from the defaults. Of human prose of its genre each drops at most one document in 200
@@ -138,7 +143,8 @@ class Limits(Spec):
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3)."""
+    """Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3). Korean with
+    most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
     """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``. In
     the place of Gopher's 2 of 8 English function words: prose has 0.3 to 0.6 of them, menus and lists of names below 0.1."""

@@ -1,8 +1,9 @@
 """The languages of a text, by shares of its letters.
 
 Korean, Japanese and Chinese are recognised by their script, line by line: nothing else has Hangul or kana, and Hanja among
-Hangul are Korean. Lines in other scripts are ``other``, or distinguished by py3langid (BSD licence; 97 languages) where a
-recipe names one of them. Measured by ``bench/language.py``; the table is in docs/results.md.
+Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or distinguished by py3langid
+(BSD licence; 97 languages) where a recipe names one of them. Measured by ``bench/language.py``; the table is in
+docs/results.md.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from korealbert.artifact import Names, Spec
+from korealbert.corpus.particles import is_particle
 from korealbert.documents.schema import Drop
 
 _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")
 _KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa\uff66-\uff9d]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _OTHER = re.compile("[^\\W\\d_\u1100-\u11ff\u3041-\u30fa\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+")
+_ENDING = re.compile(f"(?<={_HAN.pattern})[가-힣]++(?!{_HAN.pattern})")
+_VERB = re.compile("[하되한할된될함됨]")
+_LEAST_OF_ENDINGS = 0.6
+"""Share of a line's Hangul in particles and endings of words in Hanja, for the line to be Korean however many Hanja it has
+(大韓民國은 民主共和國이다); in Chinese that quotes Korean, Hangul are words."""
 _SCRIPTS = ("ko", "ja", "zh", "other")
 _LEAST_OF_LINE = 0.3
 """Share of a line's letters that its script needs to give the line its language: "AI API를 쓴다" is Korean, an English sentence
@@ -82,7 +89,8 @@ def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
         every = hangul + kana + han + rest
         if not every:
             continue
-        if hangul and hangul >= kana and hangul + han >= _LEAST_OF_LINE * every and hangul >= _LEAST_OF_LINE * (hangul + han):
+        korean = hangul >= kana and hangul + han >= _LEAST_OF_LINE * every
+        if hangul and korean and (hangul >= _LEAST_OF_LINE * (hangul + han) or _is_mixed(line, hangul)):
             language = "ko"
         elif kana and kana + han >= _LEAST_OF_LINE * every and kana >= 0.05 * (kana + han):
             language = "ja"
@@ -93,6 +101,12 @@ def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
         letters[language] += every
     total = letters.total()
     return {language: count / total for language, count in sorted(letters.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def _is_mixed(line: str, hangul: int) -> bool:
+    """Whether enough of a line's Hangul are particles and endings behind Hanja."""
+    endings = (ending for ending in _ENDING.findall(line) if _VERB.match(ending) or is_particle(ending))
+    return sum(map(len, endings)) >= _LEAST_OF_ENDINGS * hangul
 
 
 def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:

@@ -260,7 +260,7 @@ _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "maske
 
 STAGE = Stage(
     "clean",
-    version=13,
+    version=14,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

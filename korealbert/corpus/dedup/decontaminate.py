@@ -4,10 +4,11 @@ Texts are compared as letters and digits only, after NFKC and in lower case. Gua
 evaluation text; no line or run of lines, also over paragraphs, equals one of ``min_letters`` or more; no line holds a whole one
 of ``_WITHIN_LETTERS`` or more, laughter apart; and no document (or paragraph, as the benchmark says) shares a long stretch with
 one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters, sentence splitting
-and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy. Not detected: shorter copies within
-other text, translations and paraphrases, and copies in which letters were changed or put in at least every 40 letters. A long
-stretch is ``PASSAGE_LETTERS`` letters in a row, ``_MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's
-decontamination (Brown et al. 2020, appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
+and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy; nor do masked numbers and addresses,
+because a text is looked for as the sources mask it, too. Not detected: shorter copies within other text, translations and
+paraphrases, and copies in which letters were changed or put in at least every 40 letters. A long stretch is ``PASSAGE_LETTERS``
+letters in a row, ``_MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's decontamination (Brown et al.
+2020, appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.artifact.files import note_written, write_json
+from korealbert.corpus.clean.personal_data import PLACEHOLDERS, Kind, mask
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.signatures import Hashes, Positions, PrefixHashes, fingerprint, squeeze
 from korealbert.corpus.normalise import composed, normalise
@@ -58,6 +60,8 @@ _CLUSTERS = {(1, 19): 3, (4, 22): 5, (4, 27): 6, (8, 1): 9, (8, 16): 10, (8, 17)
     (17, 19): 18,
 }
 """Numbers of two finals → number of the final that they make together (ㄱ and ㅅ: ㄳ)."""
+
+_PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS.values())))
 
 _Paragraph = list[tuple[str, str]]
 """Its lines, each with its letters."""
@@ -199,15 +203,19 @@ def _closed(found: re.Match[str]) -> str:
     return chr(code)
 
 
-def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, directory: Path) -> None:
-    """Hash all benchmark texts into ``directory``; the owner of a text or stretch in two benchmarks is the stricter one
-    (``document``, ``paragraph``, ``ignore``), of equally strict ones that named first."""
+def index_evaluation_texts(
+    files: Sequence[EvaluationFile], min_letters: int, directory: Path, masked: Sequence[tuple[Kind, ...]] = ()
+) -> None:
+    """Hash all benchmark texts into ``directory``, as they are and with each of these sets of kinds of personal data masked.
+
+    The owner of a text or stretch in two benchmarks is the stricter one (``document``, ``paragraph``, ``ignore``), of equally
+    strict ones that named first.
+    """
     texts: dict[int, int] = {}
     copies: dict[tuple[int, int, int], tuple[int, bool]] = {}
     windows: list[Hashes] = []
     for owner, file in sorted(enumerate(files), key=lambda each: _STRICT.index(each[1].passages)):
-        for raw in read_texts(file):
-            text = normalise(raw).text
+        for text in (form for raw in read_texts(file) for form in _forms(normalise(raw).text, masked)):
             squeezed = letters_of(text)
             hashes, letters = PrefixHashes(squeezed), len(squeezed)
             if text:
@@ -234,6 +242,12 @@ def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, di
     }
     write_json(directory / "header.json", header)
     note_written(directory)
+
+
+def _forms(text: str, masked: Sequence[tuple[Kind, ...]]) -> set[str]:
+    """A text as it is, and as sources hold it that mask personal data, unless it is nothing else."""
+    forms = {mask(text, kinds).text for kinds in masked}
+    return {text, *(form for form in forms if squeeze(_PLACEHOLDER.sub("", form)))}
 
 
 def _telling(squeezed: str) -> Positions:

@@ -32,6 +32,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
+from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.candidates import (
     ANCHOR_COUNTS,
@@ -89,7 +90,8 @@ class DedupSpec(Spec):
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
-    """Files of evaluation sets whose texts are removed; a title that is one is emptied."""
+    """Files of evaluation sets whose texts are removed, also where ``personal_data`` masked something in them; a title that is
+    one is emptied."""
     min_letters: int = Field(default=5, ge=1)
     """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
     repeats: Repeats | None = None
@@ -152,8 +154,17 @@ def _second_look(
         yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
 
 
-def _index(spec: DedupSpec, index: int, out_dir: Path) -> Stats:
-    index_evaluation_texts(spec.decontaminate, spec.min_letters, _work(out_dir) / "evaluation")
+def masked_kinds(inputs: Inputs) -> list[tuple[Kind, ...]]:
+    """The sets of kinds of personal data that cleaning masked in some source."""
+    found = set()
+    for artifact in inputs.values():
+        with suppress(FileNotFoundError):  # shards without a manifest say nothing of how they were cleaned
+            found.add(tuple(artifact.manifest["spec"].get("personal_data", ())))
+    return sorted(found)
+
+
+def _index(masked: list[tuple[Kind, ...]], spec: DedupSpec, index: int, out_dir: Path) -> Stats:
+    index_evaluation_texts(spec.decontaminate, spec.min_letters, _work(out_dir) / "evaluation", masked)
     return {}
 
 
@@ -364,7 +375,8 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
     if spec.decontaminate:
-        map_shards(_index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
+        index = partial(_index, masked_kinds(inputs))
+        map_shards(index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
     signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
     if not any(one["documents"] for one in signed):
         _refuse_what_cleaning_emptied(inputs)
@@ -411,7 +423,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=10,
+    version=11,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.particles import is_particle, lengths_before_particles
 
 _VERB = re.compile(
@@ -69,7 +70,7 @@ def _hashes(text: str, *, of_title: bool) -> Hashes:
     Words of a title count uncut too. Those of a text count as their first and last two syllables too if they are of four and
     more, for 무단횡단 may be 무단 횡단 elsewhere.
     """
-    lowered = text.lower()
+    lowered = composed(text, "NFKC").lower()
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
     edges = np.flatnonzero(np.diff(kinds, prepend=0, append=0))
     starts, widths, kind = edges[:-1], np.diff(edges), kinds[edges[:-1]]

@@ -91,7 +91,8 @@ class FieldMap(Spec):
     published: str = "published"
     """Date or time of publication."""
     id: str = "id"
-    """The source's own identifier; records without one are named by file and position."""
+    """The source's own identifier; records without one are named by file and position. Records with one identifier share a
+    document id, by which drops, removals and copies are listed."""
     required: tuple[str, ...] = ()
     """Names of this table (``title``, ``published``, …) without which a record goes to quarantine; ``text`` always is."""
 

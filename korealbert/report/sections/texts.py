@@ -113,7 +113,9 @@ def quality(artifacts: Artifacts) -> Section | None:
     trained = ", ".join(f"{count(number)} {role}" for role, number in stats.trained_on.items())
     sentences = [f"Models were trained on {trained} texts."] if trained else []
     if stats.repeated:
-        sentences.append(f"{count(stats.repeated)} further copies were made of documents that occurred often.")
+        sentences.append(
+            f"{count(stats.repeated)} further copies were made of documents that occurred often; each has its document's id."
+        )
     blocks: list[Block] = [Text(" ".join(sentences))] if sentences else []
     blocks += [Figures(figures)] if figures else []
     return Section("quality", "Quality of the documents", [*blocks, *tables, Text(artifacts.origin("quality"), quiet=True)])

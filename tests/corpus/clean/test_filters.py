@@ -136,6 +136,14 @@ def test_a_genre_has_limits_by_name() -> None:
         CleanSpec.model_validate({"limits": "laws"})
 
 
+@pytest.mark.parametrize("genre", ["novels", "reviews"])
+def test_a_poem_may_have_a_refrain(genre: str) -> None:
+    """Lines of the poem `엄마야 누나야` (1922): the last is the first."""
+    poem = "엄마야 누나야 강변 살자\n뜰에는 반짝이는 금모래 빛\n뒷문 밖에는 갈잎의 노래\n엄마야 누나야 강변 살자"
+    assert judge(poem, Limits.model_validate({"preset": genre, "min_characters": 20})) is None
+    assert reason(poem, min_characters=20) == "duplicate_lines"
+
+
 def test_a_drop_tells_metric_value_and_limit() -> None:
     drop = judge("가을이 왔다.", Limits())
     assert drop is not None

@@ -114,6 +114,13 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
             )
         ),
         ("가게는 123-45-67891이다.", "business_number"),
+        *((f"전화 010{mark}1234{mark}5678로", "phone") for mark in "\u2014ㅡ·ㆍ/_~"),
+        *((f"문의 {number}번", "phone") for number in ("82-10-1234-5678", "0082-10-1234-5678", "02-730-1234~5")),
+        *((f"{said}이다.", "phone") for said in ("대표전화 15881234", "문의 1588 1234", "전화 1588-1640")),
+        *((f"편지는 {at}로", "email") for at in ("kim @ naver.com", "kim@ naver.com", "kim@한국.kr", "홍길동@naver.com")),
+        ("passport no. M12345678", "passport"),
+        ("약속은 010-1234-5678호수공원에서", "phone"),
+        ("우리은행 예금 1002-123-456789로", "account"),
         ("사업자등록번호: 1234567891", "business_number"),
         *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
     ],
@@ -175,6 +182,18 @@ def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
         "Look at daum.net and find us at daum.net",
         "x.Exception at com.example.Main",
         "hong@press 점심",
+        "은행 자산 110123456789원, 계좌 잔액은 10000000000원이다, 신한은행 자산 110123456789",
+        *(
+            f"{bank} {number}"
+            for bank in ("수협", "우리 은행은")
+            for number in ("2010-12-31-00", "2019-2020-2021", "100-200-300-400")
+        ),
+        "계좌 2010-12-31-001, 201920202021 농협",
+        "인구 010 1234 5678, 인구는 서울 02 730 1234",
+        "삼국사기 02-1234-5678권",
+        "바로크(1600-1750) 음악, 1588 1234, 15881234",
+        "icon@2x.png",
+        "보상(4,14; 5,9.10.11.12)",
     ],
 )
 def test_other_numbers_stay(text: str) -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.artifact import InputPath
+from korealbert.artifact import Artifact, InputPath, Runtime, build
+from korealbert.corpus.clean.stage import STAGE as CLEAN
+from korealbert.corpus.clean.stage import CleanSpec
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.decontaminate import (
     PASSAGE_LETTERS,
@@ -23,7 +25,7 @@ from korealbert.corpus.dedup.decontaminate import (
 )
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
-from tests.corpus.extracting import compressed, tar
+from tests.corpus.extracting import compressed, extract, tar
 
 REVIEWS = [
     '연기가 "정말" 좋았어요. 또 볼래요!',
@@ -433,3 +435,25 @@ def test_a_title_that_is_a_benchmark_text_is_emptied(tmp_path: Path) -> None:
     stats = ran(STAGE, spec, {"news": stored(tmp_path / "in", documents)}, tmp_path / "out")
     assert [one.title for one in kept(tmp_path / "out")] == ["", "강가", "우체국 강가"]
     assert stats["decontaminated"] == {"ynat": 1} and stats["lines_decontaminated"] == 1
+
+
+def test_masked_personal_data_hides_no_copy(tmp_path: Path) -> None:
+    """Sources mask different kinds, or none; a number alone is masked like all numbers, and its placeholder proves nothing."""
+    texts = [
+        "정말 최고였어요 문의는 010-1234-5678 또는 hong@press.example 로",
+        "hong@press.example",
+        f"{PASSAGE} 전화 02-123-4567",
+    ]
+    benchmark = lines_of(tmp_path / "set.txt", *texts, passages="paragraph")
+    kinds = {"phones": ["phone"], "both": ["email", "phone"], "none": []}
+    inputs: dict[str, Artifact] = {}
+    for number, (source, masked) in enumerate(kinds.items()):
+        page = [{"text": "\n\n".join((prose(number, 4), text, "이메일"))} for text in (texts[0], texts[2])]
+        raw = tmp_path / f"{source}.jsonl"
+        raw.write_text("\n".join(json.dumps(one, ensure_ascii=False) for one in page), "utf-8")
+        extracted = extract(tmp_path / "store", raw, source=source, format="jsonl").artifact
+        spec = CleanSpec.model_validate({"limits": "reviews", "personal_data": masked, "agreement_documents": 0})
+        inputs[source] = build(CLEAN, spec, {"documents": extracted}, Runtime(store=tmp_path / "store")).artifact
+    spec = DedupSpec(decontaminate=(benchmark,))
+    ran(STAGE, spec, inputs, tmp_path / "out")
+    assert {one.text for one in kept(tmp_path / "out")} == {f"{prose(number, 4)}\n\n이메일" for number in range(3)}

@@ -336,6 +336,9 @@ _PLACE = (
         ("제주시", "제주도"),
         ("국민은행", "국민연금"),
         ("강", "산"),
+        ("Ⅰ권", "Ⅱ권"),
+        ("①호", "②호"),
+        ("１반", "２반"),
     ],
 )
 def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp_path: Path) -> None:
@@ -352,6 +355,8 @@ def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp
         ("KBS", "KBS가 알려지다", "KBS는 알려졌다"),
         ("제주도", "제주도, 축제 확정했다", "제주도 축제 확정됐다"),
         ("부산", "무단횡단 사고", "무단 횡단 사고"),
+        ("대회", "제Ⅱ부 ２차", "제II부 2차"),
+        ("김철수", "김철수", "김철수 (배우)"),
     ],
 )
 def test_names_with_other_particles_are_one_subject(name: str, one: str, other: str) -> None:
