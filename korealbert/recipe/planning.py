@@ -15,7 +15,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.dag import Node
-from korealbert.recipe.machines import Machine, figures, machine_named, this_machine
+from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
 from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
@@ -202,9 +202,13 @@ def _priced(
 
 def _advice(work: Work, machine: Machine) -> Iterator[str]:
     faster, chip = machine.faster_precision, machine.chip
-    if faster is not None and (work.precision == "fp32") != (faster == "fp32"):
-        muon = f' (and optimizer.arithmetic = "{faster}")' if work.muon_operations and work.muon_arithmetic != faster else ""
-        yield f'it trains in {work.precision}; this machine multiplies faster in {faster}: set precision = "{faster}"{muon}'
+    if faster is not None:
+        alike = HALF if chip.memory_gb and faster in HALF else {faster}  # Processors have no fast products in fp16.
+        slow = {"precision": work.precision} | ({"optimizer.arithmetic": work.muon_arithmetic} if work.muon_operations else {})
+        if fields := [field for field, precision in slow.items() if precision not in alike]:
+            told = " and ".join(f'{field} = "{faster}"' for field in fields)
+            who = "it trains" if fields[0] == "precision" else "Muon computes"
+            yield f"{who} in {slow[fields[0]]}; this machine multiplies faster in {faster}: set {told}"
     if 0 < chip.memory_gb * 1e9 < work.memory:
         yield f"it needs about {work.memory / 1e9:,.0f} GB of the {chip.memory_gb:g} GB that a chip has: lower micro_batch_size"
 

@@ -156,6 +156,7 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
     [
         ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16"'),
         ({"avx512f", "amx_bf16"}, "bf16", ""),
+        ({"avx512f", "amx_bf16"}, "fp16", 'it trains in fp16; this machine multiplies faster in bf16: set precision = "bf16"'),
         ({"avx2"}, "bf16", 'it trains in bf16; this machine multiplies faster in fp32: set precision = "fp32"'),
         ({"avx2"}, "fp32", ""),
         ({"avx512f"}, "fp32", ""),
@@ -177,7 +178,11 @@ def test_advice_on_precision_names_the_arithmetic_of_muon(tmp_path: Path, monkey
     overrides = {"pretrain.precision": "fp32", "pretrain.optimizer.arithmetic": "fp32"}
     planned = recipes.prepare(SAMPLE, Store(tmp_path), overrides=overrides).planned
     (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
-    assert advice.endswith('set precision = "bf16" (and optimizer.arithmetic = "bf16")')
+    assert advice.endswith('set precision = "bf16" and optimizer.arithmetic = "bf16"')
+    overrides["pretrain.precision"] = "bf16"
+    planned = recipes.prepare(SAMPLE, Store(tmp_path), overrides=overrides).planned
+    (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
+    assert advice == 'Muon computes in fp32; this machine multiplies faster in bf16: set optimizer.arithmetic = "bf16"'
 
 
 def test_products_of_matrices_are_probed_once() -> None:
