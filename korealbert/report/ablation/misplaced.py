@@ -113,7 +113,7 @@ def _refuse_twins(rows: dict[str, Row], artifacts: Artifacts) -> None:
         if twin != key:
             raise ValueError(
                 f"rows {rows[twin].label!r} and {rows[key].label!r} have the same artifacts for seed {seed}, "
-                f"{', '.join(sorted(names)[:2])}, …; {_ANOTHER}"
+                f"{', '.join(sorted(names)[:2])}, …; {_REMEDY}, or remove one of two rows that set the same"
             )
 
 
@@ -157,4 +157,5 @@ def _named(label: str, artifact: Artifact) -> str:
 _GIVEN = {"head": "electra", "evidence": True, "heldout_rest": "unused", "card": "snapshot"}
 """What fields are in a graph, whatever a row sets, where the model, an ensemble, another corpus or a snapshot wants it."""
 
-_ANOTHER = "its score belongs to another row. Give each label the artifact of its own row"
+_REMEDY = "give each label the artifact of its own row"
+_ANOTHER = f"its score belongs to another row; {_REMEDY}"
