@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 import sys
@@ -196,7 +195,8 @@ def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
     if len(found) == 1:
         return found[0]
     if not found:
-        if unfinished := sorted(store.glob(f"{glob.escape(name.removesuffix('.partial'))}*.partial")):
+        begun = name.removesuffix(".partial")
+        if unfinished := sorted(path for path in store.glob("*.partial") if path.name.startswith(begun)):
             raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe goes on with it")
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")

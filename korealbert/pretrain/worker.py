@@ -78,7 +78,8 @@ def _keep_memory() -> None:
     if mallopt is not None:
         trim_threshold, mmap_threshold = -1, -3
         mallopt(trim_threshold, (1 << 31) - 1)
-        mallopt(mmap_threshold, 1 << 30)
+        if not mallopt(mmap_threshold, 1 << 30):
+            mallopt(mmap_threshold, 32 << 20)  # Older versions take no more, and by now would keep to 128 KiB.
 
 
 def train(job: Job, ranks: Ranks, *, send: Callable[[str], object], stop_requested: Callable[[], bool]) -> int:

@@ -256,9 +256,17 @@ def _refuse_reserved(fields: _Overrides) -> None:
 
 
 def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], benchmarks: Set[str]) -> None:
-    """Raise RecipeError for a cell whose training starts from a snapshot, or that cannot answer with the cells it names."""
+    """Raise RecipeError for a cell that sets what all take from the first one, whose training starts from a snapshot, or that
+    cannot answer with the cells it names."""
+    first = next(iter(recipes.values()))
     for cell in spec.grid:
         where = f"{path}, cell {cell.label!r}"
+        own = recipes.get(_key_of(cell.label), first)
+        if other := [name for name in spec.shared if getattr(own, name) != getattr(first, name)]:
+            raise RecipeError(
+                f"{where}: its [{other[0]}] is not that of {spec.grid[0].label!r}, which `shared` gives to all cells; set it "
+                "in that cell or for all, or take it out of shared"
+            )
         step = recipes[_key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
         if step is not None:
             raise RecipeError(

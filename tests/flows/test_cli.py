@@ -96,6 +96,7 @@ def test_an_unfinished_artifact_is_said_to_be_one(store: Path) -> None:
     for name in ("vocab", "vocab-0123", "vocab-0123456789abcdef.partial"):
         told = call("show", name, "--store", store, code=2).replace("\n", "")
         assert told.endswith("is unfinished; the next `korealbert run` of its recipe goes on with it"), name
+    assert "no artifact '/elsewhere/vocab'" in call("show", "/elsewhere/vocab", "--store", store, code=2).replace("\n", "")
 
 
 def test_ablations_have_names_too(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

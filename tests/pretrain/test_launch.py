@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from korealbert.pretrain import worker
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.runtime import TrainingRuntime
 
@@ -193,3 +195,17 @@ print(pages())
         for how in ("kept", "given back")
     )
     assert kept < given_back / 10
+
+
+def test_a_c_library_that_refuses_a_high_threshold_gets_the_highest_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As older versions of glibc do."""
+    kept: dict[int, int] = {}
+
+    def mallopt(name: int, value: int) -> int:
+        taken = name != -3 or value <= 32 << 20
+        kept.update({name: value} if taken else {})
+        return int(taken)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    worker._keep_memory()
+    assert kept == {-1: (1 << 31) - 1, -3: 32 << 20}

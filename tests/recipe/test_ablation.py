@@ -125,6 +125,13 @@ def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
         assert ("pretrain.steps = 40" in rows[0].settings) == (not overrides)
 
 
+def test_a_cell_that_sets_what_all_take_from_the_first_is_refused(editable: Path) -> None:
+    edit(editable, "seeds = ", 'shared = ["vocab"]\nseeds = ')
+    edit(editable, 'label = "MLM+SOP+WOP"\n', 'label = "MLM+SOP+WOP"\nset.vocab.size = 500\n')
+    with pytest.raises(RecipeError, match=r"cell 'MLM\+SOP\+WOP': its \[vocab\] is not that of 'MLM\+SOP', which `shared`"):
+        recipes.load_ablation(editable)
+
+
 def test_a_column_beside_another_metric_or_task_says_so(editable: Path) -> None:
     before = graph_of(editable)["ablation"].spec.model_dump()["notes"]
     assert not any("printed number" in note for note in before), "the same, under other names"

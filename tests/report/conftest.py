@@ -27,6 +27,8 @@ class AnySpec(Spec):
     title: str = "KoreALBERT"
     license: str = "other"
     global_batch_size: int = 64
+    wop_weight: float = 1.0
+    heldout_rest: str = "train"
     epochs: int = 3
     learning_rate: float = 5e-5
     masking: dict[str, Any] = Field(default_factory=dict)

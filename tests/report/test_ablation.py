@@ -18,9 +18,11 @@ from scipy import stats
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.model.config import ModelConfig
+from korealbert.report.ablation.misplaced import refuse_misplaced
 from korealbert.report.ablation.runs import estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 from korealbert.report.ablation.stage import run
+from korealbert.report.artifacts import Artifacts
 from tests.report.conftest import made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
@@ -232,12 +234,14 @@ def test_every_kind_of_swap_is_refused(one: str, other: str, shared: bool, messa
         run(spec, found, tmp_path, Runtime())
 
 
-def pretrained_and_tuned(store: Path, row: str, seed: int, views: dict[str, Any], **model: Any) -> dict[str, Artifact]:
+def pretrained_and_tuned(
+    store: Path, row: str, seed: int, views: dict[str, Any], wop_weight: float, **model: Any
+) -> dict[str, Artifact]:
     """A row with manifests that say what it was built with."""
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
     source = made(store, "extract", {}, source="news")
     noise = made(store, "views", {}, {"documents": source}, masking=views)
-    trained = made(store, "pretrain", facts, {"views": noise}, model=model, seed=seed)
+    trained = made(store, "pretrain", facts, {"views": noise}, model=model, wop_weight=wop_weight, seed=seed)
     exported = made(store, "export", {}, {"pretrain": trained})
     metrics = json.dumps({"task": "nsmc", "metric": "f1", "test": {"f1": 80.0}})
     tuned = made(
@@ -249,6 +253,7 @@ def pretrained_and_tuned(store: Path, row: str, seed: int, views: dict[str, Any]
 
 ROWS_THAT_SAY = {
     "pretrain": (("pretrain.model.num_layers = 3", "pretrain.model.hidden_size = 0"), ("pretrain.model.num_layers = 6",)),
+    "a share of 0": (("pretrain.wop_weight = 0.0",), ()),
     "views": (("views.masking.rate = 0.3",), ("views.masking.rate = 0.5",)),
     "extract": (("without extract.books",), ("without extract.news",)),
 }
@@ -260,8 +265,8 @@ def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str
     one, other = ROWS_THAT_SAY[said]
     found: dict[str, Artifact] = {}
     for seed in (1, 2):
-        found |= pretrained_and_tuned(tmp_path, "a", seed, {"rate": 0.3}, num_layers=3, hidden_size=64)
-        found |= pretrained_and_tuned(tmp_path, "b", seed, {"rate": 0.5}, num_layers=6, hidden_size=64)
+        found |= pretrained_and_tuned(tmp_path, "a", seed, {"rate": 0.3}, wop_weight=0.0, num_layers=3, hidden_size=64)
+        found |= pretrained_and_tuned(tmp_path, "b", seed, {"rate": 0.5}, wop_weight=1.0, num_layers=6, hidden_size=64)
     rows = (Row(key="a", label="A", settings=one), Row(key="b", label="B", settings=() if said == "extract" else other))
     columns = (Column(title="NSMC", benchmark="nsmc"),)
     spec = SPEC.model_copy(update={"rows": rows, "columns": columns, "printed": None})
@@ -272,14 +277,31 @@ def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str
         found[label], found[twin] = found[twin], found[twin] if change == "the same" else found[label]
     expected = {
         "pretrain": r"pretrain/a/2 \(pretrain-\w+\): its pretrain.model.num_layers is 6, not 3; its score belongs",
+        "a share of 0": r"pretrain/a/2 \(pretrain-\w+\): its pretrain.wop_weight is 1.0, not 0.0",
         "views": r"pretrain/a/2 \(views-\w+\): its views.masking.rate is 0.5, not 0.3",
-        "extract": "rows 'A' and 'B' have the same artifacts for seed 2",
+        "extract": "rows 'A' and 'B' have the same artifacts for seed 2, .*; give each label .* or remove one",
     }
     if said == "extract" and change == "exchanged":
         rows = (rows[0], Row(key="b", label="B", settings=other))
         expected["extract"] = "pretrain/b/1 .*: trained on news, but its row says 'without extract.news'"
     with pytest.raises(ValueError, match=expected[said]):
         run(spec.model_copy(update={"rows": rows}), found, tmp_path, Runtime())
+
+
+def test_what_rows_may_have_of_others_proves_nothing(tmp_path: Path) -> None:
+    """A vocabulary and a training to start from may come of another corpus; some fields the graph sets itself."""
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    news, books = (made(tmp_path, "extract", {}, source=source) for source in ("news", "books"))
+    earlier = made(tmp_path, "pretrain", facts, {"examples": made(tmp_path, "examples", {}, {"documents": news})})
+    own = {"vocab": made(tmp_path, "vocab", {}, {"documents": news}), "documents": books}
+    rows = made(tmp_path, "examples", {}, own, heldout_rest="unused")
+    found = {"pretrain/a/1": made(tmp_path, "pretrain", facts, {"examples": rows, "initial": earlier}, seed=2)}
+    settings = ("without extract.news", 'extract.books.format = "csv"', 'examples.heldout_rest = "train"', "starts from B = b")
+    row = Row(key="a", label="A", settings=settings)
+    refuse_misplaced([row], Artifacts(found, ()))
+    for other in ("without extract.books", 'extract.news.format = "csv"'):
+        with pytest.raises(ValueError, match=r"pretrain/a/1 .*: trained on books, but its row says"):
+            refuse_misplaced([row.model_copy(update={"settings": (other,)})], Artifacts(found, ()))
 
 
 def test_an_export_of_another_step_is_refused(tmp_path: Path) -> None:

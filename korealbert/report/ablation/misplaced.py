@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from korealbert.artifact import Artifact, ancestors
+from korealbert.artifact import Artifact
 from korealbert.finetune.features import SPLITS
 from korealbert.report.ablation.spec import Row
 from korealbert.report.artifacts import Artifacts, refuse_swapped
@@ -81,7 +81,7 @@ def _refuse_other_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
     elif equals:
         for label, artifact in _built_with(table, path, row, trained, artifacts):
             found = _field(artifact.manifest["spec"], path[1:] if table == "finetune" else path)
-            if _differ(found, json.loads(value)):
+            if found != _GIVEN.get(path[-1]) and _differ(found, json.loads(value)):
                 raise ValueError(f"{_named(label, artifact)}: its {name} is {json.dumps(found)}, not {value}; {_ANOTHER}")
 
 
@@ -113,12 +113,19 @@ def _refuse_twins(rows: dict[str, Row], artifacts: Artifacts) -> None:
         if twin != key:
             raise ValueError(
                 f"rows {rows[twin].label!r} and {rows[key].label!r} have the same artifacts for seed {seed}, "
-                f"{', '.join(sorted(names)[:2])}, …; {_ANOTHER}"
+                f"{', '.join(sorted(names)[:2])}, …; {_REMEDY}, or remove one of two rows that set the same"
             )
 
 
-def _above(artifact: Artifact) -> list[Artifact]:
-    return list(ancestors({"": artifact}).values())
+def _above(training: Artifact) -> list[Artifact]:
+    """What its text comes from. That of its vocabulary, or of the training that it starts from, may be another row's."""
+    found: dict[str, Artifact] = {}
+    waiting = [training]
+    while waiting:
+        above = {each.name: each for each in waiting.pop().inputs().values() if _stage_of(each) not in ("vocab", "pretrain")}
+        waiting += [each for name, each in above.items() if name not in found]
+        found |= above
+    return list(found.values())
 
 
 def _stage_of(artifact: Artifact) -> str:
@@ -134,11 +141,11 @@ def _field(spec: Any, path: Sequence[str]) -> Any:
 
 def _differ(found: Any, wanted: Any) -> bool:
     """Whether a manifest contradicts a setting: not where it says nothing, and not of paths, which it has as they were found,
-    nor of 0, which may stand for a size that follows from others."""
+    nor of a whole 0, which may stand for a size that follows from others."""
     told = (bool, int, float, str)
     if isinstance(found, list) and isinstance(wanted, list):
         return len(found) != len(wanted) or any(itertools.starmap(_differ, zip(found, wanted, strict=True)))
-    if not isinstance(found, told) or not isinstance(wanted, told) or (wanted == 0 and not isinstance(wanted, bool)):
+    if not isinstance(found, told) or not isinstance(wanted, told) or (type(wanted) is int and wanted == 0):
         return False
     return found != wanted and not (isinstance(found, str) and found.startswith("/"))
 
@@ -147,4 +154,8 @@ def _named(label: str, artifact: Artifact) -> str:
     return f"{label} ({artifact.name})"
 
 
-_ANOTHER = "its score belongs to another row. Give each label the artifact of its own row"
+_GIVEN = {"head": "electra", "evidence": True, "heldout_rest": "unused", "card": "snapshot"}
+"""What fields are in a graph, whatever a row sets, where the model, an ensemble, another corpus or a snapshot wants it."""
+
+_REMEDY = "give each label the artifact of its own row"
+_ANOTHER = f"its score belongs to another row; {_REMEDY}"
