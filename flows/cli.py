@@ -339,11 +339,11 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
         with api_for_one_run(runtime.store), _bars(found), warnings_of(Lineage.__module__):
             last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
     finally:  # Too little text is why many a run fails.
-        built = [stage.name for stage in planned if stage.label not in found]
+        built = (stage.name for stage in planned if stage.status != "cached" and stage.label not in found)
         for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    console.print(f"{_stages(len(built))} built in {spent}, {len(found)} cached", style="green")
+    console.print(f"{_stages(len(planned) - len(found))} built in {spent}, {len(found)} cached", style="green")
     return last
 
 
