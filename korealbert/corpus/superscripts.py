@@ -62,12 +62,13 @@ def script_text(content: str, before: str, behind: str, *, raised: bool) -> str:
     """The plain form of one superscript or subscript between two texts; ``content`` itself where it is no number."""
     before = before.rstrip(_NOT_SHOWN)
     inner = html.unescape(content.translate(dict.fromkeys(map(ord, _PARSER_MARKS)))).strip()
-    shown = inner.replace("''", "").replace(" ", "")
-    if raised and _NOTE_MARK.fullmatch(inner):
+    plain = inner.replace("'''", "").replace("''", "")
+    shown = plain.replace(" ", "")
+    if raised and _NOTE_MARK.fullmatch(plain):
         return ""
-    if raised and _EXPONENT.fullmatch(inner):
+    if raised and (_EXPONENT.fullmatch(inner) or _EXPONENT.fullmatch(plain)):
         shown = _power(before, shown)
-    elif not raised and _INDEX.fullmatch(inner):
+    elif not raised and _INDEX.fullmatch(plain):
         shown = f"_{shown}" if before[-1:].isdecimal() else shown
     else:
         return content

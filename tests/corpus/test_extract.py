@@ -202,6 +202,26 @@ def test_particles_without_their_word_begin_nothing(body: str, text: str, tmp_pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("그는 바보 이서온\n의 삶을 살았다. 전투기\n를 몰았다.", "그는 바보 이서온의 삶을 살았다. 전투기를 몰았다."),
+        ("이는 그가 지은 함수\n가 존재한다.\n이는 이름\n이다. 길다.", "이는 그가 지은 함수가 존재한다.\n이는 이름이다. 길다."),
+        ("이는 선형 사상\n가 있다.\n만약\n에 대하여 그렇다.", "이는 선형 사상\n있다.\n만약\n그렇다."),
+        ("값은\n의 꼴이다.\n특히\n이므로, 같다.", "값은\n꼴이다.\n특히\n같다."),
+        ("가네 가시네\n가 가셔\n히라가나\n에 (え)는 가나이다.", "가네 가시네\n가 가셔\n히라가나\n에 (え)는 가나이다."),
+        (
+            "옛 이름 '욱리하'\n의 '욱리'는 길다. 글 〈강〉\n에 대해 말한다.",
+            "옛 이름 '욱리하'\n의 '욱리'는 길다. 글 〈강〉\n에 대해 말한다.",
+        ),
+    ],
+)
+def test_lines_that_break_before_a_particle_are_one(body: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(f'<doc id="5" url="" title="강">\n강\n\n{body}\n</doc>\n', "utf-8")
+    assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]
+
+
 def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, sample_dir: Path) -> None:
     options = {"format": "mediawiki", "shard_bytes": 1024}
     pages = [PAGE.format(title=f"강 {n}", id=n, text=f"'''강'''은 길다. [[산]]은 {n}번 높다.") for n in range(12_000)]

@@ -19,6 +19,7 @@ _RANGES = {
     **dict.fromkeys(("±", "+/-"), " ± "),
 }
 _CHARGE = re.compile(r"\d*[-+−–]")
+_UNIT_POWER = re.compile(r"(?<=[dimnt])([23])\b")
 _LEVELS = {":^": RAISED, ":_": LOWERED}
 _INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
 """Templates with such names are replaced by their first argument, or by the text after the colon."""
@@ -104,7 +105,8 @@ def _money(given: Mapping[str, str]) -> str:
 
 def _measure(given: Mapping[str, str]) -> str:
     """A number or range and its unit, and smaller units with their numbers: 10–20 km, 5 ft 11 in."""
-    shown, *rest = (given.get(str(number), "") for number in range(1, 10))
+    arguments = (given.get(str(number), "") for number in range(1, 10))
+    shown, *rest = (_UNIT_POWER.sub(rf"{RAISED}\1{LEVEL}", argument) for argument in arguments)
     while len(rest) > 1 and rest[0] in _RANGES and rest[1]:
         shown, rest = f"{shown}{_RANGES[rest[0]]}{rest[1]}", rest[2:]
     if not shown or not rest:
