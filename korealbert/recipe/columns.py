@@ -358,17 +358,11 @@ def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, b
     return (f"{name!r}, {kind}", little) if amount > own else ("", False)
 
 
-def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fields or columns besides that of the text which have prose too, and no meaning of their own: those beside a text, and
-    those of records without."""
-    taken, amount = set(fields_of(text, records).values()), _prose(records, str)[text]
-
-    def further(records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        found = _prose(records, str)
-        return tuple(name for name in found if name not in taken and found[name] > _ALSO_PROSE * amount)
-
-    with_text = further(record for record in records if record.get(text) is not None)
-    return with_text, tuple(name for name in further(r for r in records if r.get(text) is None) if name not in with_text)
+def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Fields or columns besides that of the text which have prose too, and no meaning of their own."""
+    taken, found = set(fields_of(text, records).values()), _prose(records, str)
+    least = _ALSO_PROSE * (found[text] or max(found.values(), default=0.0))
+    return tuple(name for name in found if name not in taken and found[name] > least)
 
 
 def is_one_object(records: Sequence[Mapping[str, Any]]) -> bool:

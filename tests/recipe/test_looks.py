@@ -430,7 +430,9 @@ def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Pat
 
 def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    monkeypatch.setattr(sources, "_outcomes", lambda source, was=sources._outcomes: read.append(source.encoding) or was(source))
+    monkeypatch.setattr(
+        sources, "_outcomes", lambda source, *more, was=sources._outcomes: read.append(source.encoding) or was(source, *more)
+    )
     project.write(tmp_path / "mine", [written(tmp_path / "t", records("a.jsonl", text=prose))])
     assert read == ["utf-8"]
 
