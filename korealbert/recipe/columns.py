@@ -62,10 +62,19 @@ _LINES_AS_ROWS = 0.8
 _FEWEST_ROWS, _ALIKE = 5, 0.95
 """Lines of a text with tabs that are a table, and the share of them with as many tabs as the first."""
 _WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
+_NEXT_ARTICLE = re.compile(rf"^</doc>\s*{_WIKIEXTRACTOR.pattern}", re.MULTILINE)
 _PROLOGUE = r"(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*"
 _MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
+_NEXT_PAGE = re.compile(r"^\s*</page>\s*<page>\s*<title>", re.MULTILINE)
+"""Behind an article or page of which the begin was cut."""
 _HTML = re.compile(rf"{_PROLOGUE}(<!doctype\s+html|<html)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r'(\[\s*)?\{\s*"[^"\n]{1,200}"\s*:')
+_MORE_ON_LINE = re.compile(r"[^\S\n]*\S")
+_CUT_RECORD = re.compile(r'[\s,]*\{\s*"')
+_OBJECTS = 0.9
+"""Share of a text behind its first lines from which on whole objects of JSON make it one of records."""
+_CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{1,3}")
+"""Of UTF-8, the rest of one that was cut at the front of a file."""
 _NUL_SHARE = 0.02
 """Share of zero bytes from which on a file is in an encoding of two or four bytes a character, or no text."""
 _WORDS = re.compile(r"(?<!\S)[^\W\d_]+[.,!?]?(?!\S)")
@@ -99,18 +108,28 @@ class Table:
         return [name for name in names if not any(record.get(name) for record in self.records)]
 
 
-def kind_of(begin: bytes) -> str:
-    """The format that a text has by how it begins: wikiextractor, mediawiki, html, json, jsonl, else text."""
+def kind_of(begin: bytes, *, cut: bool) -> str:
+    """The format that a text has by how it begins: wikiextractor, mediawiki, html, json, jsonl, else text. ``cut``: more
+    follows."""
     text = decoded(begin).lstrip()
-    if _WIKIEXTRACTOR.match(text):
+    if _WIKIEXTRACTOR.match(text) or _NEXT_ARTICLE.search(text):
         return "wikiextractor"
-    if _MEDIAWIKI.match(text):
+    if _MEDIAWIKI.match(text) or _NEXT_PAGE.search(text):
         return "mediawiki"
     if _HTML.match(text):
         return "html"
-    if _JSON.match(text):
+    if _JSON.match(text) or _is_json_behind(text, cut=cut):
         return "json" if is_json_list(begin) else "jsonl"
     return "text"
+
+
+def _is_json_behind(text: str, *, cut: bool) -> bool:
+    """Whether a text is one of JSON's objects behind a heading or the rest of a record that was cut; ``cut``: more follows."""
+    spans = [(start, end) for start, end, _ in _spans(text)]
+    rest = text[spans[-1][1] if spans else text.find("\n{") + 1 :]
+    begin = spans[0][0] if spans else len(text) - len(rest)
+    objects = sum(end - start for start, end in spans) + len(rest) * bool(cut and _CUT_RECORD.match(rest))
+    return objects >= _OBJECTS * (len(text) - begin) and (objects > begin or (cut and objects > 0))
 
 
 def no_text(begin: bytes) -> str:
@@ -128,8 +147,9 @@ def encoding_of(begin: bytes) -> str:
         return "utf-16"
     if begin.startswith(b"PAR1"):
         return "utf-8"
+    first = _CUT_CHARACTER.match(begin)
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(begin)  # The last character may be cut.
+        codecs.getincrementaldecoder("utf-8")().decode(begin[first.end() if first else 0 :])  # So may the last one be.
     except UnicodeDecodeError:
         return "auto"
     return "utf-8"
@@ -159,8 +179,13 @@ def table_of_json(begin: bytes, *, more: bool = False) -> Table:
 
 
 def is_json_list(begin: bytes) -> bool:
-    """Whether a file is a JSON list, or objects over several lines, and not an object a line."""
-    return decoded(begin).lstrip().startswith("[") or decoded(begin).lstrip().partition("\n")[0].rstrip() == "{"
+    """Whether a file is a JSON list, or a part of one, or objects over several lines, and not an object a line."""
+    text = decoded(begin).lstrip()
+    if text.startswith("[") or text.partition("\n")[0].rstrip() == "{":
+        return True
+    spans = list(islice(_spans(text), _RECORDS_LOOKED_AT))
+    lines = sum(not text[start:end].count("\n") and not _MORE_ON_LINE.match(text, end) for start, end, _ in spans)
+    return 2 * lines < len(spans)
 
 
 def table_of_csv(begin: bytes, *, first: str, cut: bool, more: bool = False) -> Table:
@@ -191,14 +216,20 @@ def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
-    """How many rows are above the header of a table, one field filled in each; none where the rows are no table."""
+    """How many rows are above the header of a table, one field filled in each, or the rest of a row that was cut; none where
+    the rows are no table."""
     filled = [sum(bool(field.strip()) for field in row) for row in rows]
-    titles = next((number for number, fields in enumerate(filled[: _MOST_TITLES + 1]) if fields > 1), 0)
+    [(usual, _)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    above = enumerate(zip(filled[: _MOST_TITLES + 1], rows, strict=False))
+    titles = next((number for number, (fields, row) in above if fields > 1 and len(row) == usual), 0)
+    apart = all(len(row) != usual for row in rows[:titles])
     header, *below = rows[titles:] or [[]]
     known = {name.strip().lower() for row in rows[:titles] for name in row} & _KNOWN
     alike = sum(len(row) == len(header) for row in below) >= _ALIKE * len(below)
-    table = len(below) >= _FEWEST_ROWS and filled[titles] == len(header) and alike
-    return titles if table and not known and (_is_header(header, below) or _has_numbers(rows[titles:])) else 0
+    if len(below) < _FEWEST_ROWS or known or not alike:
+        return 0
+    whole = filled[titles] == len(header) and (_is_header(header, below) or _has_numbers(rows[titles:]))
+    return titles if apart or whole else 0
 
 
 def _has_numbers(rows: Sequence[Sequence[str]]) -> bool:
@@ -209,16 +240,18 @@ def _has_numbers(rows: Sequence[Sequence[str]]) -> bool:
 def table_of_text(begin: bytes, *, cut: bool) -> Table:
     """The first rows of a text that is a table, an empty table of any other text.
 
-    It is one if its lines have as many tabs as the first, one or more, or are rows of CSV below a header.
+    It is one if its lines, but for the first few, have as many tabs, one or more, or are rows of CSV below a header.
     """
     whole = whole_lines(begin, cut=cut)
     lines = [line.rstrip("\r") for line in whole.split("\n") if line.strip()]
     tabs = [line.count("\t") for line in lines]
-    if len(lines) >= _FEWEST_ROWS and tabs[0] and tabs.count(tabs[0]) >= _ALIKE * len(lines):
+    [(usual, _)] = Counter(tabs).most_common(1) or [(0, 0)]
+    above = tabs[: _MOST_TITLES + 1].index(usual) if usual in tabs[: _MOST_TITLES + 1] else 0
+    if len(lines) - above >= _FEWEST_ROWS and usual and tabs.count(usual) >= _ALIKE * (len(lines) - above):
         quoted = _is_quoted(whole, "\t")
-        rows = list(islice(_rows(whole, "\t", quoted=quoted), _RECORDS_LOOKED_AT + 1))
-        return replace(_table(rows, "\t", quoted=quoted), escaped=_is_escaped(whole, "\t"))
-    if not lines or not any(delimiter in lines[0] for delimiter in _DELIMITERS):
+        rows = list(islice(_rows(whole, "\t", quoted=quoted), above, above + _RECORDS_LOOKED_AT + 1))
+        return replace(_table(rows, "\t", quoted=quoted), skipped=above, escaped=_is_escaped(whole, "\t"))
+    if not any(delimiter in line for line in lines[: _MOST_TITLES + 1] for delimiter in _DELIMITERS):
         return Table()
     table, alike = _csv(whole, ",")
     names = list(table.records[0]) if table.records else []
@@ -241,11 +274,12 @@ def _rows(text: str, delimiter: str, *, quoted: bool, **form: Any) -> Iterator[l
 
 
 def _rows_alike(text: str, delimiter: str, *, quoted: bool, **form: Any) -> tuple[int, int]:
-    """Rows with as many fields as the first, up to one that cannot be read; and rows."""
+    """Rows with as many fields as the first of several, up to one that cannot be read; and rows."""
     found = list[int]()
     with suppress(csv.Error):
         found.extend(len(row) for row in _rows(text, delimiter, quoted=quoted, strict=True, **form))
-    return found.count(found[0]) if found else 0, len(found)
+    first = next((fields for fields in found[: _MOST_TITLES + 1] if fields > 1), found[0] if found else 0)
+    return found.count(first), len(found)
 
 
 def _is_escaped(text: str, delimiter: str) -> bool:
@@ -324,17 +358,11 @@ def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, b
     return (f"{name!r}, {kind}", little) if amount > own else ("", False)
 
 
-def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fields or columns besides that of the text which have prose too, and no meaning of their own: those beside a text, and
-    those of records without."""
-    taken, amount = set(fields_of(text, records).values()), _prose(records, str)[text]
-
-    def further(records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        found = _prose(records, str)
-        return tuple(name for name in found if name not in taken and found[name] > _ALSO_PROSE * amount)
-
-    with_text = further(record for record in records if record.get(text) is not None)
-    return with_text, tuple(name for name in further(r for r in records if r.get(text) is None) if name not in with_text)
+def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Fields or columns besides that of the text which have prose too, and no meaning of their own."""
+    taken, found = set(fields_of(text, records).values()), _prose(records, str)
+    least = _ALSO_PROSE * (found[text] or max(found.values(), default=0.0))
+    return tuple(name for name in found if name not in taken and found[name] > least)
 
 
 def is_one_object(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -384,6 +412,11 @@ def _spelt(name: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The objects of a list or of lines; behind a broken one, those from the next that begins a line."""
+    return (value for *_, value in _spans(text))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """These objects with where they begin and end."""
     decoder, position = json.JSONDecoder(strict=False), 0
     if text.lstrip()[:1] not in ("[", "{") and "\n{" in text:
         position = text.index("\n{")  # The first line is the rest of one that was cut.
@@ -392,11 +425,11 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         if position < 0:
             return
         try:
-            value, position = decoder.raw_decode(text, position)
+            value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             position = text.find("\n{", position)
             if position < 0:
                 return
             continue
-        if isinstance(value, dict):
-            yield value
+        yield position, end, value
+        position = end

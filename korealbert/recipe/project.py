@@ -69,11 +69,12 @@ def told(found: Found) -> Iterator[str]:
             yield f"  {source.unread}, has more text, and is not read"
         if source.further:
             have, both = _several(source)
-            yield f"  {have} too, and not read; fields.text = {both} takes them together"
+            empty = f" ({source.blank:.0%} of the first records have no other)" if source.blank else ""
+            yield f"  {have} too{empty}, and not read; fields.text = {both} takes them together"
         if source.instead:
             names = ", ".join(map(_quoted, source.instead))
             text = _quoted(source.fields["text"])
-            yield f"  the text of records without {text} is in {names}, and not read: rename it {text} there"
+            yield f"  the text of records without {text} is in {names}, and not read: write it into {text} there"
         if source.tag:
             remedy = "markdown = true strips those of HTML" if source.format == "text" and not source.markdown else "strip them"
             yield f"  many of its texts hold {source.tag}, and tags of HTML or XML stay: {remedy}"

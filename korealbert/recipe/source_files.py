@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -221,11 +222,17 @@ def _look(file: File, raw: RawFile, ending: str) -> None:
     """Find out what a file of text holds. Raises ReadFault."""
     file.fault = no_text(file.begin)
     cut = len(file.begin) == _BYTES_LOOKED_AT
+
+    @cache
+    def longer() -> bytes:
+        return file.begin + raw.read(_MOST_BYTES)
+
     if ending == ".txt":
         file.table = table_of_text(file.begin, cut=cut)
-        file.kind = "csv" if file.table.delimiter else kind_of(file.begin)
+        first = longer() if cut and b"\n" not in file.begin else file.begin
+        file.kind = "csv" if file.table.delimiter else kind_of(first, cut=cut)
     elif ending == ".xml":
-        file.kind = kind_of(file.begin)
+        file.kind = kind_of(file.begin, cut=cut)
         file.fault = file.fault or ("that is no dump of MediaWiki" if file.kind in ("text", "json", "jsonl") else "")
     elif file.kind == "jsonl" and is_json_list(file.begin):
         file.kind = "json"
@@ -242,10 +249,10 @@ def _look(file: File, raw: RawFile, ending: str) -> None:
     if file.table.escaped:
         file.fault = r'whose quotation marks within fields are escaped (\") and not doubled ("")'
     if cut and (not file.table.records or file.table.lacking):
-        whole = file.begin + raw.read(_MOST_BYTES)
+        whole = longer()
         cut = len(whole) == _BYTES_LOOKED_AT + _MOST_BYTES
-        longer = table(whole, cut=cut, more=True)
-        file.table = file.table.with_late(longer) if file.table.records else table(whole, cut=cut)
+        later = table(whole, cut=cut, more=True)
+        file.table = file.table.with_late(later) if file.table.records else table(whole, cut=cut)
         if cut and not file.table.records:
             file.fault = f"whose first {formatted(len(whole))} hold no whole record"
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.containers import Members, is_archive
@@ -60,6 +62,8 @@ _LIMITS = (100, 20, 5)
 _LOST_AT_MOST = 0.1
 _TAG, _TAGGED = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>"), 0.1
 """Of HTML or XML; and the share of documents from which on it is told."""
+_WITHOUT = 1_000
+"""Records without the field of text that are looked at."""
 _ONE_OBJECT = "that is one object of texts by their ids, and not of records"
 _BAD_SHARE = 0.05
 """Of records that extraction bears by default."""
@@ -80,6 +84,8 @@ class Read(NamedTuple):
     """How many cannot be read."""
     tags: Mapping[str, int]
     """Documents by the closing tags of HTML or XML that they hold."""
+    without: Sequence[Mapping[str, Any]]
+    """The first records of JSON without the field of text."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,10 @@ class Source:
     """Whether quotation marks quote fields of a table; otherwise they are text."""
     further: tuple[str, ...] = ()
     """Fields or columns that have prose too, and are not read."""
-    instead: tuple[str, ...] = ()
-    """Those that have it in records without the field of text."""
+    blank: float = 0.0
+    """Share of the first records whose field of text is empty, and one of those is not."""
+    without: Sequence[Mapping[str, Any]] = ()
+    """Of the first records those that have no field of text."""
     unread: str = ""
     """A list or object of the records that has more prose than their text."""
     markdown: bool = False
@@ -122,6 +130,12 @@ class Source:
         """Of the records that were looked at, those that cannot be read."""
         return self.read.bad / max(1, self.read.bad + len(self.read.lengths))
 
+    @cached_property
+    def instead(self) -> tuple[str, ...]:
+        """Fields or columns that have the prose of records without the field of text."""
+        found = further_columns(self.fields.get("text", ""), [*self.without, *self.read.without])
+        return tuple(name for name in found if name not in self.further)
+
     @property
     def bears_bad(self) -> bool:
         """Whether a run bears as many."""
@@ -137,8 +151,8 @@ class Source:
     def read(self) -> Read:
         """The first documents, as extraction reads them."""
         lengths, characters, tags, fault, bad = list[int](), set[str](), Counter[str](), "", 0
-        size = 0.0
-        for outcome in _outcomes(self):
+        size, without = 0.0, list[Mapping[str, Any]]()
+        for outcome in _outcomes(self, without):
             if isinstance(outcome, Document):
                 lengths.append(len(outcome.text))
                 size += len(outcome.text.encode("utf-8", "replace"))
@@ -149,7 +163,7 @@ class Source:
                     break
             elif isinstance(outcome, Quarantined):
                 fault, bad = fault or str(outcome), bad + 1
-        return Read(lengths, frozenset(characters), size, fault, bad, tags)
+        return Read(lengths, frozenset(characters), size, fault, bad, tags, without)
 
     @property
     def tag(self) -> str:
@@ -233,7 +247,10 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
         table = next((file.table for file in group if file.table.delimiter), Table())
         records = [record for file in group for record in file.table.records]
         encodings = {encoding_of(file.begin) for file in group}
-        further, instead = further_columns(fields["text"], records) if fields else ((), ())
+        text = fields.get("text", "")
+        with_text = [record for record in records if record.get(text) is not None]
+        further = further_columns(text, with_text) if fields else ()
+        blank = [one for one in with_text if not str(one[text]).strip() and any(one.get(name) for name in further)]
         source = Source(
             name=name,
             format=format_,
@@ -245,7 +262,8 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
             quoted=table.quoted,
             unread=nested_text(fields["text"], records)[0] if fields else "",
             further=further,
-            instead=instead,
+            blank=len(blank) / max(1, len(records)),
+            without=[record for record in records if record.get(text) is None] if fields else (),
             markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=_unit(texts[tail]) if format_ == "text" else "",
@@ -468,9 +486,14 @@ def _unit(files: Sequence[File]) -> str:
     return "record" if sizes[-1] >= _LARGEST_FILE else "file"
 
 
-def _outcomes(source: Source) -> Iterator[Outcome]:
-    """The records of a source, as the extract stage reads them."""
+def _outcomes(source: Source, without: list[Mapping[str, Any]]) -> Iterator[Outcome]:
+    """The records of a source, as the extract stage reads them; the first of JSON that lack the text go into ``without``."""
     given = {name: value for name, value in vars(source).items() if name in ExtractSpec.model_fields and value}
     spec = ExtractSpec.model_validate(given | {"source": source.name, "quoted": source.quoted})
     for part in raw_parts(spec):
-        yield from parse(spec, part, Tally())
+        tally = Tally()
+        yield from parse(spec, part, tally)
+        if tally.missing_fields["text"] and source.format in ("json", "jsonl") and isinstance(part, RawRecords):
+            there = (record for *_, record in json_records(part, Tally()) if isinstance(record, dict))
+            without += (record for record in there if record.get(source.fields["text"]) is None)
+            del without[_WITHOUT:]

@@ -332,6 +332,79 @@ def test_records_behind_a_broken_line_are_found(first: str, kind: str, tmp_path:
     assert source.fields["text"] == "text" and len(source.read.lengths) >= 60
 
 
+@pytest.mark.parametrize("above", ["# exported\n# in 2024\n\n", "cut"])
+@pytest.mark.parametrize("shape", ["lines", "a list by line", "a list on a line", "a list over lines"])
+def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above: str, tmp_path: Path) -> None:
+    objects = [{"id": n, "text": prose(n)} for n in range(40)]
+    lines = [json.dumps(one, ensure_ascii=False) for one in objects]
+    whole = {
+        "lines": "\n".join(lines),
+        "a list by line": "[\n" + ",\n".join(lines) + "\n]",
+        "a list on a line": json.dumps(objects, ensure_ascii=False),
+        "a list over lines": json.dumps(objects, ensure_ascii=False, indent=1),
+    }[shape]
+    cut = "가".encode()[1:] * (shape == "lines") + whole[30:].encode()  # Of lines within a character.
+    broken = cut if above == "cut" else (above + whole).encode()
+    for ending in ("txt", "jsonl"):
+        texts: dict[str, str | bytes] = {f"{n}.{ending}": whole for n in range(4)} | {f"9.{ending}": broken}
+        [source] = project.look([written(tmp_path / ending, texts)], tmp_path / "mine").sources
+        assert (source.format, source.fields["text"], source.encoding) == (
+            "jsonl" if shape == "lines" else "json",
+            "text",
+            "utf-8",
+        )
+        assert len(source.read.lengths) == (199 if above == "cut" else 200)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'{prose(1)}\n\n{{"id": 1, "text": "보기"}}\n', f"{prose(2)}\n{{\n}}\n", f"# 쓰임\n\n{{}}\n{prose(3)}"],
+    ids=["an example", "a brace", "an empty one"],
+)
+def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> None:
+    texts = {f"{n}.txt": f"{text}{prose(n)}" if n % 2 else text for n in range(30)}
+    assert {s.format for s in project.look([written(tmp_path / "t", texts)], tmp_path / "mine").sources} == {"text"}
+
+
+def test_the_rest_of_a_long_record_is_no_text(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(60))
+    [source] = project.look([written(tmp_path / "t", {"a.txt": f'{"가" * 30_000}"}}\n{lines}'})], tmp_path / "mine").sources
+    assert (source.format, len(source.read.lengths)) == ("jsonl", 60)
+
+
+@pytest.mark.parametrize("ending", ["txt", "xml"])
+def test_pages_behind_a_cut_one_are_pages(ending: str, tmp_path: Path) -> None:
+    whole = dump("".join(PAGE.format(id=n, title=f"글 {n}", text=prose(n)) for n in range(1, 41)))
+    wiki = "\n".join(f'<doc id="{n}" url="" title="글">\n글\n\n{prose(n)}\n</doc>' for n in range(40))
+    texts: dict[str, str | bytes] = {
+        f"a.{ending}": whole[whole.index(b"<id>") :],
+        **({"b.txt": wiki[40:]} if ending == "txt" else {}),
+    }
+    for name, text in texts.items():
+        [source] = project.look([written(tmp_path / name[0], {name: text})], tmp_path / "mine").sources
+        assert (source.format, len(source.read.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
+
+
+@pytest.mark.parametrize("above", ["제목 한 줄\n", "cut"])
+@pytest.mark.parametrize(("ending", "delimiter"), [("txt", "\t"), ("tsv", "\t"), ("csv", ","), ("txt", ",")])
+def test_rows_below_a_heading_or_a_cut_row_are_a_table(ending: str, delimiter: str, above: str, tmp_path: Path) -> None:
+    rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
+    text = rows[30:] if above == "cut" else f"{above}id{delimiter}text{delimiter}label\n{rows}"
+    if above == "cut" and (ending, delimiter) == ("txt", ","):
+        pytest.skip("rows of CSV without a header are not told from prose with commas")
+    [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
+    expected = ("csv", 1, "column2", 39) if above == "cut" else ("csv", 1, "text", 40)
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == expected
+
+
+def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path) -> None:
+    rows = "".join(f'{n}\t"{prose(n)}\n\n{prose(n + 1)}\n{prose(n + 2)}"\t{n % 2}\n' for n in range(40))
+    for ending in ("tsv", "txt"):
+        here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
+        [source] = project.look([here], tmp_path / "mine").sources
+        assert (source.delimiter, source.quoted, source.skip_rows, len(source.read.lengths)) == ("\t", True, 1, 40)
+
+
 def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
     for number, value in enumerate((prose, lambda n: {"text": prose(n)})):
         whole = json.dumps({str(n): value(n) for n in range(40)}, ensure_ascii=False)
@@ -357,7 +430,9 @@ def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Pat
 
 def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    monkeypatch.setattr(sources, "_outcomes", lambda source, was=sources._outcomes: read.append(source.encoding) or was(source))
+    monkeypatch.setattr(
+        sources, "_outcomes", lambda source, *more, was=sources._outcomes: read.append(source.encoding) or was(source, *more)
+    )
     project.write(tmp_path / "mine", [written(tmp_path / "t", records("a.jsonl", text=prose))])
     assert read == ["utf-8"]
 

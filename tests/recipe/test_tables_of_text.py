@@ -138,9 +138,20 @@ def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_
     assert source.quoted and len(source.read.lengths) > 290 and "line 2: malformed_csv" in source.read.fault
 
 
-def test_text_in_another_field_of_other_records_is_told(tmp_path: Path) -> None:
-    mixed = [json.dumps({"text": prose(n)} if n % 2 else {"body": prose(n)}, ensure_ascii=False) for n in range(60)]
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": "\n".join(mixed)})])
+@pytest.mark.parametrize("beside", [{}, {"text": None}])
+@pytest.mark.parametrize("first", [0, 1, 400])
+def test_text_in_another_field_of_other_records_is_told(first: int, beside: dict[str, None], tmp_path: Path) -> None:
+    of_body = [n >= first and (n % 2 == 0 or first > 1) for n in range(600)]
+    mixed = [{**beside, "body": prose(n)} if of_body[n] else {"text": prose(n)} for n in range(600)]
+    lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": lines})])
     told = "\n".join(project.told(found))
-    assert 'the text of records without "text" is in "body", and not read: rename it "text" there' in told
+    assert 'the text of records without "text" is in "body", and not read: write it into "text" there' in told
     assert "takes them together" not in told
+    assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].read.fault
+
+
+def test_a_text_that_is_empty_where_another_field_has_it_is_told(tmp_path: Path) -> None:
+    rows = "id,text,body\n" + "".join(f"{n},{f',{prose(n)}' if n % 2 else f'{prose(n)},'}\n" for n in range(60))
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.csv": rows})])
+    assert '"body" has prose too (50% of the first records have no other), and not read; ' in "\n".join(project.told(found))

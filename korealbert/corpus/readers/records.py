@@ -253,7 +253,11 @@ def without_field(name: str, there: Iterable[str], header: str = "") -> str:
     ``header``: the first row of a table as it is.
     """
     names = list(there)
-    said = f"the record has the fields {', '.join(names)[:300]}: set fields.text of the spec"
+    have = f"the record has the fields {', '.join(names)[:300]}"
+    if name in names:
+        return f"it is null here; {have}: if another holds its text, move that into {name}"
+    elsewhere = f"set fields.text of the spec where all records have their text in another, and rename it {name} where some do"
+    said = f"{have}: {elsewhere}"
     if (parent := name.partition(".")[0]) != name and parent in names:
         return f"{said}; fields within {parent!r} are not read: write {name} as a field of its own"
     marks = [mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()]
