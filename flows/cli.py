@@ -37,7 +37,10 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
+    machines,
+    numbered,
     recipe_names,
+    stages,
     warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
@@ -62,9 +65,14 @@ _RecipeFile = Annotated[
     ),
 ]
 _Schema = Literal["recipe", "benchmark"]
-_Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
-_Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
-From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
+_Until = Annotated[str | None, typer.Option("--until", help="last stage wanted", autocompletion=stages)]
+_Rerun = Annotated[
+    list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable", autocompletion=stages)
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="stage to build with all downstream stages, although they are cached", autocompletion=stages),
+]
 _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
@@ -171,7 +179,8 @@ def plan(
     data: DataDir = None,
     data_root: DataRoot = None,
     machine: Annotated[
-        str | None, typer.Option("--as", metavar="MACHINE", help="costs on another machine: h100, h100x8")
+        str | None,
+        typer.Option("--as", metavar="MACHINE", help="costs on another machine: h100, h100x8", autocompletion=machines),
     ] = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, why, and what it takes in time, disk and memory.
@@ -202,16 +211,12 @@ def plan(
     console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
 
 
-def _stages(number: int) -> str:
-    return "1 stage" if number == 1 else f"{number} stages"
-
-
 def _would_run(planned: Sequence[Planned], verb: str) -> str:
     """How many stages are to run, and what they take."""
     from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
 
     pending = [stage for stage in planned if stage.status != "cached"]
-    return f"{len(pending)} of {_stages(len(planned))} {verb}" + (f": {told}" if (told := total(pending)) else "")
+    return f"{len(pending)} of {numbered(len(planned), 'stage')} {verb}" + (f": {told}" if (told := total(pending)) else "")
 
 
 def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
@@ -262,7 +267,7 @@ def run(
 
     srun and torchrun set --nodes and --node; see docs/several-machines.md.
     """
-    from korealbert.pretrain import machines  # noqa: PLC0415
+    from korealbert.pretrain import machines as training_machines  # noqa: PLC0415
 
     chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
     chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
@@ -271,14 +276,14 @@ def run(
         if nodes is not None:
             chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
         elif hosts is None:
-            chosen |= machines.started_together(os.environ)
+            chosen |= training_machines.started_together(os.environ)
         chosen |= {} if address is None else {"address": address}
         runtime = TrainingRuntime.model_validate({name: value for name, value in chosen.items() if value is not None})
         if runtime.node:
-            machines.serve(runtime)
+            training_machines.serve(runtime)
             return
         Store(runtime.store).make()  # before planning, so that its digests of raw files are kept
-        with machines.leading(runtime):
+        with training_machines.leading(runtime):
             asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
             asked |= {"data": data, "data_root": data_root}
             last = _build(recipe, runtime, asked, lineage)
@@ -343,7 +348,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
         for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    console.print(f"{_stages(len(planned) - len(found))} built in {spent}, {len(found)} cached", style="green")
+    console.print(f"{numbered(len(planned) - len(found), 'stage')} built in {spent}, {len(found)} cached", style="green")
     return last
 
 

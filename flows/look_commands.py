@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Column, Table
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import refuse_overwriting
@@ -28,6 +28,8 @@ from korealbert.flows.terminal import (
 from korealbert.shipped import names, shipped
 
 app = typer.Typer()
+_WIDE = 80
+"""Columns from which on a list of artifacts has the times at which they were built."""
 
 
 @app.command()
@@ -43,13 +45,15 @@ def show(
             console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
             return
         known = existing(store).artifacts()
-    table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
+    dated = console.width >= _WIDE
+    name, *measured = (Column(title, no_wrap=True) for title in ("artifact", "size", "took"))
+    folded = [Column(title, overflow="fold") for title in ("stage", "created")[: 1 + dated]]
+    table = Table(name, *folded, *measured, box=None, pad_edge=False)
     for found in known:
         manifest = found.manifest
         size = sum(entry["size"] for entry in manifest["files"].values())
-        table.add_row(
-            found.name, manifest["label"], manifest["created"], f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s"
-        )
+        told = (manifest["label"], *([manifest["created"].replace("T", " ")] if dated else []))
+        table.add_row(found.name, *told, f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
     console.print(table)
 
 

@@ -26,6 +26,8 @@ from korealbert.flows.terminal import (
     find,
     labels,
     means_directory,
+    numbered,
+    recipe_names,
     warn,
 )
 from korealbert.shipped import shipped
@@ -37,7 +39,9 @@ _STANDARD = "-"
 
 @app.command()
 def gc(
-    recipe: Annotated[list[Path] | None, typer.Option("--recipe", help="keep what this recipe names; repeatable")] = None,
+    recipe: Annotated[
+        list[Path] | None, typer.Option("--recipe", help="keep what this recipe names; repeatable", autocompletion=recipe_names)
+    ] = None,
     delete: Annotated[
         bool, typer.Option("--delete", help="remove the listed artifacts; without it nothing is changed")
     ] = False,
@@ -78,7 +82,8 @@ def _show(found: list[garbage.Garbage]) -> None:
     if found:
         console.print(table)
     total = sum(each.size for each in found)
-    console.print(f"{len(found)} directories, {_megabytes(total)}; nothing was removed" + (", --delete does" if found else ""))
+    directories = "1 directory" if len(found) == 1 else f"{len(found):,} directories"
+    console.print(f"{directories}, {_megabytes(total)}; nothing was removed" + (", --delete does" if found else ""))
 
 
 def _remove(store: Store, wanted: dict[str, str]) -> None:
@@ -92,21 +97,32 @@ def _remove(store: Store, wanted: dict[str, str]) -> None:
 @app.command()
 def verify(
     artifact: Annotated[
-        list[str] | None, typer.Argument(help="names, beginnings or labels; all artifacts if omitted", autocompletion=labels)
+        list[str] | None,
+        typer.Argument(
+            help="all of these names, beginnings or labels, or of a stage; all artifacts if omitted", autocompletion=labels
+        ),
     ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
     """Read every file of the artifacts again and compare it with its manifest. Exit status 1 if anything is wrong."""
     with clear_errors():
         here = existing(store)
-        named = [find(store, name) for name in artifact or ()]
-        checked = named or [Artifact(path.name, path) for path in here.directories()]
+        named = {found.name: found for name in artifact or () for found in _all_that_match(here, name)}
+        checked = [*named.values()] or [Artifact(path.name, path) for path in here.directories()]
         faults = sum(_verify(here, each) for each in checked)
     console.print(
-        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them again" if faults else "")
+        f"{numbered(len(checked), 'artifact')}, {faults} damaged"
+        + ("; the next run that needs them builds them again" if faults else "")
     )
     if faults:
         raise typer.Exit(1)
+
+
+def _all_that_match(store: Store, name: str) -> list[Artifact]:
+    """The artifacts of this label, below it, or whose names begin so; see ``find`` for what it raises where there are none."""
+    of_label = [(str(one.manifest["label"]), one) for one in store.artifacts()]
+    found = [one for label, one in of_label if one.name.startswith(name) or f"{label}/".startswith(f"{name}/")]
+    return found or [find(store.root, name)]
 
 
 def _verify(store: Store, artifact: Artifact) -> bool:
@@ -120,7 +136,7 @@ def _verify(store: Store, artifact: Artifact) -> bool:
         warn(f"{artifact.name}: {fault}", style="red")
     if not faults:
         size = sum(entry["size"] for entry in artifact.manifest["files"].values())
-        console.print(f"{artifact.name}  {len(artifact.manifest['files'])} files  {_megabytes(size)}  ok")
+        console.print(f"{artifact.name}  {numbered(len(artifact.manifest['files']), 'file')}  {_megabytes(size)}  ok")
         inputs = artifact.inputs()
         if stale := store.outdated(artifact, {role: store.find(each.name) for role, each in inputs.items()}):
             warn(f"{artifact.name}: {stale}")
@@ -144,7 +160,7 @@ def export(
         refuse_overwriting(output)
         with atomic_path(output) as temporary, temporary.open("wb") as stream:
             names = archive.export(found, stream)
-        console.print(f"{len(names)} artifacts, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
+        console.print(f"{numbered(len(names), 'artifact')}, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
 
 
 @app.command("export-corpus")
@@ -174,7 +190,7 @@ def export_corpus(
         else:
             refuse_overwriting(Path(output))
             documents, where = write_dataset(_all_of(store, artifact), Path(output), form), output
-    console.print(f"{documents:,} documents: {where}", soft_wrap=True)
+    console.print(f"{numbered(documents, 'document')}: {where}", soft_wrap=True)
 
 
 def _export_to_address(
@@ -224,7 +240,7 @@ def export_curves(
         found = find(store, artifact)
         refuse_overwriting(output, [found.path])
         lines = give(found, to, output)
-    console.print(f"{lines:,} lines of metrics: {output}", soft_wrap=True)
+    console.print(f"{numbered(lines, 'line')} of metrics: {output}", soft_wrap=True)
 
 
 def _all_of(store: Path, name: str) -> list[Artifact]:

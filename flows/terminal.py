@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
@@ -67,7 +68,24 @@ DataRoot = Annotated[
 
 
 class OneLine(TyperGroup):
-    """Commands that report wrong arguments in one line, like all other mistakes."""
+    """Commands that report wrong arguments in one line, like all other mistakes.
+
+    Their help shows no type of an option that takes no value, breaks paragraphs where the terminal ends, and lists each command
+    with its whole first paragraph.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of the group."""
+        return _without_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            _without_types(command.get_params(ctx))
+            paragraphs = [" ".join(paragraph.split()) for paragraph in command.help.split("\n\n")]
+            command.help, command.short_help = "\n\n".join(paragraphs), paragraphs[0]
+        return command
 
     def main(
         self,
@@ -93,6 +111,14 @@ class OneLine(TyperGroup):
         return done
 
 
+def _without_types(params: list[Any]) -> list[Any]:
+    """The parameters, of which flags are shown without a type of values."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:
     """The labels of the store's artifacts that begin so, for the shell's completion."""
     store = Path(ctx.params.get("store") or default_store())
@@ -109,6 +135,31 @@ def recipe_names(incomplete: str) -> list[str]:
 def sides(ctx: typer.Context, incomplete: str) -> list[str]:
     """The labels and the recipes that begin so, for the shell's completion."""
     return sorted({*labels(ctx, incomplete), *recipe_names(incomplete)})
+
+
+def stages(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The stages and labels of the command's recipe that begin so, for the shell's completion; none where it has errors."""
+    from korealbert.recipe import planning  # noqa: PLC0415 (loads every package)
+
+    # An option that lacks its value, the one that is completed, leaves arguments before it unread.
+    recipe = shipped.shipped(Path(ctx.args[0] if ctx.args else ctx.params.get("recipe") or RECIPE_HERE))
+    try:
+        found = planning.labels(recipe, data=ctx.params.get("data"))
+    except (ValueError, OSError):
+        return []
+    return sorted(name for name in {*found, *(label.split("/")[0] for label in found)} if name.startswith(incomplete))
+
+
+def machines(incomplete: str) -> list[str]:
+    """The machines of the profiles that begin so, for the shell's completion."""
+    from korealbert.recipe.machines import figures  # noqa: PLC0415 (loads every package)
+
+    return [name for name in figures().chips if name.startswith(incomplete)]
+
+
+def numbered(number: int, what: str) -> str:
+    """``1 artifact``, ``2 artifacts``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 @contextmanager
@@ -155,7 +206,24 @@ def print_sections(sections: Iterable[Section]) -> None:
                 table = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
                 for row in block.rows:
                     table.add_row(*row)
-                console.print(table)
+                if Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).minimum <= console.width:
+                    console.print(table)
+                else:
+                    _print_in_lines(block)
+
+
+_ANY_WIDTH = 100_000
+"""Columns in which a table measures what its longest words need, which is otherwise at most the terminal's width."""
+
+
+def _print_in_lines(table: blocks.Table) -> None:
+    """A table whose words are too long for this terminal: each row as lines, one for each cell that holds something."""
+    console.print(table.title, soft_wrap=True)
+    for first, *others in table.rows:
+        console.print(first, style="bold", soft_wrap=True)
+        for name, cell in zip(table.header[1:], others, strict=True):
+            if cell:
+                console.print(f"  {name}: {cell}", soft_wrap=True)
 
 
 def warn(told: object, *, style: str = "yellow") -> None:

@@ -205,6 +205,11 @@ class Task(ABC):
         return self.chosen in ("mean", "bi-encoder")
 
     @property
+    def about_labels(self) -> str:
+        """What the labels of ``labelled`` mean, as a sentence, where they do not say so themselves."""
+        return ""
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the head's logits in an ONNX file; none where the head reads more of an input than its pieces."""
         return ()

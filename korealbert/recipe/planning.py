@@ -119,6 +119,12 @@ class _Prepared:
                 raise RecipeError(f"{self.name}, {stage.label}: {error}") from None
 
 
+def labels(path: Path, *, data: Path | None = None) -> list[str]:
+    """The labels of all stages of a recipe of any kind. Raises RecipeError for one that could not run."""
+    read, graph = _READERS[kind_of(path)]
+    return list(graph(read(path, data=data, overrides=None)))
+
+
 def prepare(
     path: Path,
     store: Store,

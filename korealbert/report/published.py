@@ -42,8 +42,8 @@ def tables() -> list[str]:
 
 @cache
 def load(name: str) -> pl.DataFrame:
-    """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
-    ``note``: known problems of the row or other remarks; may be empty.
+    """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M),
+    ``note``: known problems of the row; may be empty; and ``noted``: their numbers in ``known_problems``, from 1.
 
     Raises ValueError naming the known tables, or file and row of a row without model, value or source.
     """
@@ -52,8 +52,11 @@ def load(name: str) -> pl.DataFrame:
     content = _directory().joinpath(f"{name}.csv").read_bytes()
     frame = parse(content, f"published/{name}.csv")
     known = [row for row in _toml("misprints")["row"] if row["table"] == name]
-    noted = [" ".join(row["note"] for row in known if _meant(row, printed)) for printed in frame.iter_rows(named=True)]
-    return frame.with_columns(note=pl.Series(noted, dtype=pl.String))
+    noted = [[place for place, row in enumerate(known) if _meant(row, printed)] for printed in frame.iter_rows(named=True)]
+    return frame.with_columns(
+        note=pl.Series([" ".join(known[place]["note"] for place in places) for places in noted], dtype=pl.String),
+        noted=pl.Series([[place + 1 for place in places] for places in noted], dtype=pl.List(pl.Int64)),
+    )
 
 
 def parse(content: bytes, file: str) -> pl.DataFrame:
@@ -68,10 +71,14 @@ def parse(content: bytes, file: str) -> pl.DataFrame:
     return frame.with_columns(number=pl.col("value").cast(pl.Float64, strict=False))
 
 
+def known_problems(name: str) -> list[tuple[str, str]]:
+    """Of each known problem of a table the rows that it is about, and what it is."""
+    return [(_place(row), row["note"]) for row in _toml("misprints")["row"] if row["table"] == name]
+
+
 def notes(name: str) -> list[str]:
-    """Known problems of a table: of each the rows that it is about, and what it is."""
-    known = [row for row in _toml("misprints")["row"] if row["table"] == name]
-    return [f"{_place(row)}: {row['note']}" for row in known]
+    """Known problems of a table, a sentence each."""
+    return [f"{place}: {note}" for place, note in known_problems(name)]
 
 
 def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:

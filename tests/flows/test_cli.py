@@ -10,13 +10,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Progress, Runtime, build
+from korealbert.artifact import Artifact, Progress, Runtime, Store, build
 from korealbert.flows.cli import _bars, app
 from korealbert.flows.step import CACHED, _counted, scored, watcher
-from korealbert.flows.terminal import console
+from korealbert.flows.terminal import console, print_sections
+from korealbert.report.render import blocks
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
@@ -257,3 +260,52 @@ def test_several_paths_after_one_from_have_a_remedy(tmp_path: Path) -> None:
     for arguments in (("mine", "--from", "a.txt", "b.txt", "c.txt"), ("--from", "a.txt", tmp_path / "0.txt", "mine")):
         told = " ".join(call("new", *arguments, code=2).split())
         assert "name their directory after --from" in told.replace("│ ", "")
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_list_of_artifacts_and_a_comparison_fold_and_cut_no_name(
+    width: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "width", width)
+    listed, found = call("show", "--store", store), Store(store).artifacts()
+    assert "…" not in listed and all(artifact.name in listed for artifact in found)
+    assert max(len(line.rstrip()) for line in listed.splitlines()) <= width
+    path = "/a/path/that/is/long/and/without/any/blank/so/that/it/is/one/word.tar"
+    table = blocks.Table("Fields", ["Stage", "Field", "A"], [["finetune/nsmc/pretrained/1", "paths", path], ["clean", "n", ""]])
+    with console.capture() as printed:
+        print_sections([blocks.Section("s", "Settings", [table])])
+    lines = printed.get().splitlines()
+    assert {"finetune/nsmc/pretrained/1", "  Field: paths", f"  A: {path}"} <= {*lines} and lines[-1] == "  Field: n"
+
+
+def test_verify_takes_all_that_a_name_means_and_counts_in_words(store: Path) -> None:
+    told = call("verify", "extract", "clean", "--store", store)
+    number = sum(artifact.name.startswith(("extract", "clean")) for artifact in Store(store).artifacts())
+    assert f"{number} artifact{'s' if number > 1 else ''}, 0 damaged" in told
+    assert call("verify", "clean/news", "clean", "--store", store).endswith("\n1 artifact, 0 damaged\n")
+
+
+def test_help_shows_no_value_of_flags_and_paragraphs_whole() -> None:
+    assert not re.search(r"--(dry-run|public|help) +<bool>", call("push", "--help"))
+    sentence = "what living builders hold, and the lineage of all of these."
+    assert sentence in " ".join(call("gc", "--help").split())
+    group, context = get_command(app), typer.Context(get_command(app))
+    assert group.get_command(context, "plan").get_short_help_str().endswith("what it takes in time, disk and memory.")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("plan sample --as h", {"h100"}),
+        ("plan sample --until pre", {"pretrain"}),
+        ("run sample --rerun fi", {"finetune", "finetune/nsmc/pretrained/1"}),
+        ("run sample --from fi", {"finetune"}),
+        ("plan nothing --until pre", set()),
+        ("gc --recipe samp", {"sample"}),
+    ],
+)
+def test_the_shell_completes_stages_machines_and_recipes(words: str, found: set[str]) -> None:
+    line = f"korealbert {words}"
+    shell = {"_KOREALBERT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    told = CliRunner().invoke(app, [], prog_name="korealbert", env=shell).output.split()
+    assert found <= set(told) and (found or not told), told

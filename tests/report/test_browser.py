@@ -100,6 +100,25 @@ def test_tables_and_the_graph_keep_their_layout_without_scrolling(kind: str, rep
     assert tab.ask(SCROLLING) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_fits_paper_in_its_own_size(kind: str, reports: dict[str, Path], tab: Browser) -> None:
+    """A browser shrinks all pages until the widest table fits."""
+    tab.show(reports[kind].as_uri(), width=680, scheme="light")
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    tab.ask("document.querySelectorAll('details').forEach(each => each.open = true)")
+    try:
+        assert tab.ask("document.documentElement.scrollWidth") <= 680
+        tall = "[...document.querySelectorAll('figure')].filter(each => each.offsetHeight > innerHeight).length"
+        assert tab.ask(tall) == 0, "its caption would stand on a page of its own"
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_on_a_phone_the_beginnings_of_documents_are_in_sight(reports: dict[str, Path], tab: Browser) -> None:
+    tab.show(reports["run"].as_uri(), width=390, scheme="light")
+    assert tab.ask("document.querySelector('#texts .last-below td:last-child').getBoundingClientRect().right") <= 390
+
+
 def test_hangul_is_drawn_and_not_boxed(reports: dict[str, Path], tab: Browser) -> None:
     fonts = subprocess.run(["fc-list", ":lang=ko"], capture_output=True, check=False).stdout
     if not fonts:

@@ -51,6 +51,14 @@ def test_a_graph_keeps_its_order_and_loses_only_arrows_that_a_longer_way_implies
     assert all(heights[parent] < heights[node] for node, parents in above.items() for parent in parents)
 
 
+def test_a_long_label_of_a_graph_is_whole_and_makes_the_boxes_of_its_layer_alone_higher() -> None:
+    long = "finetune/some-encoder/korsts/pretrained/1"
+    drawn = graph.layered([graph.Box("dedup", ["name"]), graph.Box(long, ["name"])], {long: {"dedup"}}, label="a graph").body
+    assert "".join(re.findall(r'class="value">([^<]+)<', drawn)) == "dedup" + long
+    low, high = (float(height) for height in re.findall(r'class="box"[^>]* height="([\d.]+)"', drawn))
+    assert low < high
+
+
 def test_coinciding_curves_have_dashes_and_points_of_their_own_and_no_half_epochs() -> None:
     same = [(1.0, 50.0), (2.0, 50.0)]
     drawn = charts.lines([charts.Line("a", same, 1), charts.Line("b", same, 2)], label="two", x_unit="epochs").body

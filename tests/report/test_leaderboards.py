@@ -68,7 +68,7 @@ def ner_cell(store: Path, model: Artifact, system: str, seed: int, **changes: An
             for number, tags in enumerate(GOLD):
                 table.append((str(number), tags, tags))
 
-    return label, made(store, label, {}, {"model": model}, write, seed=seed)
+    return label, made(store, label, {}, {"model": model}, write, seed=seed, task="naver_ner")
 
 
 def schema_of(kind: Any) -> Any:
@@ -180,6 +180,12 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
     assert "&lt;b&gt;24&lt;/b&gt;" in html and "<b>" not in html
     drawn = (report / "figures" / "confusion-naver_ner.svg").read_text("utf-8")
     assert "NUM → DAT: 9 (9.0 %)" in drawn
+
+
+def test_labels_that_are_numbers_are_named_or_explained() -> None:
+    assert benchmarks._named(tasks.load("nsmc"), 1) == "positive"
+    assert benchmarks._named(tasks.load("korsts"), 2.5) == 2.5
+    assert tasks.load("korsts").about_labels == "1 is a score of 3 or more, 0 one below."
 
 
 def test_entity_types_are_counted_over_all_splits_beside_table_iv(report: Path) -> None:

@@ -19,7 +19,7 @@ def test_every_published_score_has_a_source() -> None:
     frames = {name: published.load(name) for name in published.tables()}
     assert sum(frame.height for frame in frames.values()) == 1_348
     for frame in frames.values():
-        assert frame.columns == [*published.COLUMNS, "number", "note"]
+        assert frame.columns == [*published.COLUMNS, "number", "note", "noted"]
         assert frame["source"].str.strip_chars().str.len_chars().min() > 0  # type: ignore[operator]
         assert frame["number"].null_count() < frame.height / 2
 
@@ -160,11 +160,13 @@ def test_an_unknown_table_is_answered_with_the_known_ones() -> None:
         published.load("bert")
 
 
-def test_a_note_on_several_rows_of_a_model_is_printed_once() -> None:
-    rows = [
-        ("a", "NER", "acc", "1", "Mixes rows. Not defined."),
-        ("a", "NSMC", "acc", "2", "Mixes rows."),
-        ("b", "NER", "acc", "3", ""),
-    ]
-    [row, _] = _as_printed("Table II", rows).rows
-    assert row[-1] == "Mixes rows. Not defined."
+def test_a_table_as_printed_has_the_numbers_of_notes_and_in_its_title_what_is_said_of_all_rows() -> None:
+    notes = ["Mixes rows.", "Not defined.", "On dev.", "Split not stated."]
+    rows = [("a", "NER", "acc", "1", [1, 2, 3, 4]), ("a", "NSMC", "acc", "2", [1, 3, 4]), ("b", "NER", "acc", "3", [3, 4])]
+    table = _as_printed("Table II (split not stated)", rows, notes)
+    assert table.title == "Table II (split not stated) (On dev)"
+    assert [row[-1] for row in table.rows] == ["1, 2", ""]
+    known, klue = published.known_problems("klue_readme"), published.load("klue_readme")
+    assert {" ".join(known[number - 1][1] for number in row["noted"]) for row in klue.iter_rows(named=True)} == set(
+        klue["note"]
+    )

@@ -24,6 +24,7 @@ from korealbert.finetune.metrics.rankings import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
 from korealbert.report import scores
+from korealbert.report.render.blocks import Cards
 from korealbert.report.scores import CSV_COLUMNS
 from korealbert.report.sections import outcome
 from korealbert.report.sections.lineage import MEASURED, core_hours
@@ -62,6 +63,9 @@ def test_the_headline_of_a_run_without_benchmarks_has_a_number_and_an_interval(a
         "The pretrained model fills 41.2 % of the masked pieces of held-out text correctly "
         "(4,000 pieces; 95 % interval 39.7 % to 42.8 %)."
     )
+    shown = outcome.section(run, [], [])
+    assert shown is not None and isinstance(shown.blocks[0], Cards)
+    assert shown.blocks[0].cards[0].detail.startswith("4,000 pieces; 95 % interval 39.7 % to 42.8 %; perplexity ")
 
 
 def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:

@@ -316,6 +316,11 @@ class SequenceRegression(_SequenceTask):
         """The number."""
         return {"label": kept}
 
+    @property
+    def about_labels(self) -> str:
+        """The threshold."""
+        return f"1 is a score of {self.threshold:g} or more, 0 one below."
+
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """``1`` from the threshold on, ``0`` below, as KLUE-STS's binary label."""
         return [str(int(example.target >= self.threshold))], [str(int(predicted >= self.threshold))]

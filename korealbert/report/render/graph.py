@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from korealbert.report.render.markup import Svg, join, tag, text
+from korealbert.report.render.markup import Svg, join, tag, text, wrapped
 
 _BOX_WIDTH, _LINE, _PADDING = 200.0, 16.0, 10.0
+_INSIDE = _BOX_WIDTH - 2 * _PADDING
 _BESIDE, _BELOW = 18.0, 34.0
 """Units between the boxes of a layer, and between layers."""
 
@@ -32,22 +34,26 @@ def layered(boxes: Sequence[Box], above: Mapping[str, set[str]], *, label: str) 
     parents = reduced({box.label: above.get(box.label, set()) for box in boxes})
     layers = _layers(boxes, parents)
     places = _places(layers, parents)
-    height = _PADDING * 2 + _LINE * (1 + max((len(box.lines) for box in boxes), default=0)) - 4
-    pitch = height + _BELOW
     width = max(len(layer) for layer in layers) * (_BOX_WIDTH + _BESIDE) - _BESIDE
     left = {name: 1 + x * (_BOX_WIDTH + _BESIDE) for name, x in places.items()}
-    top = {box.label: number * pitch for number, layer in enumerate(layers) for box in layer}
+    top, height, bottom = dict[str, float](), dict[str, float](), -_BELOW
+    for layer in layers:
+        lines = max(len(_lines_of_label(box)) + len(box.lines) for box in layer)
+        own = _PADDING * 2 + _LINE * lines - 4
+        top |= {box.label: bottom + _BELOW for box in layer}
+        height |= {box.label: own for box in layer}
+        bottom += _BELOW + own
     body: list[Markup] = []
     for name, found in parents.items():
         for parent in sorted(found):
-            x1, y1 = left[parent] + _BOX_WIDTH / 2, top[parent] + height
+            x1, y1 = left[parent] + _BOX_WIDTH / 2, top[parent] + height[parent]
             x2, y2 = left[name] + _BOX_WIDTH / 2, top[name] - 5
             bend = max(_BELOW * 0.6, (y2 - y1) * 0.5)
             path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
             body.append(tag("path", class_="edge", d=path))
             body.append(tag("path", class_="edge-head", d=f"M{x2 - 4:.1f} {y2 - 1:.1f}h8l-4 6z"))
-    body += [_drawn(box, left[box.label], top[box.label], height) for box in boxes]
-    return Svg(len(layers) * pitch - _BELOW + 4, label, join(*body), width=width + 6)
+    body += [_drawn(box, left[box.label], top[box.label], height[box.label]) for box in boxes]
+    return Svg(bottom + 4, label, join(*body), width=width + 6)
 
 
 def _drawn(box: Box, x: float, y: float, height: float) -> Markup:
@@ -55,11 +61,16 @@ def _drawn(box: Box, x: float, y: float, height: float) -> Markup:
     if box.stack:
         body.append(tag("rect", class_="box", x=x + 4, y=y + 4, width=_BOX_WIDTH, height=height, rx=7))
     body.append(tag("rect", class_="box", x=x, y=y, width=_BOX_WIDTH, height=height, rx=7))
-    inside = _BOX_WIDTH - 2 * _PADDING
-    body.append(text(x + _PADDING, y + _PADDING + 10, box.label, kind="value", width=inside))
-    for number, line in enumerate(box.lines, start=1):
-        body.append(text(x + _PADDING, y + _PADDING + 10 + number * _LINE, line, kind="tick", width=inside * 12 / 11))
+    label = _lines_of_label(box)
+    for number, line in enumerate([*label, *box.lines]):
+        kind, width = ("value", _INSIDE) if number < len(label) else ("tick", _INSIDE * 12 / 11)
+        body.append(text(x + _PADDING, y + _PADDING + 10 + number * _LINE, line, kind=kind, width=width))
     return tag("a", *body, class_="node", href=box.link) if box.link else tag("g", *body, class_="node")
+
+
+def _lines_of_label(box: Box) -> list[str]:
+    """The label on as many lines as it needs, broken behind slashes."""
+    return wrapped(re.split("(?<=/)", box.label), _INSIDE)
 
 
 def reduced(above: Mapping[str, set[str]]) -> dict[str, set[str]]:

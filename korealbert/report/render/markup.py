@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -84,7 +85,7 @@ class Svg:
         The title is above the drawing.
         """
         style = tag("style", style_sheet("palette", "chart"))
-        lines = _wrapped(title, self.width * 0.9)
+        lines = wrapped([f"{word} " for word in title.split()], self.width * 0.9)
         above = len(lines) * 17 + 9 if lines else 0
         heading = [text(0, 17 * number - above + 6, line, kind="title") for number, line in enumerate(lines)]
         ground = tag("rect", class_="ground", width=self.width + 24, height=self.height + 24 + above, x=-12, y=-12 - above)
@@ -105,16 +106,15 @@ def text(x: float, y: float, content: str, *, kind: str = "", anchor: str | None
     return tag("text", *tooltip, shown, x=x, y=y, class_=kind or None, text_anchor=anchor)
 
 
-def _wrapped(content: str, width: float) -> list[str]:
-    """The words on as many lines as they need."""
+def wrapped(parts: Sequence[str], width: float) -> list[str]:
+    """Parts of a text, each with the blank behind it, on as many lines as they need."""
     lines: list[str] = []
-    for word in content.split():
-        longer = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(longer) <= width:
-            lines[-1] = longer
+    for part in parts:
+        if lines and text_width((lines[-1] + part).rstrip()) <= width:
+            lines[-1] += part
         else:
-            lines.append(word)
-    return lines
+            lines.append(part)
+    return [line.rstrip() for line in lines]
 
 
 def fitted(content: str, width: float) -> str:

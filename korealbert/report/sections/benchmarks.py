@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from korealbert.finetune import tasks
 from korealbert.finetune.features import FeaturesStats
+from korealbert.finetune.task import Task
 from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -68,9 +69,14 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
     header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
     title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
     blocks: list[Block] = [Table(title, header, rows, frozenset({1, 2}), prose=frozenset({3}))]
+    task = tasks.load(benchmark.cells[0].spec["task"])
+    if task.about_labels:
+        blocks.append(Text(f"{benchmark.title}: {task.about_labels}", quiet=True))
     hard = found["hardest"][:hardest]
     if hard:
-        quoted = [[e["id"], _quoted(e), _value(e["gold"]), _value(e["pred"]), fixed(e["loss"])] for e in hard]
+        quoted = [
+            [e["id"], _quoted(e), *(_value(_named(task, e[of])) for of in ("gold", "pred")), fixed(e["loss"])] for e in hard
+        ]
         table = Table(
             f"{benchmark.title}: the test examples with the largest loss",
             ["Example", "Text", "Gold", "Predicted", "Loss"],
@@ -88,6 +94,11 @@ def _quoted(example: Mapping[str, Any]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT].rstrip()}…"
+
+
+def _named(task: Task, value: Any) -> Any:
+    """A value as ``analysis.json`` has it, a label by its name, not its number."""
+    return task.fields(value).get("label", value) if isinstance(value, int) else value
 
 
 def _value(value: Any) -> str:
@@ -250,8 +261,12 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in (table for table in tables if isinstance(table, str)):
-        printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
-        known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
+        problems = published.known_problems(name)
+        printed = [_as_printed(source, rows, [note for _, note in problems]) for source, rows in _by_source(name).items()]
+        known = [
+            Text(f"Known problem {number}: {place}: {note}", quiet=True)
+            for number, (place, note) in enumerate(problems, start=1)
+        ]
         blocks.append(Fold(f"As printed: {_PUBLICATIONS.get(name, name)}", [*known, *printed]))
     return Section("published", "Beside published scores", blocks)
 
@@ -328,54 +343,54 @@ def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
     ]
 
 
-_Printed = tuple[str, str, str, str, str]
-"""Model, task, metric, value and note."""
+_Printed = tuple[str, str, str, str, Sequence[int]]
+"""Model, task, metric, value and the numbers of notes."""
 
 
 def _by_source(name: str) -> dict[str, list[_Printed]]:
     sources: dict[str, list[_Printed]] = {}
-    for model, task, metric, value, note, source in published.load(name).select(*_PRINTED, "source").iter_rows():
-        sources.setdefault(source, []).append((model, task, metric, value, note))
+    for model, task, metric, value, noted, source in published.load(name).select(*_PRINTED, "source").iter_rows():
+        sources.setdefault(source, []).append((model, task, metric, value, noted))
     return sources
 
 
-_PRINTED = ("model", "task", "metric", "value", "note")
-
-
-def _joined(notes: Iterable[str]) -> str:
-    """The notes on several rows, each once: that on one row may be part of that on another."""
-    known = list(notes)
-    return " ".join(note for note in known if not any(note != other and note in other for other in known))
+_PRINTED = ("model", "task", "metric", "value", "noted")
 
 
 _MOST_CHARACTERS = 160
 """Sum of the longest words of the columns of a table as printed: so many fit into 1,300 pixels."""
 
 
-def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
-    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown.
+def _as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> Table:
+    """Models by columns of task and metric; where a source prints two values, both are shown.
+
+    A note on all rows stands in the title. Of the others, each model has the numbers: so many columns leave a text no room.
 
     Counts by gold and predicted label do not fit next to each other: they are rows, with models as columns.
     """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
-    notes: dict[str, dict[str, None]] = {}
-    everywhere = set.intersection(*({row[-1]} for row in rows))
-    for model, task, metric, value, note in rows:
+    of_model: dict[str, set[int]] = {}
+    everywhere = set.intersection(*(set(noted) for *_, noted in rows))
+    for model, task, metric, value, noted in rows:
         cells.setdefault((model, task, metric), []).append(value)
-        if note and note not in everywhere:
-            notes.setdefault(model, {})[note] = None
+        of_model.setdefault(model, set()).update(set(noted) - everywhere)
     models = list(dict.fromkeys(model for model, *_ in rows))
-    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
+    texts = [notes[number - 1].rstrip(".") for number in sorted(everywhere)]
+    title = " ".join([source, *(f"({text})" for text in texts if text.lower() not in source.lower())])
     if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MOST_CHARACTERS:
         body = [
             [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
             for task, metric in columns
         ]
         return Table(title, ["Metric", *models], body, frozenset(range(1, len(models) + 1)))
-    header = ["Model", *(f"{task} {metric}" for task, metric in columns), "Note"]
+    header = ["Model", *(f"{task} {metric}" for task, metric in columns), "Problems"]
     body = [
-        [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns), _joined(notes.get(model, {}))]
+        [
+            model,
+            *(" / ".join(cells.get((model, *column), [""])) for column in columns),
+            ", ".join(map(str, sorted(of_model[model]))),
+        ]
         for model in models
     ]
-    return Table(title, header, body, frozenset(range(1, len(header) - 1)), prose=frozenset({len(header) - 1}))
+    return Table(title, header, body, frozenset(range(1, len(header) - 1)))

@@ -42,7 +42,7 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(
             f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly"
-            f"{_of_pieces(accuracy, heldout_targets(artifacts).get('mlm'))}."
+            f"{f' ({told})' if (told := _of_pieces(accuracy, heldout_targets(artifacts).get('mlm'))) else ''}."
         )
     if not sentences:
         corpus = artifacts.stats("balance", DocumentStats)
@@ -72,7 +72,7 @@ def _of_pieces(share: float, pieces: int | None) -> str:
     z = NormalDist().inv_cdf(0.975)
     middle, width = share + z * z / (2 * pieces), z * math.sqrt(share * (1 - share) / pieces + (z / (2 * pieces)) ** 2)
     low, high = ((middle + side * width) / (1 + z * z / pieces) for side in (-1, 1))
-    return f" ({count(pieces)} pieces; 95 % interval {percent(low)} to {percent(high)})"
+    return f"{count(pieces)} pieces; 95 % interval {percent(low)} to {percent(high)}"
 
 
 def _result(benchmark: Benchmark) -> str | None:
@@ -143,10 +143,11 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
-    if heldout.get("mlm_accuracy") is not None:
+    if (accuracy := heldout.get("mlm_accuracy")) is not None:
         perplexity = heldout.get("mlm_perplexity")
-        detail = f"perplexity {fixed(perplexity)}" if perplexity is not None else "of masked pieces"
-        cards.append(Card("Masked pieces, held out", percent(heldout["mlm_accuracy"]), detail))
+        pieces = _of_pieces(accuracy, heldout_targets(artifacts).get("mlm"))
+        detail = "; ".join(filter(None, (pieces, f"perplexity {fixed(perplexity)}" if perplexity is not None else "")))
+        cards.append(Card("Masked pieces, held out", percent(accuracy), detail or "of masked pieces"))
     if not cards:
         return None
     blocks: list[Block] = [Cards(cards)]
