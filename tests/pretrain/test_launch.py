@@ -177,7 +177,7 @@ time.sleep(600)
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 def test_a_step_on_a_processor_takes_the_memory_of_the_one_before() -> None:
-    """Pages that the system hands out anew for the tensors of a third step."""
+    """Pages that the system hands out anew for the tensors of a step, in the best of nine: the first ones divide the heap."""
     code = """
 import resource, sys, torch
 from korealbert.pretrain.worker import _keep_memory
@@ -187,8 +187,7 @@ def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     tensors = [torch.ones(1 << size) for size in range(12, 25)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-pages(), pages()
-print(pages())
+print(min(pages() for _ in range(9)))
 """
     kept, given_back = (
         int(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
