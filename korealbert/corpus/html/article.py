@@ -111,7 +111,7 @@ def _tree(data: bytes, content_type: str) -> Any:
     text = decoded.text.replace("\0", "").encode("utf-8", "replace")
     _refuse_attributes(text)
     try:  # as bytes, because lxml refuses characters under an XML declaration
-        tree = lxml_html.document_fromstring(text, parser=lxml_html.HTMLParser(encoding="utf-8"))
+        tree = lxml_html.document_fromstring(text, parser=lxml_html.HTMLParser(encoding="utf-8", remove_comments=True))
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError) as error:
         raise UnreadablePage("unreadable_html", f"{error}: is it an HTML page?") from None
     elements = sum(1 for _ in tree.iter())

@@ -405,3 +405,11 @@ def test_four_real_pages(real_data: Path, tmp_path: Path) -> None:
         lines = {" ".join(line.split()) for line in document.text.split("\n\n")}
         paragraphs = [" ".join(text.split()) for part in wanted["body"]["sections"] for text in part["paragraphs"]]
         assert not [text for text in paragraphs if text not in lines]
+
+
+def test_text_behind_a_comment_stays() -> None:
+    sentence = "나루시는 오늘 물 대책을 발표하고 시민의 의견을 널리 듣겠다고 밝혔다. "
+    paragraph = f"<p>{sentence * 3}물은 H<sub>2</sub><!-- 광고 -->O 이다.<!-- --> {sentence}</p>"
+    page = f"<html><body><article><h1>물</h1>{paragraph}<p>{sentence * 3}<!-- 끝 -->모두 남는다.</p></article></body></html>"
+    text = read_article(page.encode(), "text/html; charset=utf-8").text
+    assert text.split("\n\n")[-2:] == [f"{sentence * 3}물은 H2O 이다. {sentence}".strip(), f"{sentence * 3}모두 남는다."]
