@@ -25,7 +25,7 @@ from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble, check_ensemble
+from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble, check_ensemble, refuse_bi_encoders
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
@@ -242,7 +242,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
-        "notes": (*spec.notes, *_heads(path, spec, recipes), *other_metrics(columns, spec.printed, _measures(recipes))),
+        "notes": (*spec.notes, *_measured(path, spec, recipes), *other_metrics(columns, spec.printed, _measures(recipes))),
         "curves": spec.curves,
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
@@ -296,18 +296,20 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
         raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
 
 
-def _heads(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """A note on each column whose head is not the task's own. Raises RecipeError for a bi-encoder next to a paper's scores."""
+def _measured(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """A note on each column whose head is not the task's own, and on NSP in the place of SOP. Raises RecipeError for a
+    bi-encoder next to a paper's scores."""
+    refuse_bi_encoders(str(path), _columns(path, spec, recipes), next(iter(recipes.values())).finetune)
     for column in _columns(path, spec, recipes):
+        nsp = [
+            cell.label for cell in spec.grid if (own := recipes.get(_key_of(cell.label))) and own.views.sentence_task == "nsp"
+        ]
+        if column.heldout == "sop" and nsp:
+            yield f"{column.title}: accuracy of NSP in {', '.join(nsp)}."
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
         if len(heads) > 1:
             raise RecipeError(f"{path}, column {column.title!r}: its cells have the heads {', '.join(sorted(heads))}; give one")
         (head,) = heads
-        if head == "bi-encoder" and column.printed is not None:
-            raise RecipeError(
-                f"{path}, column {column.title!r}: the printed scores are of cross-encoders, [finetune.{column.benchmark}] has "
-                "head = 'bi-encoder'; remove printed, or give another column the task's own head"
-            )
         if head != "own":
             yield f"{column.title}: head {head}."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
+from korealbert.report.ablation.spec import Column
 from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -85,6 +86,18 @@ class Benchmark(Generic[_GridT_co]):
     def with_evidence(self) -> Benchmark[_GridT_co]:
         """The same cells, each keeping what an ensemble averages."""
         return Benchmark({label: spec.model_copy(update={"evidence": True}) for label, spec in self.cells.items()}, self.grid)
+
+
+def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mapping[str, Benchmark[Any]]) -> None:
+    """Raise RecipeError where a printed score, of a cross-encoder, would stand beside a bi-encoder's or a mean of such."""
+    heads = {column.title: benchmarks[column.benchmark].first.head for column in columns if column.benchmark in benchmarks}
+    for column in columns:
+        parts = [column.title, *(title for group in column.average for title in group)]
+        if column.printed is not None and (apart := [title for title in parts if heads.get(title) == "bi-encoder"]):
+            raise RecipeError(
+                f"{where}, column {column.title!r}: the printed scores are of cross-encoders, and {apart[0]!r} has "
+                "head = 'bi-encoder'; remove printed, or measure the task with its own head"
+            )
 
 
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:

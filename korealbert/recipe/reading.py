@@ -30,7 +30,15 @@ from korealbert.model.config import ModernSpec
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import Benchmark, EncoderGrid, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.benchmarks import (
+    Benchmark,
+    EncoderGrid,
+    FinetuneGrid,
+    PretrainedGrid,
+    read_benchmarks,
+    refuse_bi_encoders,
+    too_long,
+)
 from korealbert.recipe.cross_lingual import problems_of
 from korealbert.recipe.retrieval import read_retrieval
 from korealbert.recipe.specs import (
@@ -392,12 +400,18 @@ class Reader(Tables):
                 raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
 
     def check_table(
-        self, layout: report.ReportSpec, benchmarks: Collection[str], encoders: Collection[str], speed: SpeedSpec
+        self,
+        layout: report.ReportSpec,
+        benchmarks: Mapping[str, Benchmark[Any]],
+        encoders: Collection[str],
+        speed: SpeedSpec,
     ) -> None:
-        """Raise RecipeError where the table of a report names something that the recipe does not measure."""
+        """Raise RecipeError where the table of a report names something that the recipe does not measure as printed."""
         if layout.table is None:
             return
-        wanted = [("benchmark", column.benchmark, benchmarks) for column in layout.table.columns]
+        wanted: list[tuple[str, str, Collection[str]]] = [
+            ("benchmark", column.benchmark, benchmarks) for column in layout.table.columns
+        ]
         wanted += [("encoder", row.encoder, encoders) for row in layout.table.rows]
         wanted += [("shape", row.shape, speed.architectures) for row in layout.table.rows]
         for kind, name, known in wanted:
@@ -406,6 +420,7 @@ class Reader(Tables):
                 raise RecipeError(
                     f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
                 )
+        refuse_bi_encoders(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
 
     def model(self, name: str, *, post_trained: bool = False) -> Model:
         """The model of the table of this dotted name; ``post_trained``: a cross-lingual recipe may make it too.

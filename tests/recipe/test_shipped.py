@@ -326,3 +326,14 @@ def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(data: 
     with torch.device("meta"):
         parameters = count_parameters(PretrainingModel(config))
     assert parameters == 149_655_232 - (50_368 - 50_048) * (768 + 1)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_printed_scores_of_a_report_stand_beside_no_bi_encoder(average: bool) -> None:
+    head = {"finetune.korsts.head": "bi-encoder"}
+    column = {"title": "Mean", "average": [["KorSTS"], ["NSMC"]], "printed": ["avg6", "avg"]}
+    columns = [{"title": "KorSTS", "benchmark": "korsts"}, {"title": "NSMC", "benchmark": "nsmc"}, column]
+    changed = head | ({"report.table.columns": columns} if average else {})
+    wanted = rf"\[report\.table\], column '{'Mean' if average else 'KorSTS'}': .* cross-encoders, and 'KorSTS' has head = 'bi-"
+    with pytest.raises(recipes.RecipeError, match=wanted):
+        load_evaluation(SPECS / "recipes" / "encoders.toml", overrides=changed)
