@@ -166,11 +166,24 @@ def table_of_parquet(file: Path | bytes) -> Table:
     parquet = pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file)
     table = Table()
     for batch in islice(parquet.iter_batches(_RECORDS_LOOKED_AT), _MOST_LOOKED_AT // _RECORDS_LOOKED_AT):
-        rows = Table(batch.to_pylist())
+        rows = Table([{name: _characters(value) for name, value in row.items()} for row in batch.to_pylist()])
         table = table.with_late(rows) if table.records else rows
         if not table.lacking:
             break
     return table
+
+
+def _characters(value: Any) -> Any:
+    """A value with bytes as the characters that they are in UTF-8, as extraction reads them, or in CP949, which it quarantines;
+    other bytes, as those of a picture, stay."""
+    if isinstance(value, list):
+        return [_characters(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _characters(each) for name, each in value.items()}
+    for encoding in ("utf-8", "cp949") if isinstance(value, bytes) else ():
+        with suppress(UnicodeDecodeError):
+            return value.decode(encoding)
+    return value
 
 
 def table_of_json(begin: bytes, *, more: bool = False) -> Table:
@@ -397,10 +410,15 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Fields or columns by meaning, however their names are written: ``Doc ID`` is ``doc_id``."""
+    """Fields or columns by meaning, however their names are written: ``Doc ID`` is ``doc_id``. Those that mostly hold bytes
+    which are no characters, as an id may, have none."""
     spelt: dict[str, str] = {}
-    for key in dict.fromkeys(str(key) for record in records for key in record if key != text):
-        spelt.setdefault(_spelt(key), key)
+    of_characters: Counter[str] = Counter()
+    for record in records:
+        of_characters.update({str(key): -1 if isinstance(value, bytes) else 1 for key, value in record.items()})
+    for key, more in of_characters.items():
+        if key != text and more > 0:
+            spelt.setdefault(_spelt(key), key)
     return {"text": text} | {
         role: next((spelt[name] for name in names if name in spelt), "") for role, names in _FIELDS.items()
     }
