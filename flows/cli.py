@@ -115,8 +115,6 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
 
 
 def _new_directory(given: str) -> Path:
-    if not given:
-        raise typer.BadParameter("it is empty; name the directory to make, or . for this one")
     if Path(given).is_file():
         raise typer.BadParameter(f"Directory {given!r} is a file; {_MANY_FILES}")
     return Path(given)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,8 +71,9 @@ DataRoot = Annotated[
 class OneLine(TyperGroup):
     """Commands that report wrong arguments in one line, like all other mistakes.
 
-    Their help shows no type of an option that takes no value, breaks paragraphs where the terminal ends, and lists each command
-    with its whole first paragraph.
+    A value that is empty, as a variable of the shell that is not set, is refused by the name of its option or argument. Help
+    shows no type of an option that takes no value, breaks paragraphs where the terminal ends, and lists each command with its
+    whole first paragraph.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -82,7 +84,8 @@ class OneLine(TyperGroup):
         """A command by its name."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and command.help:
-            _without_types(command.get_params(ctx))
+            for param in _without_types(command.get_params(ctx)):
+                param.consume_value = partial(_not_empty, param, param.consume_value)
             paragraphs = [" ".join(paragraph.split()) for paragraph in command.help.split("\n\n")]
             command.help, command.short_help = "\n\n".join(paragraphs), paragraphs[0]
         return command
@@ -117,6 +120,15 @@ def _without_types(params: list[Any]) -> list[Any]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
     return params
+
+
+def _not_empty(param: Any, consume: Callable[..., Any], ctx: typer.Context, opts: Mapping[str, Any]) -> Any:
+    """The value of a parameter. Raises BadParameter where an empty one is given, which a path would take for the directory."""
+    given = opts.get(param.name)
+    if not ctx.resilient_parsing and "" in (given if isinstance(given, list | tuple) else [given]):
+        remedy = "give a value" if param.required else "give a value, or leave it out"
+        raise typer.BadParameter(f"it is empty, as a variable of the shell that is not set; {remedy}")
+    return consume(ctx, opts)
 
 
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:

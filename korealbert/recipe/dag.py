@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -315,9 +315,9 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
     return labels
 
 
-def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """The labels that a name means, and those of all downstream stages. Raises RecipeError for an unknown name."""
-    found = set(select(nodes, name, option="from"))
+def onward(nodes: Mapping[str, Node], labels: Iterable[str]) -> set[str]:
+    """These labels, and those of all downstream stages."""
+    found = set(labels)
     for label, node in nodes.items():  # Inputs come before what reads them.
         if found & set(node.inputs.values()):
             found.add(label)

@@ -149,15 +149,19 @@ def prepare(
         source = read(path, data=data, overrides=overrides)
         whole = graph(source)
     nodes = dag.until(whole, until)
-    labels = dag.onward(nodes, from_stage) if from_stage is not None else set()
-    for name in rerun or ():
-        inside = nodes.keys() & dag.select(whole, name, option="rerun")
-        if not inside:
+
+    def inside(name: str, option: str) -> set[str]:
+        found = nodes.keys() & dag.select(whole, name, option=option)
+        if not found:
             raise RecipeError(
-                f"rerun: the recipe has {name!r}, but outside the part up to {until!r}; "
+                f"{option}: the recipe has {name!r}, but outside the part up to {until!r}; "
                 f"drop until, or let it name {name!r} or a stage after it"
             )
-        labels |= inside
+        return found
+
+    labels = dag.onward(nodes, inside(from_stage, "from")) if from_stage is not None else set()
+    for name in rerun or ():
+        labels |= inside(name, "rerun")
     planned = plan(nodes, store, rerun=labels, machine=machine)
     return _Prepared(source.name, source.description, nodes, frozenset(labels), planned)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import unicodedata
 import zipfile
 from collections.abc import Callable
@@ -86,6 +87,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "run --lineage no/where",
         r"--lineage no/where: no events can be written here \(No such file.*; name",
     ),
+    "a stage beyond the last": (
+        "plan --from dedup --until clean",
+        r"from: the recipe has 'dedup', but outside .* up to 'clean'",
+    ),
     "a stage": ("plan --until cleen", r"no stage 'cleen' \(did you mean 'clean'\?\)"),
     "a field": ("plan --set extract.x.pahts=1", r"unknown field 'pahts' \(did you mean 'paths'\?\)"),
     "no value": ("plan --set vocab.size", r"write FIELD=VALUE, as in --set pretrain.steps=200"),
@@ -103,8 +108,6 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     ),
     "a value for a table": ("plan --set clean.x=news", r"\[clean\.x\] must be a table, it is a str"),
     "a table in capitals": ("plan --set x=1 capitals.toml", r"\[Extract\]: write it in lower case, \[extract\]"),
-    "a directory without a name": (lambda _: ["new", ""], r"it is empty; name the directory to make, or \. for this one"),
-    "a machine without a name": (lambda _: ["plan", "--as", ""], r"no machine ''.*known are core, h100"),
     "a stray table": ("plan --set clean.y.source_kind=1", r"\[clean.y\]: no source of this name.*begins with \[extract.y\]"),
     "a source's name": ('plan --set dedup.priority=["y"]', r"\[dedup\], field 'priority': no source 'y'; there are x"),
     "forgotten --data": (
@@ -162,6 +165,37 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a device": ("run --device gpu", r"'gpu' is not one of 'auto', 'cpu', 'cuda'"),
     "a hostfile": ("run --hosts none", r"Invalid value for '--hosts': file 'none' does not exist"),
     "a machine": ("run --nodes 2 --node 2", r"node = 2 is not below nodes = 2; machines count from 0"),
+}
+
+
+EMPTY = {
+    "new ''": "'DIRECTORY'",
+    "new mine --from ''": "'--from'",
+    "new mine --from=": "'--from'",
+    "plan ''": "'recipe'",
+    "plan --as ''": "'--as'",
+    "plan --set ''": "'--set'",
+    "run --store ''": "'--store'",
+    "run --data ''": "'--data'",
+    "run --data-root ''": "'--data-root'",
+    "run --lineage ''": "'--lineage'",
+    "run --until clean --rerun extract --rerun ''": "'--rerun'",
+    "show ''": "'artifact'",
+    "inspect ''": "'artifact'",
+    "inspect clean/x --id ''": "'--id'",
+    "diff recipe.toml ''": "'second'",
+    "verify clean ''": "'artifact'",
+    "gc --recipe ''": "'--recipe'",
+    "export-corpus clean/x ''": "'output'",
+    "push '' me/x": "'what'",
+    "import ''": "'source'",
+    "fill-mask '' [MASK]": "'model'",
+    "extract news ''": r"'FILE\.\.\.'",
+}
+"""Calls with an option or an argument that is empty, and how it is named."""
+MISTAKES |= {
+    asked: (lambda _, asked=asked: shlex.split(asked), rf"Invalid value for {name}: it is empty, as a variable of the shell")
+    for asked, name in EMPTY.items()
 }
 
 

@@ -15,13 +15,13 @@ from tests.flows.conftest import TINY
 
 def test_from_a_stage_on_means_it_and_all_that_stand_on_it() -> None:
     nodes = recipes.graph(recipes.load(TINY))
-    onward = dag.onward(nodes, "examples")
+    onward = dag.onward(nodes, ["examples"])
     assert {label.split("/")[0] for label in onward} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
     assert {label.split("/")[0] for label in set(nodes) - onward} >= {"extract", "clean", "dedup", "balance", "vocab"}
-    assert dag.onward(nodes, "clean/news") >= {"clean/news", "dedup", "report"}
-    assert "clean/books" not in dag.onward(nodes, "clean/news")
+    assert dag.onward(nodes, ["clean/news"]) >= {"clean/news", "dedup", "report"}
+    assert "clean/books" not in dag.onward(nodes, ["clean/news"])
     with pytest.raises(recipes.RecipeError, match="did you mean 'examples'"):
-        dag.onward(nodes, "exampels")
+        dag.select(nodes, "exampels", option="from")
 
 
 def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:
