@@ -210,7 +210,8 @@ class _Zip(_Members):
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             self._handle.seek(0)
             if self._handle.read(len(_ZIP_SIGNATURE)) != _ZIP_SIGNATURE:
-                raise ReadFault("corrupt_archive", "byte 0", f"{error}; fetch the archive again") from error
+                remedy = "if it is none, give it the ending of what it is; otherwise fetch the archive again"
+                raise ReadFault("corrupt_archive", "byte 0", f"{error}; {remedy}") from error
             yield from self._salvaged()
             return
         for member in listed:

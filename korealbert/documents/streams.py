@@ -155,6 +155,7 @@ class RawFile:
         self.may_be_packed = True
         """Else bytes of a packed file are a fault: the name does not say how to read them."""
         self._stream, self._unfolding = stream, unfolding
+        self._packed = Path(name).suffix if isinstance(stream, _Streams | _Zstandard) else ""
         self._blank_bytes = 0
 
     def read(self, size: int = BYTES_PER_READ) -> bytes:
@@ -217,11 +218,11 @@ class RawFile:
         except ReadFault as fault:  # of the file that contains this one
             raise ReadFault(fault.reason, position, fault.remedy) from fault
         except (EOFError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
-            raise _fault_of(error, position) from error
+            raise _fault_of(error, position, self._packed) from error
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise _fault_of(error, position) from error
+            raise _fault_of(error, position, self._packed) from error
         if self._unfolding is not None:
             self._unfolding.add(len(part), position)
         if not self.may_be_packed and self.bytes_read == 0:
@@ -241,8 +242,8 @@ def _check_plain(begin: bytes) -> None:
             raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {named}")
 
 
-def _fault_of(error: Exception, position: str) -> ReadFault:
-    """The fault of a stream that ends in an error of a decompressor or an archive."""
+def _fault_of(error: Exception, position: str, packed: str) -> ReadFault:
+    """The fault of a stream that ends in an error of a decompressor or an archive; ``packed``: the ending of its name."""
     text = str(error) or type(error).__name__
     truncated = isinstance(error, EOFError) or "runcated" in text
     if isinstance(error, TarFault):
@@ -251,7 +252,10 @@ def _fault_of(error: Exception, position: str) -> ReadFault:
     if "emory" in text:  # "Memory usage limit exceeded" (xz), "Frame requires too much memory for decoding" (zstd)
         remedy = f"{text}: a window of more than {_WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
         return ReadFault("decompression_bomb", position, remedy)
-    return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {SALVAGED}")
+    kept = SALVAGED
+    if packed and not truncated and position == "byte 0":
+        kept = f"if it is no {packed} file, give it the ending of what it is; otherwise fetch the file again"
+    return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {kept}")
 
 
 def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = None) -> RawFile:

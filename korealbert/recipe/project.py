@@ -20,7 +20,7 @@ from korealbert.corpus.readers.records import one_line, writable
 from korealbert.formatting import size as formatted
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
-from korealbert.recipe.source_files import RENAME, SCHEMA, STORE
+from korealbert.recipe.source_files import FEW_FILES, RENAME, SCHEMA, STORE
 from korealbert.recipe.sources import CONVERT, Found, Source, common_directory, listed, look
 from korealbert.recipe.tables import DATA, RecipeError
 
@@ -58,7 +58,7 @@ def told(found: Found) -> Iterator[str]:
         yield f"{source.name}: {source.format}, {place}: {count}{each}"
         if source.empty_files:
             yield f"  {source.empty_files:,} of its files {'is' if source.empty_files == 1 else 'are'} empty"
-        elif source.read.fault:
+        if source.read.bad > source.read.blank or (source.read.bad and not source.empty_files):
             more = (
                 ""
                 if source.bears_bad
@@ -173,8 +173,13 @@ def _refuse_too_little(found: Found) -> None:
         if source.fields
     )
     faults = "".join(f"; {source.read.fault}" for source in found.sources if source.read.fault)
+    left_out = f"; left out: {listed(found.left_out)}" if found.left_out else ""
+    few = (
+        f"; files of text, if these are few, are parted into paragraphs or lines where there are at least {FEW_FILES} of these,"
+        " two a file: put each text into a file of its own"
+    )
+    whole = few if any(source.document == "file" and source.files < FEW_FILES for source in found.sources) else ""
     raise RecipeError(
         f"too little text for a model: {len(lengths):,} document{'s' * (len(lengths) != 1)} with {sum(lengths):,} characters;"
-        f" at least {_FEWEST_DOCUMENTS} with {_FEWEST_CHARACTERS:,} are needed (of one file of text, paragraphs between blank"
-        f" lines are documents){columns}{faults}"
+        f" at least {_FEWEST_DOCUMENTS} with {_FEWEST_CHARACTERS:,} are needed{whole}{columns}{faults}{left_out}"
     )

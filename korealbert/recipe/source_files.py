@@ -64,8 +64,19 @@ _ABOUT = re.compile(
     rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?", re.IGNORECASE
 )
 """Names of files about the others: ``README.ko.md``, ``LICENSE``, the index of a dump of Wikipedia."""
+_HIDDEN = "hidden, whose names or folders begin with a point"
 _MEMBERS_LOOKED_AT = 2_000
 """Of one archive; later ones are taken to be like these."""
+_LONGEST_DOCUMENT = 64 << 10
+"""Bytes of a file of text from which on it holds more than one document, if blank lines part it: some 20,000 Korean characters,
+more than an article has. A book in paragraphs gives as many rows as a book in one piece."""
+FEW_FILES = 20
+"""Fewer files are too few documents to train on some and hold out others. Of large ones so many are read on."""
+_LARGEST_FILE = 4 << 20
+"""Bytes of a file of text that is never one document; the longest novels are shorter."""
+_WRAPPED, _LONGEST_OF_A_PAGE, _TEXTS = 0.6, 200, 1_000
+"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts, and the characters that
+the longest such line has; those that lines have on average, from which on they are texts and not their paragraphs."""
 _BYTES_LOOKED_AT, _MOST_BYTES = 1 << 16, 1 << 22
 """Of a file; of one whose first record is longer, or whose first records lack a field."""
 _PARQUET_LOOKED_AT = 1 << 28
@@ -132,7 +143,7 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
 
     The store of a new project is one before it exists; other stores are known by their digests.
     """
-    found = Below([], [], {project / SCHEMA, project / STORE}, Counter())
+    found, hidden = Below([], [], {project / SCHEMA, project / STORE}, Counter()), 0
     directory = next((path for path in paths if path.is_dir()), None)
     listing = paths if directory is None else sorted(entries_of(directory))
     stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
@@ -145,6 +156,7 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
             found.paths.add(file)
             if directory is None:
                 found.left_out[writable(file.name)] += 1
+            hidden += not ours
             continue
         if not file.is_file():
             what = "that links to nothing" if not file.exists() else "that is no regular file"
@@ -156,14 +168,19 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
         found.files.extend(one for one in here if one.tail)
         found.members.extend(one for one in here if not one.tail and one.member)
         found.left_out.update(_label(one) for one in here if not one.tail and not one.hidden)
+        hidden += sum(one.hidden for one in here)
         if not any(one.tail for one in here):
             found.paths.add(file)
+    if hidden and not found.files and not found.left_out:
+        found.left_out[_HIDDEN] = hidden
     return found
 
 
 def _label(file: File) -> str:
     name = PurePosixPath(file.member or file.path.name)
-    return name.name if is_about(name.name) else writable(name.suffix.lower()) or "without an ending"
+    ending = name.name if is_about(name.name) else writable(name.suffix.lower()) or "without an ending"
+    nested = " in an archive, which must be unpacked first" if file.member and is_archive(name.name) else ""
+    return f"{ending}{nested} {file.fault}".rstrip()
 
 
 def is_about(name: str) -> bool:
@@ -181,14 +198,17 @@ def _opened(file: Path) -> Iterator[File]:
                 _begin(members[0], raw)
         yield from members
         return
-    members = []
+    members, faults = [], list[Quarantined]()
     for raw in islice(open_files([file], "*", ReadLimits()), _MEMBERS_LOOKED_AT):
-        member = raw.name.partition("::")[2] if isinstance(raw, RawFile) else ""
-        if not member:
-            continue  # The extract stage reports what cannot be read, with its position.
+        if isinstance(raw, Quarantined):
+            faults.append(raw)  # Of an archive of which something is read the extract stage reports it, with its position.
+            continue
+        member = raw.name.partition("::")[2]
         hidden = any(part.startswith(".") for part in PurePosixPath(member).parts)
         members.append(File(file, member, total, "" if hidden else _tail(member), hidden=hidden))
         _begin(members[-1], raw)
+    if faults and not any(one.tail for one in members):
+        yield File(file, "", total, "", fault=_unreadable(faults[0]))
     sizes = dict[str, int]()
     with suppress(zipfile.BadZipFile, OSError):
         if file.suffix.lower() == ".zip":
@@ -197,6 +217,11 @@ def _opened(file: Path) -> Iterator[File]:
         short = one.tail and len(one.begin) < _BYTES_LOOKED_AT
         one.size = sizes.get(one.member, len(one.begin) if short else total / len(members))
     yield from members
+
+
+def _unreadable(fault: ReadFault | Quarantined) -> str:
+    """Why nothing of a file can be read, as a relative clause."""
+    return "without a file" if fault.reason == "no_members" else f"that cannot be read ({fault.reason}: {fault.remedy})"
 
 
 def _begin(file: File, raw: RawFile | Quarantined) -> None:
@@ -212,7 +237,7 @@ def _begin(file: File, raw: RawFile | Quarantined) -> None:
         elif file.kind not in ("warc", "wet", "html"):
             _look(file, raw, ending)
     except ReadFault as fault:
-        file.fault = "" if file.begin else f"that cannot be read ({fault.reason}: {fault.remedy})"
+        file.fault = "" if file.begin else _unreadable(fault)
     except (pa.ArrowException, OSError):
         cut = file.member and len(file.begin) == _PARQUET_LOOKED_AT
         file.fault = "too large for an archive: unpack it" if cut else "that cannot be read as Parquet"
@@ -274,3 +299,26 @@ def _tail(name: str) -> str:
 def ending_of(tail: str) -> str:
     """The part that gives the format."""
     return next(ending for ending in sorted(FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
+
+
+def unit(files: Sequence[File]) -> str:
+    """What a document is in files of text: a file, unless these are few or large and blank lines or lines part them."""
+    sizes = sorted(file.size for file in files)
+    if len(files) >= FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
+        return "file"
+    looked_at = files[:: -(-len(files) // FEW_FILES)]
+    fewest = max(FEW_FILES, 2 * len(looked_at))
+    paragraphs, lines, size = 0, list[int](), 0
+    for file in looked_at:
+        text = file.text()
+        paragraphs += len(re.findall(r"\n[ \t]*\n", text)) + 1
+        lines += [len(line) for line in text.split("\n") if line.strip()]
+        size += len(text.encode("utf-8", "replace"))
+    long = sum(lines) > _TEXTS * len(lines) and len(lines) > 2 * paragraphs
+    if paragraphs >= fewest and size < _LONGEST_DOCUMENT * paragraphs and not long:
+        return "record"
+    longest = max(lines, default=0)
+    of_page = longest <= _LONGEST_OF_A_PAGE and sum(n > 0.8 * longest for n in lines) >= _WRAPPED * len(lines)
+    if len(lines) >= fewest and not of_page:
+        return "line"
+    return "record" if sizes[-1] >= _LARGEST_FILE else "file"

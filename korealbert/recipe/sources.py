@@ -37,23 +37,13 @@ from korealbert.recipe.columns import (
     nested_text,
     text_column,
 )
-from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal
+from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal, unit
 from korealbert.recipe.tables import RecipeError
 
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
 _KNOWN = f"{', '.join(ENDINGS)}, and files of WikiExtractor; compressed or in archives"
 _BYTES_READ = 12_000_000
 """Of a source, as documents: for the length of documents, and the characters that the vocabulary must cover."""
-_LONGEST_DOCUMENT = 64 << 10
-"""Bytes of a file of text from which on it holds more than one document, if blank lines part it: some 20,000 Korean characters,
-more than an article has. A book in paragraphs gives as many rows as a book in one piece."""
-_FEW_FILES = 20
-"""Fewer files are too few documents to train on some and hold out others. Of large ones so many are read on."""
-_LARGEST_FILE = 4 << 20
-"""Bytes of a file of text that is never one document; the longest novels are shorter."""
-_WRAPPED, _LONGEST_OF_A_PAGE, _TEXTS = 0.6, 200, 1_000
-"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts, and the characters that
-the longest such line has; those that lines have on average, from which on they are texts and not their paragraphs."""
 _MEMBERS_APART = 20
 """Members of an archive that is shared with other columns or another encoding: so many may each be a source, where as many
 patterns would have to exclude the others."""
@@ -79,9 +69,11 @@ class Read(NamedTuple):
     size: float
     """Bytes of text in the whole source; about, if it is longer than what was read."""
     fault: str
-    """The first record that cannot be read, and why."""
+    """The first record that cannot be read, and why; the first file without a record where there is no other fault."""
     bad: int
     """How many cannot be read."""
+    blank: int
+    """How many of these are files without a record."""
     tags: Mapping[str, int]
     """Documents by the closing tags of HTML or XML that they hold."""
     without: Sequence[Mapping[str, Any]]
@@ -144,13 +136,13 @@ class Source:
     @property
     def max_bad_share(self) -> float | None:
         """The share of unreadable records to bear, where the empty files are more than the default bears."""
-        share = self.empty_files / self.files
+        share = self.empty_files / max(self.files, self.empty_files + len(self.read.lengths))
         return None if share <= 0.8 * _BAD_SHARE else min(1.0, round(share + _BAD_SHARE, 2))
 
     @cached_property
     def read(self) -> Read:
         """The first documents, as extraction reads them."""
-        lengths, characters, tags, fault, bad = list[int](), set[str](), Counter[str](), "", 0
+        lengths, characters, tags, faults, blank = list[int](), set[str](), Counter[str](), list[str](), list[str]()
         size, without = 0.0, list[Mapping[str, Any]]()
         for outcome in _outcomes(self, without):
             if isinstance(outcome, Document):
@@ -162,8 +154,9 @@ class Source:
                     size = max(size, self.size)
                     break
             elif isinstance(outcome, Quarantined):
-                fault, bad = fault or str(outcome), bad + 1
-        return Read(lengths, frozenset(characters), size, fault, bad, tags, without)
+                (blank if outcome.reason in ("empty_file", "no_records") else faults).append(str(outcome))
+        fault = next(iter([*faults, *blank]), "")
+        return Read(lengths, frozenset(characters), size, fault, len(faults) + len(blank), len(blank), tags, without)
 
     @property
     def tag(self) -> str:
@@ -266,7 +259,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
             without=[record for record in records if record.get(text) is None] if fields else (),
             markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
-            document=_unit(texts[tail]) if format_ == "text" else "",
+            document=unit(texts[tail]) if format_ == "text" else "",
         )
         for placed in map(_decodable, _placed(source, roots, group, below, taken)):
             if placed.read.lengths or not placed.read.fault:
@@ -461,29 +454,6 @@ def _without_text(file: File) -> str:
     if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
         return "that is a list, and not of objects"
     return f"whose text is in {nested}" if nested else "whose records have no field of text"
-
-
-def _unit(files: Sequence[File]) -> str:
-    """What a document is in files of text: a file, unless these are few or large and blank lines or lines part them."""
-    sizes = sorted(file.size for file in files)
-    if len(files) >= _FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
-        return "file"
-    looked_at = files[:: -(-len(files) // _FEW_FILES)]
-    fewest = max(_FEW_FILES, 2 * len(looked_at))
-    paragraphs, lines, size = 0, list[int](), 0
-    for file in looked_at:
-        text = file.text()
-        paragraphs += len(re.findall(r"\n[ \t]*\n", text)) + 1
-        lines += [len(line) for line in text.split("\n") if line.strip()]
-        size += len(text.encode("utf-8", "replace"))
-    long = sum(lines) > _TEXTS * len(lines) and len(lines) > 2 * paragraphs
-    if paragraphs >= fewest and size < _LONGEST_DOCUMENT * paragraphs and not long:
-        return "record"
-    longest = max(lines, default=0)
-    of_page = longest <= _LONGEST_OF_A_PAGE and sum(n > 0.8 * longest for n in lines) >= _WRAPPED * len(lines)
-    if len(lines) >= fewest and not of_page:
-        return "line"
-    return "record" if sizes[-1] >= _LARGEST_FILE else "file"
 
 
 def _outcomes(source: Source, without: list[Mapping[str, Any]]) -> Iterator[Outcome]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ import pytest
 from korealbert.recipe import project
 from korealbert.recipe.sources import Source
 from korealbert.recipe.tables import RecipeError
-from tests.recipe.test_project import prose
+from tests.recipe.test_looks import packed
+from tests.recipe.test_project import prose, written
 
 
 def of_parquet(directory: Path, **columns: Any) -> Source:
@@ -54,7 +58,10 @@ def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("column", "told"),
     [
-        (pa.array([prose(n).encode("cp949") for n in range(40)]), "row 1: invalid_utf8"),
+        (
+            pa.array([prose(n).encode("cp949") for n in range(40)]),
+            "row 1: invalid_utf8; a column that is read holds bytes that are not UTF-8: write it as",
+        ),
         (pa.array([prose(n).encode()[:60] for n in range(40)], pa.binary(60)), "'text' is fixed_size_binary"),
         (pa.array([[prose(n).encode()] for n in range(40)]), "whose text is in 'text', a list"),
     ],
@@ -63,3 +70,79 @@ def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> No
 def test_a_text_of_bytes_that_extraction_cannot_read_is_told(column: pa.Array, told: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=told):
         of_parquet(tmp_path / "t", text=column)
+
+
+def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
+    """Why no project is made of some files."""
+    with pytest.raises(RecipeError) as refusal:
+        project.write(directory / "mine", [written(directory / "t", texts)])
+    return str(refusal.value)
+
+
+def zipped(texts: dict[str, str]) -> bytes:
+    """The bytes of a zip archive."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+def test_few_paragraphs_of_a_file_are_told_to_be_no_documents(tmp_path: Path) -> None:
+    paragraphs = [prose(n) * 4 for n in range(3)]
+    told = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
+    assert "parted into paragraphs or lines where there are at least 20 of these, two a file: put each text into a file" in told
+    apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
+    assert len(project.write(tmp_path / "mine", [written(tmp_path / "apart", {**apart})]).sources[0].read.lengths) == 3
+
+
+def test_records_that_are_too_few_are_told_nothing_of_paragraphs(tmp_path: Path) -> None:
+    assert "paragraph" not in refused(tmp_path, {"a.jsonl": json.dumps({"text": prose(1)})})
+
+
+@pytest.mark.parametrize("texts", [{".a.txt": prose(1), ".b/c.txt": prose(2)}, {"a.zip": zipped({".a.txt": "", ".b/c": ""})}])
+def test_hidden_files_alone_are_told(texts: dict[str, str | bytes], tmp_path: Path) -> None:
+    assert "only 2 hidden, whose names or folders begin with a point; known are" in refused(tmp_path, texts)
+
+
+@pytest.mark.parametrize("beside", [{"a.txt": prose(1)}, {}])
+def test_archives_in_archives_are_told(beside: dict[str, str | bytes], tmp_path: Path) -> None:
+    packed(tmp_path / "t" / "a.zip", {"in.zip": zipped({"a.txt": prose(1)}), "in.tar.gz": b""})
+    told = refused(tmp_path, beside)
+    assert "1 .gz in an archive, which must be unpacked first, 1 .zip in an archive, which must be unpacked first" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        (
+            "a.jsonl.gz",
+            b"{}",
+            "incorrect header check; if it is no .gz file, give it the ending of what it is; otherwise fetch",
+        ),
+        (
+            "a.zip",
+            prose(1).encode(),
+            "corrupt_archive: File is not a zip file; if it is none, give it the ending of what it is",
+        ),
+        ("a.zip", zipped({}), r".zip without a file"),
+        ("a.zip", zipped({"a.txt": prose(1)}).replace(b"\x14\0\0\0", b"\x14\0\1\0"), "it needs a password: unpack the archive"),
+    ],
+    ids=["gzip", "zip", "nothing", "password"],
+)
+def test_packed_files_that_cannot_be_read_are_told(name: str, data: bytes, why: str, tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts | {name: data})])
+    assert found.sources[0].files == 30
+    assert [line for line in project.told(found) if line.startswith("left out: 1 .") and why in line], [*project.told(found)]
+
+
+def test_an_empty_file_hides_no_fault_and_bears_none(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(90)]
+    cut = [line[:40] if n % 3 else line for n, line in enumerate(lines)]
+    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})])
+    told = [*project.told(found)]
+    assert "  1 of its files is empty" in told
+    assert any(
+        line.startswith("  not everything can be read: b.jsonl, line 2") and "a run stops at 67%" in line for line in told
+    )

@@ -33,6 +33,7 @@ _ROWS_AT_ONCE = 1 << 10
 _BYTES_AT_ONCE = 64 << 20
 """Unfolded size of a batch of rows, if the rows of its group are of one size."""
 _DELTA = frozenset(("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"))
+_NOT_UTF_8 = "a column that is read holds bytes that are not UTF-8: write it as a column of text"
 _MAX_DEPTH = 8
 """Structures within the header of a page; the format has three."""
 
@@ -267,6 +268,7 @@ def parse_parquet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Itera
     """One document per row."""
     for outcome in parse_json(spec, records, tally):
         if isinstance(outcome, Quarantined):
-            yield replace(outcome, position=outcome.position.partition(",")[0].replace("line", "row"))
+            remedy = _NOT_UTF_8 if outcome.reason == "invalid_utf8" else outcome.remedy
+            yield replace(outcome, position=outcome.position.partition(",")[0].replace("line", "row"), remedy=remedy)
         else:
             yield outcome
