@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from korealbert.__main__ import main
+
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
@@ -39,3 +43,16 @@ def test_help_plans_benchmarks_and_flows_load_none_of_the_libraries_that_train(t
         [sys.executable, "-c", PROGRAM, *map(str, recipes)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "korealbert.flows.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "korealbert.flows.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
