@@ -105,7 +105,8 @@ class OneLine(TyperGroup):
         except TyperException as error:
             if not standalone_mode:
                 raise
-            if told := " ".join(error.format_message().split()).removesuffix("."):  # Nothing where help was printed.
+            message = error.format_message().replace("Value error, ", "")  # Which pydantic puts before it.
+            if told := " ".join(message.split()).removesuffix("."):  # Nothing where help was printed.
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
                 warn(f"{command}: {told}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)

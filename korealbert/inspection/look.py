@@ -103,12 +103,12 @@ def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit:
     shown = 0
     for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
         yield item
+    after = f" after the first {offset:,}" if offset else ""
     if not shown and what.wanted:
-        after = f" after the first {offset:,}" if offset else ""
         problem = f"nothing of this kind has the id {what.wanted!r}{after}"
         raise ValueError(f"{artifact.name}: {problem}; leave out --id to see them all")
     if not shown:
-        yield Text("nothing of this kind in the artifact")
+        yield Text(f"nothing of this kind in the artifact{after}")
 
 
 def _check_compatible(what: What) -> None:

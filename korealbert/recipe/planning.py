@@ -171,6 +171,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
 
     ``rerun`` holds labels to build although they are cached, ``machine`` names another one that it would run on.
     """
+    profile = None if machine is None else machine_named(machine)
     history = store.artifacts()
     names: dict[str, str] = {}
     artifacts: dict[str, Artifact | None] = {}
@@ -188,7 +189,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
         return planned
-    prices = Prices(history, registry.by_name(), this_machine() if machine is None else machine_named(machine))
+    prices = Prices(history, registry.by_name(), profile or this_machine())
     return list(_priced(planned, nodes, artifacts, prices))
 
 

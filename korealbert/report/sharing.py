@@ -190,7 +190,11 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
 
 def check_name(repo: str) -> None:
     """Raises ValueError for a name of a repository that the hub does not take."""
-    validate_repo_id(repo)
+    try:
+        validate_repo_id(repo)
+    except ValueError:
+        form = "ASCII letters and digits with a single -, _ or . between them, at most 96 characters, no .git at the end"
+        raise ValueError(f"{repo!r} is no name on the hub: it is USER/NAME or NAME, of {form}") from None
 
 
 def upload(what: Parcel, repo: str, *, public: bool) -> str:

@@ -87,6 +87,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "run --lineage no/where",
         r"--lineage no/where: no events can be written here \(No such file.*; name",
     ),
+    "a machine of a plan without costs": ("plan --until clean --as nothing", r"no machine 'nothing'.*known are core, h100"),
     "a stage beyond the last": (
         "plan --from dedup --until clean",
         r"from: the recipe has 'dedup', but outside .* up to 'clean'",
@@ -162,7 +163,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "gold that is not there": ("score nsmc none.txt none.jsonl", r"none.txt: no such file; NSMC comes from"),
     "an archive": ("import none.tar", r"none.tar: no such file; name an archive that `korealbert export` wrote"),
     "an archive of others": ("import a.csv", r"a.csv: not a whole archive of `korealbert export`"),
-    "a device": ("run --device gpu", r"'gpu' is not one of 'auto', 'cpu', 'cuda'"),
+    "a device": ("run --device gpu", r"Invalid value for '--device': 'gpu' is not one of 'auto', 'cpu', 'cuda'"),
     "a hostfile": ("run --hosts none", r"Invalid value for '--hosts': file 'none' does not exist"),
     "a machine": ("run --nodes 2 --node 2", r"node = 2 is not below nodes = 2; machines count from 0"),
 }

@@ -173,7 +173,7 @@ def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], serve
         ("extract", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus",
         ("texts", "me/x"): "neither an exported model (config.json, ",
         ("none", "me/x", "--store", str(store)): "no artifact 'none'",
-        ("export", "a/b/c", "--store", str(store)): "Repo id must",
+        ("export", "a/b/c", "--store", str(store)): "'a/b/c' is no name on the hub: it is USER/NAME",
         ("export", "me/open", "--store", str(store)): "me/open is there and public; say --public",
     }
     asked = [(arguments, TOKEN) for arguments in refused]

@@ -140,6 +140,8 @@ def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
     with pytest.raises(ValueError, match="nothing of this kind has the id 'zzz'"):
         list(seen(artifacts["clean"], wanted="zzz"))
     assert [text.plain for text in seen(artifacts["clean"], quarantine=True)] == ["nothing of this kind in the artifact"]
+    [beyond] = [text.plain for text in look.items(artifacts["clean"], look.What(), limit=5, offset=1_000)]
+    assert beyond == "nothing of this kind in the artifact after the first 1,000"
 
 
 def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
