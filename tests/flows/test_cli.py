@@ -217,7 +217,7 @@ def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None
         (("plan", "missing.toml"), "missing.toml: no such recipe"),
         (("plan", TINY, "--until", "vocabs"), "no stage 'vocabs' (did you mean 'vocab'?)"),
         (("plan", TINY, "--until", "vocab", "--rerun", "pretrain"), "rerun: the recipe has 'pretrain', but outside the part"),
-        (("plan", TINY, "--from", ""), "no stage ''"),
+        (("plan", TINY, "--from", ""), "Invalid value for '--from': it is empty"),
         (("plan", TINY, "--set", "pretrain.steps=1\npretrain.seed=2"), "[pretrain], field 'steps'"),
         (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
         (("show", "--store", "nowhere"), "nowhere: no store here"),
