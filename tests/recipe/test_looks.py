@@ -358,8 +358,13 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
 
 @pytest.mark.parametrize(
     "text",
-    [f'{prose(1)}\n\n{{"id": 1, "text": "보기"}}\n', f"{prose(2)}\n{{\n}}\n", f"# 쓰임\n\n{{}}\n{prose(3)}"],
-    ids=["an example", "a brace", "an empty one"],
+    [
+        f'{prose(1)}\n\n{{"id": 1, "text": "보기"}}\n',
+        f"{prose(2)}\n{{\n}}\n",
+        f"# 쓰임\n\n{{}}\n{prose(3)}",
+        f'{{"강"이라는 글}}\n{prose(4) * 500}',
+    ],
+    ids=["an example", "a brace", "an empty one", "a quotation in braces"],
 )
 def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> None:
     texts = {f"{n}.txt": f"{text}{prose(n)}" if n % 2 else text for n in range(30)}
@@ -403,6 +408,21 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
         here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
         [source] = project.look([here], tmp_path / "mine").sources
         assert (source.delimiter, source.quoted, source.skip_rows, len(source.read.lengths)) == ("\t", True, 1, 40)
+
+
+@pytest.mark.parametrize("blank", ["{0}{0}\n", " \n"])
+@pytest.mark.parametrize(("ending", "delimiter"), [("txt", "\t"), ("tsv", "\t"), ("csv", ","), ("txt", ",")])
+def test_a_blank_row_below_a_title_is_no_header(ending: str, delimiter: str, blank: str, tmp_path: Path) -> None:
+    rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
+    text = f"제목 한 줄\n{blank.format(delimiter)}id{delimiter}text{delimiter}label\n{rows}"
+    [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == ("csv", 1, "text", 40)
+
+
+def test_a_text_that_ends_in_rows_of_tabs_is_a_text(tmp_path: Path) -> None:
+    text = "".join(f"{prose(n)}\n" for n in range(7)) + "".join(f"{n}\t{prose(n)[:20]}\t{n % 2}\n" for n in range(300))
+    [source] = project.look([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
+    assert (source.format, source.read.bad) == ("text", 0)
 
 
 def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
