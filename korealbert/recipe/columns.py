@@ -204,7 +204,7 @@ def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table
         with suppress(csv.Error):
             quoted = _is_quoted(whole, delimiter)
             rows = list(islice(_rows(whole, delimiter, quoted=quoted), limit + 1 + _MOST_TITLES))
-            skipped = 1 if excel else _titles(rows)
+            skipped = 1 + _titles(rows[1:]) if excel else _titles(rows)
             rows = rows[skipped:]
             alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
             worth = alike + (1 if rows and len(rows[0]) > 1 else 0)

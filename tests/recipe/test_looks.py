@@ -196,13 +196,15 @@ def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path)
     lines = "".join(f"{n},{prose(n)}\n" for n in range(30))
     texts = {"a.csv": f"2020년 민원 목록\n\n기준일: 2020-12-31,\n번호,내용\n{lines}"}
     texts |= {"b.csv": "sep=;\n번호;내용\n" + lines.replace(",", ";"), "c.csv": f"번호,내용\n{lines}"}
+    texts |= {"d.csv": "sep=;\n2020년 민원 목록;\n번호;내용\n" + lines.replace(",", ";")}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)]).sources
     assert sorted((source.fields["text"], source.delimiter, source.skip_rows) for source in found) == [
         ("내용", "", 0),
         ("내용", "", 2),
         ("내용", ";", 1),
+        ("내용", ";", 2),
     ]
-    assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 3)
+    assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 4)
     bare = table_of_csv(f"민원 목록\n{lines}".encode(), first=",", cut=False)
     assert (bare.delimiter, bare.columns, bare.skipped) == (",", ("column1", "column2"), 1)
     one = "문장\n" + "".join(f"바다가 {n}번, 조용하다\n" for n in range(30))
