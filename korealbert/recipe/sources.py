@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -497,4 +496,4 @@ def _outcomes(source: Source, without: list[Mapping[str, Any]]) -> Iterator[Outc
         further = _WITHOUT - len(without) if tally.missing_fields["text"] and source.format in ("json", "jsonl") else 0
         if further and isinstance(part, RawRecords):
             there = (record for *_, record in json_records(part, Tally()) if isinstance(record, dict))
-            without += islice((record for record in there if is_missing(record.get(source.fields["text"]))), further)
+            without += [record for record in there if is_missing(record.get(source.fields["text"]))][:further]
