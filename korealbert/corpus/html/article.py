@@ -302,11 +302,11 @@ def _plain_text(fragment: str) -> str:
         return text.strip()
     _refuse_attributes(text.encode("utf-8", "replace"))
     try:
-        fragment: Any = lxml_html.fragment_fromstring(text, create_parent="div")
+        tree: Any = lxml_html.fragment_fromstring(text, create_parent="div")
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         return ""
-    _read_scripts(fragment)
-    return str(fragment.text_content()).strip()
+    _read_scripts(tree)
+    return str(tree.text_content()).strip()
 
 
 def _flight_stream(tree: Any) -> str:
