@@ -186,6 +186,8 @@ def read_each(
 
 
 def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:
+    if error.end == len(data) and error.reason in ("unexpected end of data", "incomplete multibyte sequence"):
+        return "it ends within a character, where the file or record was cut: fetch it again"
     for other in ("cp949", "utf-8"):
         if other != encoding:
             try:
