@@ -119,9 +119,12 @@ def verify(
 
 
 def _all_that_match(store: Store, name: str) -> list[Artifact]:
-    """The artifacts of this label, below it, or whose names begin so; see ``find`` for what it raises where there are none."""
-    of_label = [(str(one.manifest["label"]), one) for one in store.artifacts()]
-    found = [one for label, one in of_label if one.name.startswith(name) or f"{label}/".startswith(f"{name}/")]
+    """The artifacts of this label, below it, or whose names begin so, which may have no manifest.
+
+    Raises ValueError as ``find`` does where there are none.
+    """
+    of_label = {one.name for one in store.artifacts() if f"{one.manifest['label']}/".startswith(f"{name}/")}
+    found = [Artifact(path.name, path) for path in store.directories() if path.name.startswith(name) or path.name in of_label]
     return found or [find(store.root, name)]
 
 

@@ -222,16 +222,17 @@ def print_sections(sections: Iterable[Section]) -> None:
                 if Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).minimum <= console.width:
                     console.print(table)
                 else:
-                    _print_in_lines(block)
+                    _print_in_lines(block, title)
 
 
 _ANY_WIDTH = 100_000
 """Columns in which a table measures what its longest words need, which is otherwise at most the terminal's width."""
 
 
-def _print_in_lines(table: blocks.Table) -> None:
+def _print_in_lines(table: blocks.Table, title: Text | None) -> None:
     """A table whose words are too long for this terminal: each row as lines, one for each cell that holds something."""
-    console.print(table.title, soft_wrap=True)
+    if title:
+        console.print(title, soft_wrap=True)
     for first, *others in table.rows:
         console.print(first, style="bold", soft_wrap=True)
         for name, cell in zip(table.header[1:], others, strict=True):

@@ -329,7 +329,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=11,
+    version=12,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

@@ -55,11 +55,11 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # Hangul fillers (U+3164, U+FFA0) are drawn as blanks and used as such on Korean pages.
 _SPACE = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u3164\uffa0]")
-_ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
+_ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SUSPICIOUS = re.compile(
     "[&\t\r\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ud800-\udfff"
-    "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff]"
+    "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _MAX_NESTED_ENTITIES = 64
 """``&amp;amp;lt;`` has three; each takes a pass over the text, and pages of nothing else would take quadratic time."""

@@ -244,6 +244,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "confidence": spec.confidence,
         "notes": (*spec.notes, *_measured(path, spec, recipes), *other_metrics(columns, spec.printed, _measures(recipes))),
         "curves": spec.curves,
+        "noises": {name: recipe.views.model_dump(mode="json") for name, recipe in noise.items()},
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
 
@@ -297,14 +298,12 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 
 def _measured(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """A note on each column whose head is not the task's own, and on NSP in the place of SOP. Raises RecipeError for a
-    bi-encoder next to a paper's scores."""
+    """A note on each column of NSP or of another head than the task's. Raises RecipeError for a bi-encoder beside a paper's."""
     refuse_bi_encoders(str(path), _columns(path, spec, recipes), next(iter(recipes.values())).finetune)
+    labels = {_key_of(cell.label): cell.label for cell in spec.grid}
+    nsp = [labels[key] for key, recipe in recipes.items() if recipe.views.sentence_task == "nsp"]
     for column in _columns(path, spec, recipes):
-        nsp = [
-            cell.label for cell in spec.grid if (own := recipes.get(_key_of(cell.label))) and own.views.sentence_task == "nsp"
-        ]
-        if column.heldout == "sop" and nsp:
+        if column.heldout == "sop" and not column.noise and nsp:
             yield f"{column.title}: accuracy of NSP in {', '.join(nsp)}."
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
         if len(heads) > 1:

@@ -68,9 +68,9 @@ _MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
 _NEXT_PAGE = re.compile(r"^\s*</page>\s*<page>\s*<title>", re.MULTILINE)
 """Behind an article or page of which the begin was cut."""
 _HTML = re.compile(rf"{_PROLOGUE}(<!doctype\s+html|<html)[\s>]", re.IGNORECASE | re.DOTALL)
-_JSON = re.compile(r'(\[\s*)?\{\s*"[^"\n]{1,200}"\s*:')
+_JSON = re.compile(r'([\[,]\s*)?\{\s*"[^"\n]{1,200}"\s*:')
+"""How a list, a rest of one, or an object begins."""
 _MORE_ON_LINE = re.compile(r"[^\S\n]*\S")
-_CUT_RECORD = re.compile(r'[\s,]*\{\s*"')
 _OBJECTS = 0.9
 """Share of a text behind its first lines from which on whole objects of JSON make it one of records."""
 _CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{1,3}")
@@ -128,7 +128,7 @@ def _is_json_behind(text: str, *, cut: bool) -> bool:
     spans = [(start, end) for start, end, _ in _spans(text)]
     rest = text[spans[-1][1] if spans else text.find("\n{") + 1 :]
     begin = spans[0][0] if spans else len(text) - len(rest)
-    objects = sum(end - start for start, end in spans) + len(rest) * bool(cut and _CUT_RECORD.match(rest))
+    objects = sum(end - start for start, end in spans) + len(rest) * bool(cut and _JSON.match(rest.lstrip()))
     return objects >= _OBJECTS * (len(text) - begin) and (objects > begin or (cut and objects > 0))
 
 
@@ -217,7 +217,7 @@ def _csv(whole: str, first: str, limit: int = _RECORDS_LOOKED_AT) -> tuple[Table
         with suppress(csv.Error):
             quoted = _is_quoted(whole, delimiter)
             rows = list(islice(_rows(whole, delimiter, quoted=quoted), limit + 1 + _MOST_TITLES))
-            skipped = 1 if excel else _titles(rows)
+            skipped = 1 + _titles(rows[1:]) if excel else _titles(rows)
             rows = rows[skipped:]
             alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
             worth = alike + (1 if rows and len(rows[0]) > 1 else 0)
@@ -259,12 +259,13 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
     lines = [line.rstrip("\r") for line in whole.split("\n") if line.strip()]
     tabs = [line.count("\t") for line in lines]
     [(usual, _)] = Counter(tabs).most_common(1) or [(0, 0)]
-    above = tabs[: _MOST_TITLES + 1].index(usual) if usual in tabs[: _MOST_TITLES + 1] else 0
-    if len(lines) - above >= _FEWEST_ROWS and usual and tabs.count(usual) >= _ALIKE * (len(lines) - above):
+    above = tabs.index(usual) if usual else 0
+    below = len(lines) - above
+    if usual and above <= _MOST_TITLES and below >= _FEWEST_ROWS and tabs.count(usual) >= _ALIKE * below:
         quoted = _is_quoted(whole, "\t")
         rows = list(islice(_rows(whole, "\t", quoted=quoted), above, above + _RECORDS_LOOKED_AT + 1))
         return replace(_table(rows, "\t", quoted=quoted), skipped=above, escaped=_is_escaped(whole, "\t"))
-    if not any(delimiter in line for line in lines[: _MOST_TITLES + 1] for delimiter in _DELIMITERS):
+    if not any(map(_may_be_header, lines[: _MOST_TITLES + 1])):
         return Table()
     table, alike = _csv(whole, ",")
     names = list(table.records[0]) if table.records else []
@@ -275,6 +276,12 @@ def table_of_text(begin: bytes, *, cut: bool) -> Table:
     return table
 
 
+def _may_be_header(line: str) -> bool:
+    """Whether ``_is_header`` may hold for a line by some delimiter: most prose need not be read as CSV."""
+    split = ([name.strip(' "').lower() for name in line.split(mark)] for mark in _DELIMITERS if mark in line)
+    return any(max(map(len, names)) <= _LONGEST_NAME or _KNOWN.intersection(names) for names in split)
+
+
 def whole_lines(begin: bytes, *, cut: bool) -> str:
     """The characters of the first bytes of a file, without those of a line that is cut."""
     text = decoded(begin)
@@ -282,8 +289,10 @@ def whole_lines(begin: bytes, *, cut: bool) -> str:
 
 
 def _rows(text: str, delimiter: str, *, quoted: bool, **form: Any) -> Iterator[list[str]]:
+    """Rows with something in a field; others count neither as titles nor as headers when they are extracted."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    return filter(None, csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, **form))
+    rows = csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, **form)
+    return (row for row in rows if any(map(str.strip, row)))
 
 
 def _rows_alike(text: str, delimiter: str, *, quoted: bool, **form: Any) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
-from korealbert.corpus.readers.records import Outcome, Tally
+from korealbert.corpus.readers.records import Outcome, Tally, is_missing
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.containers import Members, is_archive
 from korealbert.documents.schema import Document, Quarantined
@@ -241,7 +241,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
         records = [record for file in group for record in file.table.records]
         encodings = {encoding_of(file.begin) for file in group}
         text = fields.get("text", "")
-        with_text = [record for record in records if record.get(text) is not None]
+        with_text = [record for record in records if not is_missing(record.get(text))]
         further = further_columns(text, with_text) if fields else ()
         blank = [one for one in with_text if not str(one[text]).strip() and any(one.get(name) for name in further)]
         source = Source(
@@ -256,7 +256,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
             unread=nested_text(fields["text"], records)[0] if fields else "",
             further=further,
             blank=len(blank) / max(1, len(records)),
-            without=[record for record in records if record.get(text) is None] if fields else (),
+            without=[record for record in records if is_missing(record.get(text))] if fields else (),
             markdown=ending_of(tail) == ".md",
             encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
             document=unit(texts[tail]) if format_ == "text" else "",
@@ -463,7 +463,7 @@ def _outcomes(source: Source, without: list[Mapping[str, Any]]) -> Iterator[Outc
     for part in raw_parts(spec):
         tally = Tally()
         yield from parse(spec, part, tally)
-        if tally.missing_fields["text"] and source.format in ("json", "jsonl") and isinstance(part, RawRecords):
+        further = _WITHOUT - len(without) if tally.missing_fields["text"] and source.format in ("json", "jsonl") else 0
+        if further and isinstance(part, RawRecords):
             there = (record for *_, record in json_records(part, Tally()) if isinstance(record, dict))
-            without += (record for record in there if record.get(source.fields["text"]) is None)
-            del without[_WITHOUT:]
+            without += [record for record in there if is_missing(record.get(source.fields["text"]))][:further]

@@ -163,7 +163,7 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=16,
+    version=17,
     spec=ReportSpec,
     run=run,
     table="report",

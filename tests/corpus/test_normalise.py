@@ -107,3 +107,7 @@ def test_composing_is_idempotent_and_equals_the_normal_form_of_ordinary_text(tex
     long = composed(text * times * 20)
     assert composed(long) == long
     assert unicodedata.is_normalized("NFC", long)
+
+
+def test_tags_that_show_nothing_are_removed() -> None:
+    assert normalise("깃발 🏴\U000e0067\U000e0062\U000e007f과 강\U000e0068\U000e0069이다").text == "깃발 🏴과 강이다"

@@ -271,11 +271,14 @@ def test_a_list_of_artifacts_and_a_comparison_fold_and_cut_no_name(
     assert "…" not in listed and all(artifact.name in listed for artifact in found)
     assert max(len(line.rstrip()) for line in listed.splitlines()) <= width
     path = "/a/path/that/is/long/and/without/any/blank/so/that/it/is/one/word.tar"
-    table = blocks.Table("Fields", ["Stage", "Field", "A"], [["finetune/nsmc/pretrained/1", "paths", path], ["clean", "n", ""]])
+    table = blocks.Table(
+        "Settings", ["Stage", "Field", "A"], [["finetune/nsmc/pretrained/1", "paths", path], ["clean", "n", ""]]
+    )
     with console.capture() as printed:
         print_sections([blocks.Section("s", "Settings", [table])])
     lines = printed.get().splitlines()
     assert {"finetune/nsmc/pretrained/1", "  Field: paths", f"  A: {path}"} <= {*lines} and lines[-1] == "  Field: n"
+    assert lines.count("Settings") == 1, "the table has its section's title"
 
 
 def test_verify_takes_all_that_a_name_means_and_counts_in_words(store: Path) -> None:
@@ -283,6 +286,12 @@ def test_verify_takes_all_that_a_name_means_and_counts_in_words(store: Path) -> 
     number = sum(artifact.name.startswith(("extract", "clean")) for artifact in Store(store).artifacts())
     assert f"{number} artifact{'s' if number > 1 else ''}, 0 damaged" in told
     assert call("verify", "clean/news", "clean", "--store", store).endswith("\n1 artifact, 0 damaged\n")
+
+
+def test_verify_of_a_stage_takes_what_has_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / f"clean-{'0' * 16}").mkdir()
+    told = call("verify", "clean", "--store", tmp_path, code=1)
+    assert "manifest.json is missing" in told and "1 artifact, 1 damaged" in told
 
 
 def test_help_shows_no_value_of_flags_and_paragraphs_whole() -> None:

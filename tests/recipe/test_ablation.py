@@ -118,6 +118,18 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
     assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
 
 
+def test_next_sentences_in_the_place_of_sentence_order_are_named(editable: Path) -> None:
+    edit(editable, 'heldout = "sop"\nnoise = "order"\n', 'heldout = "sop"\n')
+    recipe = recipes.load_ablation(editable, overrides={"views.sentence_task": "nsp"})
+    told = [note for note in recipe.report.notes if "NSP" in note]
+    assert told == [f"SOP acc: accuracy of NSP in {', '.join(row.label for row in recipe.report.rows)}."]
+    asked = recipes.load_ablation(editable.with_name("albert-table-5.toml")).report
+    assert not any("accuracy of NSP" in note for note in asked.notes), (
+        "every column names the noise that all rows are scored on"
+    )
+    assert asked.noises["nsp"]["sentence_task"] == "nsp"
+
+
 def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
     edit(editable, "[[cells]]\n", "[[cells]]\nset.pretrain.steps = 40\n")
     for overrides in ({}, {"pretrain.steps": 12}, {"pretrain": {"steps": 12}}):

@@ -196,13 +196,15 @@ def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path)
     lines = "".join(f"{n},{prose(n)}\n" for n in range(30))
     texts = {"a.csv": f"2020년 민원 목록\n\n기준일: 2020-12-31,\n번호,내용\n{lines}"}
     texts |= {"b.csv": "sep=;\n번호;내용\n" + lines.replace(",", ";"), "c.csv": f"번호,내용\n{lines}"}
+    texts |= {"d.csv": "sep=;\n2020년 민원 목록;\n번호;내용\n" + lines.replace(",", ";")}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)]).sources
     assert sorted((source.fields["text"], source.delimiter, source.skip_rows) for source in found) == [
         ("내용", "", 0),
         ("내용", "", 2),
         ("내용", ";", 1),
+        ("내용", ";", 2),
     ]
-    assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 3)
+    assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 4)
     bare = table_of_csv(f"민원 목록\n{lines}".encode(), first=",", cut=False)
     assert (bare.delimiter, bare.columns, bare.skipped) == (",", ("column1", "column2"), 1)
     one = "문장\n" + "".join(f"바다가 {n}번, 조용하다\n" for n in range(30))
@@ -358,8 +360,13 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
 
 @pytest.mark.parametrize(
     "text",
-    [f'{prose(1)}\n\n{{"id": 1, "text": "보기"}}\n', f"{prose(2)}\n{{\n}}\n", f"# 쓰임\n\n{{}}\n{prose(3)}"],
-    ids=["an example", "a brace", "an empty one"],
+    [
+        f'{prose(1)}\n\n{{"id": 1, "text": "보기"}}\n',
+        f"{prose(2)}\n{{\n}}\n",
+        f"# 쓰임\n\n{{}}\n{prose(3)}",
+        f'{{"강"이라는 글}}\n{prose(4) * 500}',
+    ],
+    ids=["an example", "a brace", "an empty one", "a quotation in braces"],
 )
 def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> None:
     texts = {f"{n}.txt": f"{text}{prose(n)}" if n % 2 else text for n in range(30)}
@@ -403,6 +410,21 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
         here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
         [source] = project.look([here], tmp_path / "mine").sources
         assert (source.delimiter, source.quoted, source.skip_rows, len(source.read.lengths)) == ("\t", True, 1, 40)
+
+
+@pytest.mark.parametrize("blank", ["{0}{0}\n", " \n"])
+@pytest.mark.parametrize(("ending", "delimiter"), [("txt", "\t"), ("tsv", "\t"), ("csv", ","), ("txt", ",")])
+def test_a_blank_row_below_a_title_is_no_header(ending: str, delimiter: str, blank: str, tmp_path: Path) -> None:
+    rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
+    text = f"제목 한 줄\n{blank.format(delimiter)}id{delimiter}text{delimiter}label\n{rows}"
+    [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == ("csv", 1, "text", 40)
+
+
+def test_a_text_that_ends_in_rows_of_tabs_is_a_text(tmp_path: Path) -> None:
+    text = "".join(f"{prose(n)}\n" for n in range(7)) + "".join(f"{n}\t{prose(n)[:20]}\t{n % 2}\n" for n in range(300))
+    [source] = project.look([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
+    assert (source.format, source.read.bad) == ("text", 0)
 
 
 def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:

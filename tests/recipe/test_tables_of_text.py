@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -138,9 +140,9 @@ def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_
     assert source.quoted and len(source.read.lengths) > 290 and "line 2: malformed_csv" in source.read.fault
 
 
-@pytest.mark.parametrize("beside", [{}, {"text": None}])
+@pytest.mark.parametrize("beside", [{}, {"text": None}, {"text": math.nan}], ids=["no field", "null", "NaN"])
 @pytest.mark.parametrize("first", [0, 1, 400])
-def test_text_in_another_field_of_other_records_is_told(first: int, beside: dict[str, None], tmp_path: Path) -> None:
+def test_text_in_another_field_of_other_records_is_told(first: int, beside: dict[str, Any], tmp_path: Path) -> None:
     of_body = [n >= first and (n % 2 == 0 or first > 1) for n in range(600)]
     mixed = [{**beside, "body": prose(n)} if of_body[n] else {"text": prose(n)} for n in range(600)]
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)

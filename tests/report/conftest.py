@@ -33,6 +33,7 @@ class AnySpec(Spec):
     learning_rate: float = 5e-5
     masking: dict[str, Any] = Field(default_factory=dict)
     model: dict[str, Any] = Field(default_factory=dict)
+    sentence_task: str = "sop"
     itl: bool = True
     encoder: str = "source"
     itl_init: str = "random"

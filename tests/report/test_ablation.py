@@ -298,10 +298,10 @@ def test_what_rows_may_have_of_others_proves_nothing(tmp_path: Path) -> None:
     found = {"pretrain/a/1": made(tmp_path, "pretrain", facts, {"examples": rows, "initial": earlier}, seed=2)}
     settings = ("without extract.news", 'extract.books.format = "csv"', 'examples.heldout_rest = "train"', "starts from B = b")
     row = Row(key="a", label="A", settings=settings)
-    refuse_misplaced([row], Artifacts(found, ()))
+    refuse_misplaced([row], {}, Artifacts(found, ()))
     for other in ("without extract.books", 'extract.news.format = "csv"'):
         with pytest.raises(ValueError, match=r"pretrain/a/1 .*: trained on books, but its row says"):
-            refuse_misplaced([row.model_copy(update={"settings": (other,)})], Artifacts(found, ()))
+            refuse_misplaced([row.model_copy(update={"settings": (other,)})], {}, Artifacts(found, ()))
 
 
 def test_an_export_of_another_step_is_refused(tmp_path: Path) -> None:
@@ -317,6 +317,24 @@ def test_a_held_out_score_of_another_step_is_refused(artifacts: dict[str, Artifa
     rows = (SPEC.rows[0].model_copy(update={"snapshot": 30}), SPEC.rows[1])
     with pytest.raises(ValueError, match=r"intrinsic/a/1/n .*: of the end of its training, not of step 30"):
         run(SPEC.model_copy(update={"rows": rows}), artifacts, tmp_path, Runtime())
+
+
+def test_a_held_out_score_of_another_noise_is_refused(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    def scored(accuracy: float, **spec: object) -> Artifact:
+        inputs = {"pretrain": artifacts["pretrain/a/1"], "views": made(tmp_path, "views", {}, **spec)}
+        return made(tmp_path, "intrinsic", {"rows": 9, "heldout": {"sop_accuracy": accuracy}}, inputs)
+
+    noises = {name: {"sentence_task": name, "masking": {"rate": 0.15}} for name in ("nsp", "sop")}
+    columns = tuple(Column(title=name, heldout="sop", noise=name) for name in noises)
+    spec = SPEC.model_copy(update={"noises": noises, "columns": columns, "rows": SPEC.rows[:1]})
+    found = {"pretrain/a/1": artifacts["pretrain/a/1"], **{f"intrinsic/a/1/{n}": scored(0.5, **noises[n]) for n in noises}}
+    (tmp_path / "right").mkdir()
+    run(spec, found, tmp_path / "right", Runtime())
+    other_rate = found | {"intrinsic/a/1/sop": scored(0.6, sentence_task="sop", masking={"rate": 0.3})}
+    exchanged = found | {"intrinsic/a/1/sop": found["intrinsic/a/1/nsp"], "intrinsic/a/1/nsp": found["intrinsic/a/1/sop"]}
+    for wrong, noise in ((other_rate, "sop"), (exchanged, "nsp")):
+        with pytest.raises(ValueError, match=rf"intrinsic/a/1/{noise} .*: scored on views-\w+, not on noise '{noise}'"):
+            run(spec, wrong, tmp_path, Runtime())
 
 
 def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: dict[str, Artifact], tmp_path: Path) -> None:

@@ -245,6 +245,10 @@ def test_a_printed_table_has_ours_above_the_printed_and_the_printed_alone(run_of
     ours, printed, alone, own, _ = (row[2:] for row in table.rows)
     assert ours[:2] == ["111M", "1.23×"] and printed == ["92M", "1.2x", "82.1", "–", "85.2"]
     assert alone == ["110M", "–", "82.5", "–", "86.6"]
+    shape = {**TABLE_3, "rows": [{"model": "KoBERT", "shape": "KoBERT"}]}
+    without = section(PrintedTable.model_validate(shape), artifacts, []).blocks[0]
+    assert isinstance(without, Table)
+    assert [row[:4] for row in without.rows] == [["KoBERT", "its shape", "–", "1.23×"], ["", "printed", "92M", "1.2x"]]
     assert own[0] == "–" and all(text != "–" for text in (ours[2], own[2], own[4]))
     means = [float(text.split(" ")[0]) for text in own[2:]]
     assert means[2] == pytest.approx((means[0] + means[1]) / 2, abs=0.01)

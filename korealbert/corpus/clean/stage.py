@@ -260,7 +260,7 @@ _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "maske
 
 STAGE = Stage(
     "clean",
-    version=14,
+    version=15,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -14,7 +14,7 @@ from typing import Any
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import byline, date_line, read_facts
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
-from korealbert.corpus.superscripts import script_text
+from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
 
 _MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
@@ -36,6 +36,12 @@ _NO_TEXT = [
 """Captions in elements that are no ``figcaption``, and messages that only scripts show."""
 _SCRIPT_ELEMENTS, _SCRIPT_CHARS = 5, 40
 """A superscript with more in it was never closed."""
+_INLINE = frozenset(
+    {
+        *("a", "abbr", "b", "big", "cite", "code", "del", "em", "font", "i", "ins", "mark"),
+        *("q", "s", "small", "span", "strong", "sub", "sup", "u", "var"),
+    }
+)
 _DATE_LINE_CHARS = 32_000
 """How far into a page's characters its date line is looked for."""
 
@@ -71,13 +77,15 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     Raises UnreadablePage.
     """
     tree = _tree(data, content_type)
-    _read_scripts(tree)
     facts = read_facts(tree, outlet)
     stream, story = _flight_stream(tree), _arc_story(tree)
     dates = (facts.published, _flight_date(stream), iso_date(str(story.get("display_date", ""))))
     published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_CHARS]))
     links = {one_line(link.text_content()) for link in tree.iter("a")}
     declared = _text_of(facts.body) if _BLOCK.search(facts.body) else _plain_text(facts.body)
+    for script in tree.iterfind(".//script[@type='application/ld+json']") if declared else ():
+        if "articleBody" in (script.text or ""):  # trafilatura takes it, tags left out, where it finds no text in the page
+            script.text = json.dumps({"articleBody": declared})
     text = declared if facts.book else _fuller(_main_text(tree), declared)
     if len(text) < _MIN_TEXT_CHARS:
         text = max((text, _text_of(_flight_body(stream)), _arc_text(story), declared), key=len)
@@ -117,6 +125,7 @@ def _tree(data: bytes, content_type: str) -> Any:
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
+    _read_scripts(tree)
     return tree
 
 
@@ -127,13 +136,43 @@ def _read_scripts(tree: Any) -> None:
         content = "".join(script.itertext()) if len(elements) <= _SCRIPT_ELEMENTS else ""
         if not 0 < len(content) <= _SCRIPT_CHARS:
             continue
-        previous = script.getprevious()
-        before = script.getparent().text if previous is None else previous.tail or previous.text
-        shown = script_text(content, before or "", script.tail or "", raised=script.tag == "sup")
+        before, lower = _text_before(script), script.getnext()
+        if script.tag == "sup" and lower is not None and lower.tag == "sub" and (script.tail or "").strip() in ("/", "⁄"):
+            marked = f"{before}{RAISED}{content.strip()}{LEVEL}/{LOWERED}{''.join(lower.itertext()).strip()}{LEVEL}"
+            shown, script.tail = read_scripts(marked)[len(before) :].partition("/")[0], "/"
+        else:
+            shown = script_text(content, before, _text_behind(script), raised=script.tag == "sup")
         if shown != content:
             for inner in list(script):
                 script.remove(inner)
             script.text = shown
+
+
+def _text_before(element: Any) -> str:
+    """The last characters before an element in its paragraph."""
+    text, node = "", element
+    for _ in range(CONTEXT_CHARS):
+        previous = node.getprevious()
+        if previous is not None:
+            text = (previous.tail or "") + text
+        elif (parent := node.getparent()) is not None:
+            text = (parent.text or "") + text
+        node = node.getparent() if previous is None else previous
+        if node is None or node.tag not in _INLINE or len(text) >= CONTEXT_CHARS:
+            break
+        if previous is not None:
+            text = "".join(node.itertext()) + text
+    return text[-CONTEXT_CHARS:]
+
+
+def _text_behind(element: Any) -> str:
+    """What follows an element in its paragraph, up to where the next one begins or this one's ends."""
+    while (
+        not element.tail and element.getnext() is None and (parent := element.getparent()) is not None and parent.tag in _INLINE
+    ):
+        element = parent
+    following = element.getnext()
+    return element.tail or ("".join(following.itertext()) if following is not None and following.tag in _INLINE else "")
 
 
 class _Attributes:
@@ -263,9 +302,11 @@ def _plain_text(fragment: str) -> str:
         return text.strip()
     _refuse_attributes(text.encode("utf-8", "replace"))
     try:
-        return str(lxml_html.fragment_fromstring(text, create_parent="div").text_content()).strip()
+        tree: Any = lxml_html.fragment_fromstring(text, create_parent="div")
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         return ""
+    _read_scripts(tree)
+    return str(tree.text_content()).strip()
 
 
 def _flight_stream(tree: Any) -> str:

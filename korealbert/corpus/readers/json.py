@@ -15,6 +15,8 @@ from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_recor
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
+_MAY_SWALLOW = re.compile("malformed_json|nul_bytes|invalid_")
+"""Faults of a record that may have others in it: one without its end, up to a damaged byte or where the file was cut."""
 _LINE = re.compile(rb"^[^\S\n]*+\S[^\n]*", re.MULTILINE)
 """A line that is not blank. Found by one pattern, because files may have millions that are."""
 
@@ -76,7 +78,7 @@ def json_records(
     like: dict[str, Any] = {}
     for start, end in records.cuts or line_extents(records) if extents is None else extents:
         record = _json_object(records, start, end)
-        if lines or not isinstance(record, Quarantined) or record.reason != "malformed_json":
+        if lines or not isinstance(record, Quarantined) or not _MAY_SWALLOW.match(record.reason):
             tally.records += 1
             like = like if isinstance(record, Quarantined) else record
             yield start, end, record

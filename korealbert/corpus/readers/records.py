@@ -186,6 +186,8 @@ def read_each(
 
 
 def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:
+    if error.end == len(data) and error.reason in ("unexpected end of data", "incomplete multibyte sequence"):
+        return "it ends within a character, where the file or record was cut: fetch it again"
     for other in ("cp949", "utf-8"):
         if other != encoding:
             try:
@@ -212,14 +214,14 @@ def document_of(
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)
         value = record.get(name) if name else None
-        if _is_missing(value) or isinstance(value, dict | list):
+        if is_missing(value) or isinstance(value, dict | list):
             tally.missing_fields[role] += 1
             value = ""
         values[role] = one_line(str(value))
     if values["published"]:
         values["published"] = iso_date(values["published"])
         tally.unread_dates += not values["published"]
-    parts = [None if _is_missing(part) else part for part in (record.get(name) for name in fields.text)]
+    parts = [None if is_missing(part) else part for part in (record.get(name) for name in fields.text)]
     for role in fields.required:
         if not values.get(role):
             name = getattr(fields, role)
@@ -264,7 +266,7 @@ def without_field(name: str, there: Iterable[str], header: str = "") -> str:
     return f"{said}, or delimiter = {json.dumps(marks[0])}" if marks else said
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a field holds nothing: null, or NaN, which pandas writes for it."""
     return value is None or (isinstance(value, float) and isnan(value))
 

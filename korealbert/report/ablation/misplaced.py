@@ -1,14 +1,14 @@
 """Refusals of artifacts that are under the labels of other rows of a grid.
 
 A score of another row looks like any other. What proves the mistake: the model that a cell was built from, the step that an
-export took, the cells of an ensemble, what manifests say of a row's settings, and two rows that are one.
+export took, the cells of an ensemble, what manifests say of a row's settings and a column's noise, and two rows that are one.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from korealbert.artifact import Artifact
@@ -17,12 +17,13 @@ from korealbert.report.ablation.spec import Row
 from korealbert.report.artifacts import Artifacts, refuse_swapped
 
 
-def refuse_misplaced(rows: Sequence[Row], artifacts: Artifacts) -> None:
-    """Raise ValueError naming label, artifact and what they contradict."""
+def refuse_misplaced(rows: Sequence[Row], noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
+    """Raise ValueError naming label, artifact and what they contradict; ``noises`` as in ``AblationReportSpec``."""
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
     by_key = {row.key: row for row in rows}
     _refuse_other_steps(by_key, artifacts)
     _refuse_other_members(by_key, artifacts)
+    _refuse_other_noises(noises, artifacts)
     for row in rows:
         for setting in row.settings:
             _refuse_other_setting(row, setting, artifacts)
@@ -63,6 +64,16 @@ def _refuse_other_members(rows: dict[str, Row], artifacts: Artifacts) -> None:
         found = {name for role, name in artifact.manifest["inputs"].items() if role not in SPLITS}
         if found and found != expected:
             raise ValueError(f"{_named(label, artifact)}: not of the cells of {', '.join(rows[key].ensemble)}; {_ANOTHER}")
+
+
+def _refuse_other_noises(noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
+    for label, artifact in artifacts.of("intrinsic").items():
+        noise, rows = label.split("/")[3], artifact.inputs().get("views")
+        if rows is not None and _differ(rows.manifest["spec"], noises.get(noise, {})):
+            raise ValueError(
+                f"{_named(label, artifact)}: scored on {rows.name}, not on noise {noise!r}; its score belongs to another "
+                f"column; {_REMEDY}"
+            )
 
 
 def _refuse_other_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
@@ -142,6 +153,8 @@ def _field(spec: Any, path: Sequence[str]) -> Any:
 def _differ(found: Any, wanted: Any) -> bool:
     """Whether a manifest contradicts a setting: not where it says nothing, and not of paths, which it has as they were found,
     nor of a whole 0, which may stand for a size that follows from others."""
+    if isinstance(found, dict) and isinstance(wanted, Mapping):
+        return any(_differ(found.get(name), value) for name, value in wanted.items())
     told = (bool, int, float, str)
     if isinstance(found, list) and isinstance(wanted, list):
         return len(found) != len(wanted) or any(itertools.starmap(_differ, zip(found, wanted, strict=True)))
@@ -157,5 +170,5 @@ def _named(label: str, artifact: Artifact) -> str:
 _GIVEN = {"head": "electra", "evidence": True, "heldout_rest": "unused", "card": "snapshot"}
 """What fields are in a graph, whatever a row sets, where the model, an ensemble, another corpus or a snapshot wants it."""
 
-_REMEDY = "give each label the artifact of its own row"
+_REMEDY = "give each label its own artifact"
 _ANOTHER = f"its score belongs to another row; {_REMEDY}"

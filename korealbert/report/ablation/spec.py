@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -187,7 +187,7 @@ class Row(Spec):
 class AblationReportSpec(Spec):
     """Layout of an ablation's report; all our numbers come from its inputs."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"curves"})
+    later: ClassVar[frozenset[str]] = frozenset({"curves", "noises"})
 
     title: str = Field(min_length=1, max_length=200)
     """Title of the report."""
@@ -207,6 +207,8 @@ class AblationReportSpec(Spec):
     """Sentences for the reader."""
     curves: bool = False
     """Whether held-out accuracies along the steps are drawn, a line for each row."""
+    noises: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+    """The spec of the views behind each noise of a column."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

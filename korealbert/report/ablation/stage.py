@@ -43,7 +43,7 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    refuse_misplaced(spec.rows, artifacts)
+    refuse_misplaced(spec.rows, spec.noises, artifacts)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),

@@ -74,7 +74,7 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
         if row.encoder or row.shape:
             marked.add(len(body))
             ours = [_ours(spec, column, row, artifacts, by_name, speeds) for column in spec.columns]
-            body.append([row.model, row.encoder if row.encoder not in ("", OWN) else "ours", *ours])
+            body.append([row.model, {OWN: "ours", "": "its shape"}.get(row.encoder, row.encoder), *ours])
             medians = [_score(spec, column, row, by_name, statistics.median) for column in spec.columns]
             if spec.printed.statistic == "median" and any(each != MISSING for each in medians):
                 body.append(["", "median", *medians])

@@ -56,6 +56,29 @@ def test_superscripts_keep_their_numbers() -> None:
     assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in body)).text.split("\n\n") == expected
 
 
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (
+            "<b><i>10</i></b><sup>6</sup>명과 10<b><sup>7</sup></b>명, <span>10</span><i><sup>8</sup></i>명이다.",
+            "10^6명과 10^7명, 10^8명이다.",
+        ),
+        (
+            "3<sup>1</sup>/<sub>2</sub>컵, <b>3</b><sup>1</sup>&frasl;<sub>2</sub>컵, <sup>1</sup>/<sub>2</sub>컵이다.",
+            "3 1/2컵, 3 1/2컵, 1/2컵이다.",
+        ),
+        (
+            "[4.2.0.0<sup>2,5</sup>.0<sup>3,8</sup>]옥테인을 쓴다.<sup>1</sup> 13<sup>1,2</sup>명이다.",
+            "[4.2.0.0^2,5.0^3,8]옥테인을 쓴다. 13명이다.",
+        ),
+    ],
+)
+def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: str) -> None:
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, told])).text.split("\n\n") == [*BODY, text]
+    declared = linked(articleBody="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, told]))
+    assert read(declared, "<p>가입</p>").text.split("\n\n") == [*BODY, text]
+
+
 def test_lines_that_are_parted_by_breaks() -> None:
     assert read(body="<div id='content'>" + "<br><br>".join(BODY) + "</div>").text.split("\n\n") == BODY
 

@@ -223,6 +223,18 @@ def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
     assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
 
 
+def test_an_array_that_is_cut_within_a_character_keeps_the_records_that_a_broken_one_holds(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    broken = f"[{record(SENTENCE)},\n{record('빠진 괄호')[:-1]},\n{record(SENTENCE)},\n".encode()
+    path.write_bytes(broken + '{"text": "잘'.encode()[:-1])
+    found = extract(tmp_path / "store", path, format="json")
+    assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], ["malformed_json", "invalid_utf8"])
+    cut = found.quarantined[1]
+    assert (cut.position, cut.remedy.split(":")[1]) == (f"line 4, byte {len(broken) + 10}", " fetch it again")
+    path.write_bytes(broken + b'{"text": "\xff"}]')
+    assert extract(tmp_path / "store", path, format="json").texts == [SENTENCE, SENTENCE]
+
+
 def test_quotes_that_swallow_rows_are_told_by_line(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f'text,n\n{SENTENCE},1\n"따옴표" 뒤의 글,2\n{SENTENCE},3\n"끝나지 않는 글,4\n', "utf-8")
