@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_SPECS = Path(__file__).parent / "data_specs"
-_FOLDERS = (_SPECS / "recipes", _SPECS / "ablations")
+SPECS = Path(__file__).parent / "data_specs"
+"""Recipes, ablations, rules, sources, benchmarks and the sample."""
+_FOLDERS = (SPECS / "recipes", SPECS / "ablations")
 
 
 def names() -> list[str]:
@@ -15,7 +16,7 @@ def names() -> list[str]:
 
 def is_shipped(file: Path) -> bool:
     """Whether the package ships this file."""
-    return file.resolve().is_relative_to(_SPECS.resolve())
+    return file.resolve().is_relative_to(SPECS.resolve())
 
 
 def shipped(recipe: Path) -> Path:

@@ -22,7 +22,7 @@ from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.source_files import FEW_FILES, RENAME, SCHEMA, STORE
 from korealbert.recipe.sources import CONVERT, Found, Source, common_directory, listed, look
-from korealbert.recipe.tables import DATA, RecipeError
+from korealbert.recipe.tables import DATA, SHIPPED, RecipeError
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
@@ -131,8 +131,9 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     found = look(paths, directory)
     for source in found.sources:
         for each in (*map(str, source.paths), source.members, *source.exclude):
-            if DATA in each:
-                raise RecipeError(f"{each}: {DATA} stands for another directory in recipes; rename it")
+            for place in (DATA, SHIPPED):
+                if place in each:
+                    raise RecipeError(f"{each}: {place} stands for another directory in recipes; rename it")
     _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
     layout = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}

@@ -112,7 +112,8 @@ HEAD = """# Recipes
 A recipe is one TOML file. It has one table for each stage (`[vocab]`), and one for each source or benchmark (`[extract.NAME]`).
 A table may be empty or missing unless one of its fields has no default. Unknown fields and values of a wrong type are errors
 that name the nearest valid one. Paths are relative to the recipe's directory; `${data}` in a path is the directory that the
-top-level field `data`, or `--data`, names. Top-level fields: `name`, `description`, `data`.
+top-level field `data`, or `--data`, names, and `${shipped}` that of the rules, sources and benchmarks which the package ships:
+`news_rules = "${shipped}/rules/news.toml"`. Top-level fields: `name`, `description`, `data`.
 
 `korealbert plan RECIPE` says what a run would build and why; `--set pretrain.steps=200` changes a field for one run.
 For completion and checks in VS Code (Even Better TOML) and in editors with taplo, run `korealbert schema >

@@ -27,10 +27,12 @@ from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
-from korealbert.shipped import is_shipped, names
+from korealbert.shipped import SPECS, is_shipped, names
 
 DATA = "${data}"
-"""Stands for a directory in the paths of a recipe."""
+"""Stands for the directory of the data in the paths of a recipe."""
+SHIPPED = "${shipped}"
+"""Stands there for the directory of the rules, sources and benchmarks that the package ships."""
 
 _LONGEST_NAME = 100
 """Characters of a table's name, which is part of labels, of columns and of messages."""
@@ -248,19 +250,19 @@ class Tables:
         """A spec from the fields of the table of this name. Raises RecipeError naming file, table, field and remedy."""
         try:
             # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
-            text = json.dumps(self._with_data(table), default=str)
+            text = json.dumps(self._with_places(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": data_root()})
         except ValidationError as error:
             raise RecipeError(explained(self.path, kind, name, error)) from None
         self._check_files(spec, name, in_data=DATA in json.dumps(table, default=str))
         return spec
 
-    def _with_data(self, value: Any) -> Any:
+    def _with_places(self, value: Any) -> Any:
         if isinstance(value, str):
-            return value.replace(DATA, str(self.data))
+            return value.replace(DATA, str(self.data)).replace(SHIPPED, str(SPECS))
         if isinstance(value, dict):
-            return {key: self._with_data(item) for key, item in value.items()}
-        return [self._with_data(item) for item in value] if isinstance(value, list) else value
+            return {key: self._with_places(item) for key, item in value.items()}
+        return [self._with_places(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
         """Raise RecipeError naming every missing file of a table, and where it can be obtained."""

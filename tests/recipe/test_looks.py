@@ -247,11 +247,11 @@ def test_the_schema_of_an_older_project_is_none_of_the_files(tmp_path: Path) -> 
     assert project.write(here / "mine", [here]).left_out == {}
 
 
-@pytest.mark.parametrize("place", ["${data}", "t/${data}"])
-def test_a_path_with_the_mark_of_data_is_refused_before_anything_is_written(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["${data}", "t/${data}", "${shipped}"])
+def test_a_path_with_the_mark_of_a_place_is_refused_before_anything_is_written(place: str, tmp_path: Path) -> None:
     here = written(tmp_path / place, {f"{n}.txt": prose(n) for n in range(30)})
     here = written(here.parent, {"README.txt": "무엇"}) if "/" in place else here
-    with pytest.raises(RecipeError, match=r"\$\{data\} stands for another directory in recipes; rename it"):
+    with pytest.raises(RecipeError, match=r"\$\{(data|shipped)\} stands for another directory in recipes; rename it"):
         project.write(tmp_path / "mine", [here])
     assert not (tmp_path / "mine").exists()
 

@@ -14,6 +14,8 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Store, build
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
+from korealbert.recipe.dag import corpus_graph
+from korealbert.recipe.reading import load_corpus
 from tests.editing import edit
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +243,20 @@ def test_what_could_not_run_is_refused_at_once(editable: Path, old: str, new: st
 def test_seeds_are_whole_and_each_once(editable: Path, seeds: str) -> None:
     with pytest.raises(RecipeError, match=r"\[finetune\.\w+\], field 'seeds"):
         recipes.load(edit(editable, "seeds = [1, 2, 3]", f"seeds = {seeds}"))
+
+
+def test_a_recipe_anywhere_names_what_the_package_ships(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("나루시는 새 도서관을 열었다.", "utf-8")
+    shutil.copytree(ROOT / "data_specs" / "rules", tmp_path / "rules")
+    names = set()
+    for place in ("${shipped}/rules", "rules"):
+        recipe = tmp_path / "recipe.toml"
+        recipe.write_text(
+            f'[extract.a]\nformat = "text"\npaths = ["a.txt"]\n[clean.a]\nnews_rules = "{place}/news.toml"\n', "utf-8"
+        )
+        nodes = corpus_graph(load_corpus(recipe))
+        names |= {stage.name for stage in recipes.plan(nodes, Store(tmp_path / "store")) if stage.label == "clean/a"}
+    assert len(names) == 1, "it has one identity, wherever it is read from"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_recipe(editable: Path) -> None:
