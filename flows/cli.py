@@ -140,7 +140,7 @@ def new(
     ] = None,
 ) -> None:
     """Make a directory with a recipe for your own files, as a look at them suggests; without any, for the sample."""
-    from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
+    from korealbert.recipe.new import project  # noqa: PLC0415 (loads every package)
 
     _no_more(ctx.args)
     with clear_errors():

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from korealbert.flows.cli import app
-from korealbert.recipe import project
+from korealbert.recipe.new import project
 from korealbert.recipe.reference import json_schema
-from tests.recipe.test_project import prose
+from tests.recipe.new.test_project import prose
 
 ROOT = Path(__file__).parents[2]
 RECIPES = [*sorted((ROOT / "data_specs").glob("recipes/*.toml")), *sorted((ROOT / "data_specs").glob("ablations/**/*.toml"))]

@@ -21,10 +21,10 @@ from korealbert.documents.containers import Members, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
-from korealbert.recipe.columns import (
+from korealbert.recipe.new.columns import (
     Table,
+    format_of,
     is_json_list,
-    kind_of,
     no_text,
     table_of_csv,
     table_of_json,
@@ -255,9 +255,9 @@ def _look(file: File, raw: RawFile, ending: str) -> None:
     if ending == ".txt":
         file.table = table_of_text(file.begin, cut=cut)
         first = longer() if cut and b"\n" not in file.begin else file.begin
-        file.kind = "csv" if file.table.delimiter else kind_of(first, cut=cut)
+        file.kind = "csv" if file.table.delimiter else format_of(first, cut=cut)
     elif ending == ".xml":
-        file.kind = kind_of(file.begin, cut=cut)
+        file.kind = format_of(file.begin, cut=cut)
         file.fault = file.fault or ("that is no dump of MediaWiki" if file.kind in ("text", "json", "jsonl") else "")
     elif file.kind == "jsonl" and is_json_list(file.begin):
         file.kind = "json"

@@ -1,7 +1,7 @@
 """Sources of text in a user's files: what is there, by format, columns, delimiter and encoding; and what is left out.
 
 Every file is looked at, of each the first bytes. Files that one ``[extract]`` table reads become one source; so columns of two
-CSV files with other headers are two sources. ``korealbert.recipe.project`` writes the tables.
+CSV files with other headers are two sources. ``korealbert.recipe.new.project`` writes the tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.containers import Members, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
-from korealbert.recipe.columns import (
+from korealbert.recipe.new.columns import (
     NAMUWIKI,
     Table,
     decoded,
@@ -37,7 +37,7 @@ from korealbert.recipe.columns import (
     nested_text,
     text_column,
 )
-from korealbert.recipe.source_files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal, unit
+from korealbert.recipe.new.files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal, unit
 from korealbert.recipe.tables import RecipeError
 
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from korealbert.recipe import project
-from korealbert.recipe.sources import Source
+from korealbert.recipe.new import project
+from korealbert.recipe.new.sources import Source
 from korealbert.recipe.tables import RecipeError
-from tests.recipe.test_looks import packed
-from tests.recipe.test_project import prose, written
+from tests.recipe.new.test_looks import packed
+from tests.recipe.new.test_project import prose, written
 
 
 def of_parquet(directory: Path, **columns: Any) -> Source:

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert.documents.shards import read_documents
-from korealbert.recipe import project, sources
-from korealbert.recipe.columns import table_of_csv, table_of_text
+from korealbert.recipe.new import project, sources
+from korealbert.recipe.new.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.corpus.extracting import PAGE, dump, extract
-from tests.recipe.test_project import built, prose, records, table, written
+from tests.recipe.new.test_project import built, prose, records, table, written
 
 TWIN = b"\0\5\x16\7\0\2\0\0Mac OS X        " + b"\0" * 60
 """As macOS writes one beside each file."""

@@ -18,19 +18,17 @@ from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
 from korealbert.corpus.readers.records import one_line, writable
 from korealbert.formatting import size as formatted
+from korealbert.recipe.new.files import FEW_FILES, RENAME, SCHEMA, STORE
+from korealbert.recipe.new.sources import CONVERT, Found, Source, common_directory, listed, look
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
-from korealbert.recipe.source_files import FEW_FILES, RENAME, SCHEMA, STORE
-from korealbert.recipe.sources import CONVERT, Found, Source, common_directory, listed, look
 from korealbert.recipe.tables import DATA, SHIPPED, RecipeError
+from korealbert.shipped import SPECS
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
 
-SAMPLE = tuple(
-    Path(__file__).parents[1] / "data_specs" / "sample" / name
-    for name in ("news.jsonl", "mediawiki.xml", "namuwiki.json", "books.csv")
-)
+SAMPLE = tuple(SPECS / "sample" / name for name in ("news.jsonl", "mediawiki.xml", "namuwiki.json", "books.csv"))
 """Files of text that the package ships, for a project without files of its own."""
 _BYTES_PER_PIECE = 4.5
 """Of Korean text in UTF-8 under a vocabulary of 8,000."""

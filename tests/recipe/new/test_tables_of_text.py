@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert.documents.shards import read_documents
-from korealbert.recipe import project
-from korealbert.recipe.columns import table_of_csv, table_of_text
+from korealbert.recipe.new import project
+from korealbert.recipe.new.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
-from tests.recipe.test_project import built, prose, records, written
+from tests.recipe.new.test_project import built, prose, records, written
 
 
 def rows(header: str, *, text: str = "{}", count: int = 40) -> str:

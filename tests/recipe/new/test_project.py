@@ -15,10 +15,10 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.documents.shards import read_documents
-from korealbert.recipe import project
+from korealbert.recipe.new import project
 from korealbert.recipe.tables import RecipeError
 
-SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
+SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 WORDS = (
     "도서관",
     "바다가",

@@ -108,7 +108,7 @@ class Table:
         return [name for name in names if not any(record.get(name) for record in self.records)]
 
 
-def kind_of(begin: bytes, *, cut: bool) -> str:
+def format_of(begin: bytes, *, cut: bool) -> str:
     """The format that a text has by how it begins: wikiextractor, mediawiki, html, json, jsonl, else text. ``cut``: more
     follows."""
     text = decoded(begin).lstrip()

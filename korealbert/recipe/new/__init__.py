@@ -1,0 +1,1 @@
+"""`korealbert new`: files that a user has, examined, to a recipe of their own."""
