@@ -141,7 +141,7 @@ def score(
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="write what the score stands on to this file", dir_okay=False)
+        Path | None, typer.Option("--certificate", help="write what the score was computed from to this file", dir_okay=False)
     ] = None,
     sign: Annotated[
         Path | None, typer.Option("--sign", help="sign the certificate with this private key of ssh or minisign")

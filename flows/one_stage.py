@@ -68,7 +68,7 @@ def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[s
     goes_on = deployment.queue == "crawl"
     yield f"<<: *{'gpu' if gpu else 'network' if goes_on else 'stage'}"
     yield f"name: {name}-gpu" if gpu else f"name: {name}"
-    yield f"description: {json.dumps(deployment.description + ' on the GPU' * gpu)}"
+    yield f"description: {json.dumps(deployment.description + ', on the GPU' * gpu)}"
     recipe = f", recipe: {(SAMPLE.parent / deployment.recipe).with_suffix('.toml')}" if deployment.recipe else ""
     yield f"parameters: {{stage: {name}{recipe}{', rerun: false' if goes_on else ''}}}"
     if deployment.nightly:

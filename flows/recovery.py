@@ -206,7 +206,7 @@ _SECONDS_TO_SAVE = 4.0
 def soon_after_cancellation() -> Iterator[None]:
     """End a process that a worker started soon after SIGTERM, by which Prefect cancels; does nothing in any other process.
 
-    The signal is passed to Prefect's own handler, and a stage that has not ended after SECONDS_TO_SAVE is left as it is; its
+    The signal is passed to Prefect's own handler, and a stage that has not ended after _SECONDS_TO_SAVE is left as it is; its
     finished work is on the disk.
     """
     if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
@@ -229,7 +229,7 @@ def soon_after_cancellation() -> Iterator[None]:
 
 
 def leave_soon() -> None:
-    """End this process after SECONDS_TO_SAVE; finished work is on the disk by then."""
+    """End this process after _SECONDS_TO_SAVE; finished work is on the disk by then."""
     ending = threading.Timer(_SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
     ending.daemon = True
     ending.start()
