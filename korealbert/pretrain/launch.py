@@ -45,14 +45,7 @@ class RankKilled(RankFailed):
     """A rank or a machine was lost, which may not happen again; the run resumes from its last checkpoint."""
 
 
-def run_ranks(
-    module: str,
-    arguments: Sequence[str],
-    *,
-    runtime: TrainingRuntime,
-    on_line: Callable[[str], None],
-    environment: Mapping[str, str] | None = None,
-) -> None:
+def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime, on_line: Callable[[str], None]) -> None:
     """Run ``python -m module *arguments --parent PID`` once per rank until all have ended.
 
     ``on_line`` receives the lines that rank 0 writes to its standard output; all other output goes to the log. Whenever this
@@ -60,8 +53,8 @@ def run_ranks(
     ``_GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the
     machine of one that was killed, and ConnectionError where machines do not meet.
     """
-    with _terminated_like_an_error(), meeting(runtime, module, arguments, environment or {}) as (place, rendezvous):
-        run = _Run(place, rendezvous, module, arguments, environment or {}, on_line)
+    with _terminated_like_an_error(), meeting(runtime, module, arguments) as (place, rendezvous):
+        run = _Run(place, rendezvous, module, arguments, on_line)
         _followed.append(run)
         try:
             run.follow()
@@ -85,17 +78,11 @@ class _Run:
     """The agent of this machine, which reports for all ranks of a run."""
 
     def __init__(
-        self,
-        place: Place,
-        rendezvous: Rendezvous,
-        module: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        on_line: Callable[[str], None],
+        self, place: Place, rendezvous: Rendezvous, module: str, arguments: Sequence[str], on_line: Callable[[str], None]
     ) -> None:
         self._rendezvous, self._on_line, self._place = rendezvous, on_line, place
         self._agent = place.start_agent(
-            module, arguments, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
+            module, arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """Standard output of the agent and rank 0 as lines, and None when the agent has ended."""
