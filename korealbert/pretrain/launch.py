@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from korealbert.pretrain.job import AGENT_MARK
-from korealbert.pretrain.machines import Place, Rendezvous, meeting
+from korealbert.pretrain.machines import Place, Rendezvous, meeting, world_size
 from korealbert.pretrain.runtime import TrainingRuntime
 
 _GRACE_SECONDS = 60.0
@@ -57,7 +57,7 @@ def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime
         run = _Run(place, rendezvous, module, arguments, on_line)
         _followed.append(run)
         try:
-            run.follow()
+            run.follow(world_size(runtime))
         finally:
             run.end()
             _followed.remove(run)
@@ -91,8 +91,8 @@ class _Run:
         self._outcome: dict[str, Any] | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def follow(self) -> None:
-        """Pass lines on until all ranks have ended. Raises as ``run_ranks`` does."""
+    def follow(self, ranks: int) -> None:
+        """Pass lines on until all ranks have ended, ``ranks`` in number. Raises as ``run_ranks`` does."""
         while (line := self._next()) is not None:
             if not line.startswith(AGENT_MARK):
                 self._on_line(line)
@@ -105,7 +105,7 @@ class _Run:
             raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
                 f"the agent of the training processes on {self._place.name} ended with {ended}"
             )
-        if fault := _fault(self._outcome, self._place.world_size, alone=self._rendezvous.listener is None):
+        if fault := _fault(self._outcome, ranks, alone=self._rendezvous.listener is None):
             raise fault
 
     def ask_to_stop(self) -> None:
@@ -153,14 +153,14 @@ class _Run:
                 log.info("%s", line.rstrip("\n"))
 
 
-def _fault(outcome: Mapping[str, Any], world_size: int, *, alone: bool) -> Exception | None:
+def _fault(outcome: Mapping[str, Any], ranks: int, *, alone: bool) -> Exception | None:
     """The failure in the outcome of a run: the lost machine, else the rank that failed first."""
     if outcome["lost"]:
         names = " and ".join(outcome["lost"])
         return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")
     if outcome["failures"]:
         cause = outcome["failures"][0]
-        which = f"training process {cause['rank']} of {world_size}" + ("" if alone else f" on {cause['machine']}")
+        which = f"training process {cause['rank']} of {ranks}" + ("" if alone else f" on {cause['machine']}")
         status = cause["status"]
         if status >= 0:
             return RankFailed(f"{which} ended with status {status}:\n{cause['words']}")

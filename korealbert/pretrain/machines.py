@@ -133,7 +133,6 @@ class Place:
     nodes: int
     processes: int
     threads: int
-    world_size: int
     endpoint: str = ""
     """ADDRESS:PORT where the machines meet; none on a lone machine."""
 
@@ -188,7 +187,7 @@ def meeting(runtime: TrainingRuntime, module: str, arguments: Sequence[str]) -> 
 
     Raises ValueError for hostfiles and addresses that cannot be, ConnectionError for machines that have left.
     """
-    alone = Place(socket.gethostname(), 0, 1, runtime.processes, runtime.threads, world_size(runtime))
+    alone = Place(socket.gethostname(), 0, 1, runtime.processes, runtime.threads)
     if runtime.hostfile is not None:
         here, *others = read_hostfile(runtime.hostfile)
         alone = replace(alone, name=here.name, processes=here.slots)
@@ -388,9 +387,8 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
                 raise LeaderGone("the leader has gone, or its machine cannot be reached; the next run resumes")
             if state["job"] > done and not state["end"]:
                 done = state["job"]
-                size = runtime.nodes * runtime.processes
-                place = Place(socket.gethostname(), runtime.node, state["nodes"], runtime.processes, runtime.threads, size)
-                place = replace(place, endpoint=state["endpoint"])
+                name = socket.gethostname()
+                place = Place(name, runtime.node, state["nodes"], runtime.processes, runtime.threads, state["endpoint"])
                 agent = place.start_agent(state["module"], state["arguments"], stdout=subprocess.DEVNULL)
                 agent.wait()
             elif state["end"] == "failed":
