@@ -4,8 +4,10 @@ example rows against spec and model before launch, without torch."""
 from __future__ import annotations
 
 import json
+import signal
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,10 @@ _MARK = "korealbert-event "
 """Begins each line on rank 0's standard output that is meant for the stage; all other lines are log lines."""
 
 AGENT_MARK = "korealbert-agent "
-"""Begins each line of the agent of a machine that is meant for the launcher."""
+"""Begins each line of the agent of a machine that is meant for the launcher: ``JOINED``, and at the end an ``Outcome``."""
+
+JOINED = AGENT_MARK + "joined"
+"""Says that all machines have met."""
 
 STOPPED_STATUS = 143
 """Exit status of a rank that was asked to stop: 128 + SIGTERM, as a shell would say."""
@@ -59,6 +64,52 @@ def parse_event(line: str) -> dict[str, Any] | None:
         return None
     event: dict[str, Any] = json.loads(line.removeprefix(_MARK))
     return event
+
+
+@dataclass
+class Failure:
+    """A rank that ended with an error."""
+
+    rank: int
+    status: int
+    """Exit status; negative: the signal that killed it."""
+    at: float
+    """Time of its error record, else of its last output, in seconds since 1970: earlier than the errors that it caused."""
+    words: str
+    """Its traceback, or else the last lines that it wrote."""
+    machine: str
+
+    @property
+    def asked(self) -> bool:
+        """Whether it ended because it was asked to."""
+        return self.status in (STOPPED_STATUS, -signal.SIGTERM)
+
+
+@dataclass
+class Outcome:
+    """The outcome of the ranks of one machine, or of all."""
+
+    failures: list[Failure] = field(default_factory=list)
+    """The cause first."""
+    lost: list[str] = field(default_factory=list)
+    """Machines that stopped giving signs of life."""
+    problem: str = ""
+    """A failure that no rank caused."""
+
+    @property
+    def well(self) -> bool:
+        """Whether all ranks have ended as they should."""
+        return not (self.failures or self.lost or self.problem)
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str | bytes) -> Self:
+        """From JSON."""
+        given = json.loads(text)
+        return cls(**{**given, "failures": [Failure(**failure) for failure in given["failures"]]})
 
 
 class BatchSource(Protocol):

@@ -7,7 +7,6 @@ this machine, which reports how the ranks of all machines have ended. It imports
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import queue
@@ -19,9 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from korealbert.pretrain.job import AGENT_MARK
+from korealbert.pretrain.job import AGENT_MARK, JOINED, Outcome
 from korealbert.pretrain.machines import Place, Rendezvous, meeting, world_size
 from korealbert.pretrain.runtime import TrainingRuntime
 
@@ -88,7 +86,7 @@ class _Run:
         """Standard output of the agent and rank 0 as lines, and None when the agent has ended."""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._joined = False
-        self._outcome: dict[str, Any] | None = None
+        self._outcome: Outcome | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
     def follow(self, ranks: int) -> None:
@@ -96,10 +94,10 @@ class _Run:
         while (line := self._next()) is not None:
             if not line.startswith(AGENT_MARK):
                 self._on_line(line)
-            elif (message := json.loads(line.removeprefix(AGENT_MARK))) == "joined":
+            elif line == JOINED:
                 self._joined = True
             else:
-                self._outcome = message
+                self._outcome = Outcome.of(line.removeprefix(AGENT_MARK))
         if self._outcome is None:
             ended = "\n".join([f"status {self._agent.returncode}", *self._tail])
             raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
@@ -153,20 +151,20 @@ class _Run:
                 log.info("%s", line.rstrip("\n"))
 
 
-def _fault(outcome: Mapping[str, Any], ranks: int, *, alone: bool) -> Exception | None:
+def _fault(outcome: Outcome, ranks: int, *, alone: bool) -> Exception | None:
     """The failure in the outcome of a run: the lost machine, else the rank that failed first."""
-    if outcome["lost"]:
-        names = " and ".join(outcome["lost"])
+    if outcome.lost:
+        names = " and ".join(outcome.lost)
         return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")
-    if outcome["failures"]:
-        cause = outcome["failures"][0]
-        which = f"training process {cause['rank']} of {ranks}" + ("" if alone else f" on {cause['machine']}")
-        status = cause["status"]
+    if outcome.failures:
+        cause = outcome.failures[0]
+        which = f"training process {cause.rank} of {ranks}" + ("" if alone else f" on {cause.machine}")
+        status = cause.status
         if status >= 0:
-            return RankFailed(f"{which} ended with status {status}:\n{cause['words']}")
+            return RankFailed(f"{which} ended with status {status}:\n{cause.words}")
         ended = f"was killed by {_signal_name(-status)}" + (" (out of memory?)" if -status == signal.SIGKILL else "")
-        return RankKilled(f"{which} {ended}:\n{cause['words']}")
-    return ConnectionError(outcome["problem"]) if outcome["problem"] else None
+        return RankKilled(f"{which} {ended}:\n{cause.words}")
+    return ConnectionError(outcome.problem) if outcome.problem else None
 
 
 def _signal_name(number: int) -> str:
