@@ -26,9 +26,10 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directory
-from korealbert.pretrain.job import Job, Rows, check_rows, open_batches, parse_event
+from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.machines import world_size
+from korealbert.pretrain.rows import Rows, check_rows, open_batches
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary

@@ -23,8 +23,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from korealbert.artifact.shards import die_with_parent
 from korealbert.pretrain.engine import Ranks, join
-from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line, open_batches
+from korealbert.pretrain.job import STOPPED_STATUS, Job, event_line
 from korealbert.pretrain.metrics import Metrics
+from korealbert.pretrain.rows import Rows, open_batches
 from korealbert.pretrain.runtime import pick_device
 from korealbert.pretrain.trainer import Stopped, Trainer
 
