@@ -307,14 +307,14 @@ def _choose_interface(host: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """What the launcher starts."""
     parser = argparse.ArgumentParser(description="Run the training processes of one machine.")
-    parser.add_argument("--node", type=int, default=0, help="number of this machine")
-    parser.add_argument("--nodes", type=int, default=1, help="number of machines")
-    parser.add_argument("--name", default=socket.gethostname(), help="what this machine is called in messages")
+    parser.add_argument("--node", type=int, required=True, help="number of this machine")
+    parser.add_argument("--nodes", type=int, required=True, help="number of machines")
+    parser.add_argument("--name", required=True, help="what this machine is called in messages")
     parser.add_argument("--processes", type=int, required=True, help="ranks on this machine")
     parser.add_argument("--threads", type=int, required=True, help="CPU threads of all of them")
     parser.add_argument("--endpoint", default="", help="ADDRESS:PORT of node 0's store; none on a lone machine")
     parser.add_argument("--listen-fd", type=int, help="the socket that node 0's store listens at")
-    parser.add_argument("--join-seconds", type=float, default=600.0, help="how long machines may take to meet")
+    parser.add_argument("--join-seconds", type=float, required=True, help="how long machines may take to meet")
     parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
