@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from korealbert.artifact import Artifact
 from korealbert.examples.batches import Batch, ExampleBatches
-from korealbert.pretrain.data import BatchSource
 from korealbert.pretrain.engine import join
+from korealbert.pretrain.rows import BatchSource
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Trainer
 

@@ -11,7 +11,6 @@ Ranks never restart within a run. The next run, on as many ranks as there are th
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import signal
@@ -21,7 +20,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -37,7 +35,7 @@ from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCP
 
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.subprocess_build import SPIN_ROUNDS
-from korealbert.pretrain.job import AGENT_MARK, STOPPED_STATUS
+from korealbert.pretrain.job import AGENT_MARK, JOINED, Failure, Outcome
 
 _CONNECT_SECONDS = 120
 """How long an agent may take to reach the store, and the store to answer."""
@@ -56,48 +54,6 @@ _SHUTDOWN_SECONDS = 30
 
 _TAIL_LINES = 60
 """Lines of such a rank that an error shows at most."""
-
-
-@dataclass
-class _Failure:
-    """A rank that ended with an error."""
-
-    rank: int
-    status: int
-    """Exit status; negative: the signal that killed it."""
-    at: float
-    """Time of its error record, else of its last output, in seconds since 1970: earlier than the errors that it caused."""
-    words: str
-    """Its traceback, or else the last lines that it wrote."""
-    machine: str
-
-    @property
-    def asked(self) -> bool:
-        """Whether it ended because it was asked to."""
-        return self.status in (STOPPED_STATUS, -signal.SIGTERM)
-
-
-@dataclass
-class Outcome:
-    """The outcome of the ranks of one machine, or of all."""
-
-    failures: list[_Failure] = field(default_factory=list)
-    """The cause first."""
-    lost: list[str] = field(default_factory=list)
-    """Machines that stopped giving signs of life."""
-    problem: str = ""
-    """A failure that no rank caused."""
-
-    @property
-    def well(self) -> bool:
-        """Whether all ranks have ended as they should."""
-        return not (self.failures or self.lost or self.problem)
-
-    @classmethod
-    def of(cls, text: bytes) -> Outcome:
-        """From JSON."""
-        given = json.loads(text)
-        return cls(**{**given, "failures": [_Failure(**failure) for failure in given["failures"]]})
 
 
 class _Machines:
@@ -150,7 +106,7 @@ class _Machines:
 
     def collect(self, own: Outcome) -> Outcome:
         """Tell the others how this machine ended. Node 0 waits until they too have ended, or are lost."""
-        self.store.set(f"end/{self._place.node}", json.dumps(asdict(own)))
+        self.store.set(f"end/{self._place.node}", own.text())
         if self._place.node:
             return own
         self.look()
@@ -254,7 +210,7 @@ class _Rendezvous(StaticTCPRendezvous):
                     f"{len(nodes)} machines should meet; {self._store.get('name/0').decode()} was joined by "
                     f"{', '.join(came) or 'none'} within {self._place.join_seconds:g} s"
                 )
-        print(AGENT_MARK + json.dumps("joined"), flush=True)
+        print(JOINED, flush=True)
         return super().next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
@@ -325,16 +281,16 @@ def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure
     return failure.exitcode == -signal.SIGKILL and (late or watch.over.is_set())
 
 
-def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> _Failure:
+def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> Failure:
     record = Path(failure.error_file)
     if record.is_file():
         message = failure.error_file_data["message"]
         words = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
-        return _Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
+        return Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
     written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Its errors last.
     lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-_TAIL_LINES:]
     lines = lines[next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0) :]
-    return _Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
+    return Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
 
 
 def _choose_interface(host: str) -> None:
@@ -351,14 +307,14 @@ def _choose_interface(host: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """What the launcher starts."""
     parser = argparse.ArgumentParser(description="Run the training processes of one machine.")
-    parser.add_argument("--node", type=int, default=0, help="number of this machine")
-    parser.add_argument("--nodes", type=int, default=1, help="number of machines")
-    parser.add_argument("--name", default=socket.gethostname(), help="what this machine is called in messages")
+    parser.add_argument("--node", type=int, required=True, help="number of this machine")
+    parser.add_argument("--nodes", type=int, required=True, help="number of machines")
+    parser.add_argument("--name", required=True, help="what this machine is called in messages")
     parser.add_argument("--processes", type=int, required=True, help="ranks on this machine")
     parser.add_argument("--threads", type=int, required=True, help="CPU threads of all of them")
     parser.add_argument("--endpoint", default="", help="ADDRESS:PORT of node 0's store; none on a lone machine")
     parser.add_argument("--listen-fd", type=int, help="the socket that node 0's store listens at")
-    parser.add_argument("--join-seconds", type=float, default=600.0, help="how long machines may take to meet")
+    parser.add_argument("--join-seconds", type=float, required=True, help="how long machines may take to meet")
     parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -373,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = run(place, Path(directory))
     if place.node and outcome.problem:
         print(f"{place.name}: {outcome.problem}", file=sys.stderr)
-    print(AGENT_MARK + json.dumps(asdict(outcome)), flush=True)
+    print(AGENT_MARK + outcome.text(), flush=True)
     return 0 if outcome.well else 1
 
 

@@ -25,7 +25,7 @@ from korealbert.model.config import AnyConfig
 from korealbert.model.parameters import training_flops
 from korealbert.philox import mix64
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import BatchSource, Rows
+from korealbert.pretrain.rows import BatchSource, Rows
 from korealbert.pretrain.spec import PretrainSpec
 
 _ROUNDS = 6

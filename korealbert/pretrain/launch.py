@@ -7,22 +7,18 @@ this machine, which reports how the ranks of all machines have ended. It imports
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
 import queue
 import signal
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any
 
-from korealbert.pretrain.job import AGENT_MARK
-from korealbert.pretrain.machines import Place, Rendezvous, meeting
+from korealbert.pretrain.job import AGENT_MARK, JOINED, Outcome
+from korealbert.pretrain.machines import Place, Rendezvous, meeting, world_size
 from korealbert.pretrain.runtime import TrainingRuntime
 
 _GRACE_SECONDS = 60.0
@@ -45,14 +41,7 @@ class RankKilled(RankFailed):
     """A rank or a machine was lost, which may not happen again; the run resumes from its last checkpoint."""
 
 
-def run_ranks(
-    module: str,
-    arguments: Sequence[str],
-    *,
-    runtime: TrainingRuntime,
-    on_line: Callable[[str], None],
-    environment: Mapping[str, str] | None = None,
-) -> None:
+def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime, on_line: Callable[[str], None]) -> None:
     """Run ``python -m module *arguments --parent PID`` once per rank until all have ended.
 
     ``on_line`` receives the lines that rank 0 writes to its standard output; all other output goes to the log. Whenever this
@@ -60,11 +49,11 @@ def run_ranks(
     ``_GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the
     machine of one that was killed, and ConnectionError where machines do not meet.
     """
-    with _terminated_like_an_error(), meeting(runtime, module, arguments, environment or {}) as (place, rendezvous):
-        run = _Run(place, rendezvous, module, arguments, environment or {}, on_line)
+    with _terminated_like_an_error(), meeting(runtime, module, arguments) as (place, rendezvous):
+        run = _Run(place, rendezvous, module, arguments, on_line)
         _followed.append(run)
         try:
-            run.follow()
+            run.follow(world_size(runtime))
         finally:
             run.end()
             _followed.remove(run)
@@ -85,40 +74,34 @@ class _Run:
     """The agent of this machine, which reports for all ranks of a run."""
 
     def __init__(
-        self,
-        place: Place,
-        rendezvous: Rendezvous,
-        module: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        on_line: Callable[[str], None],
+        self, place: Place, rendezvous: Rendezvous, module: str, arguments: Sequence[str], on_line: Callable[[str], None]
     ) -> None:
         self._rendezvous, self._on_line, self._place = rendezvous, on_line, place
         self._agent = place.start_agent(
-            module, arguments, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
+            module, arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """Standard output of the agent and rank 0 as lines, and None when the agent has ended."""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._joined = False
-        self._outcome: dict[str, Any] | None = None
+        self._outcome: Outcome | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def follow(self) -> None:
-        """Pass lines on until all ranks have ended. Raises as ``run_ranks`` does."""
+    def follow(self, ranks: int) -> None:
+        """Pass lines on until all ranks have ended, ``ranks`` in number. Raises as ``run_ranks`` does."""
         while (line := self._next()) is not None:
             if not line.startswith(AGENT_MARK):
                 self._on_line(line)
-            elif (message := json.loads(line.removeprefix(AGENT_MARK))) == "joined":
+            elif line == JOINED:
                 self._joined = True
             else:
-                self._outcome = message
+                self._outcome = Outcome.of(line.removeprefix(AGENT_MARK))
         if self._outcome is None:
             ended = "\n".join([f"status {self._agent.returncode}", *self._tail])
             raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
                 f"the agent of the training processes on {self._place.name} ended with {ended}"
             )
-        if fault := _fault(self._outcome, self._place.world_size, alone=self._rendezvous.listener is None):
+        if fault := _fault(self._outcome, ranks, alone=self._rendezvous.listener is None):
             raise fault
 
     def ask_to_stop(self) -> None:
@@ -166,20 +149,20 @@ class _Run:
                 log.info("%s", line.rstrip("\n"))
 
 
-def _fault(outcome: Mapping[str, Any], world_size: int, *, alone: bool) -> Exception | None:
+def _fault(outcome: Outcome, ranks: int, *, alone: bool) -> Exception | None:
     """The failure in the outcome of a run: the lost machine, else the rank that failed first."""
-    if outcome["lost"]:
-        names = " and ".join(outcome["lost"])
+    if outcome.lost:
+        names = " and ".join(outcome.lost)
         return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")
-    if outcome["failures"]:
-        cause = outcome["failures"][0]
-        which = f"training process {cause['rank']} of {world_size}" + ("" if alone else f" on {cause['machine']}")
-        status = cause["status"]
+    if outcome.failures:
+        cause = outcome.failures[0]
+        which = f"training process {cause.rank} of {ranks}" + ("" if alone else f" on {cause.machine}")
+        status = cause.status
         if status >= 0:
-            return RankFailed(f"{which} ended with status {status}:\n{cause['words']}")
+            return RankFailed(f"{which} ended with status {status}:\n{cause.words}")
         ended = f"was killed by {_signal_name(-status)}" + (" (out of memory?)" if -status == signal.SIGKILL else "")
-        return RankKilled(f"{which} {ended}:\n{cause['words']}")
-    return ConnectionError(outcome["problem"]) if outcome["problem"] else None
+        return RankKilled(f"{which} {ended}:\n{cause.words}")
+    return ConnectionError(outcome.problem) if outcome.problem else None
 
 
 def _signal_name(number: int) -> str:
@@ -209,35 +192,3 @@ def _terminated_like_an_error() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def extension_directories(environment: Mapping[str, str]) -> list[Path]:
-    """Where torch compiles extensions of DeepSpeed: ``TORCH_EXTENSIONS_DIR``, or its place in the user's cache."""
-    given = environment.get("TORCH_EXTENSIONS_DIR")
-    cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache")
-    return [Path(given) if given else cache / "torch_extensions"]
-
-
-def clear_stale_locks(directories: Iterable[Path]) -> list[Path]:
-    """Remove and return the lock files that nobody holds, one or two folders deep; each is logged.
-
-    torch keeps such a file open while it compiles; one that a killed compilation left would make the next wait for ever.
-    """
-    found = [path for directory in directories for pattern in ("*/lock", "*/*/lock") for path in directory.glob(pattern)]
-    stale = [path for path in found if path.is_file() and not _is_open(path)]
-    for path in stale:
-        path.unlink(missing_ok=True)
-        log.warning("removed %s: a compilation that was killed left it, and the next one would wait for it", path)
-    return stale
-
-
-def _is_open(path: Path) -> bool:
-    wanted = path.stat()
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            seen = os.stat(descriptor)  # noqa: PTH116 - follows the link to the open file, deleted or not
-        except OSError:  # Another user's process, or one that has just ended.
-            continue
-        if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
-            return True
-    return False

@@ -133,7 +133,6 @@ class Place:
     nodes: int
     processes: int
     threads: int
-    world_size: int
     endpoint: str = ""
     """ADDRESS:PORT where the machines meet; none on a lone machine."""
 
@@ -145,20 +144,14 @@ class Place:
         return [sys.executable, "-m", "korealbert.pretrain.agent", *where, *options, module, *arguments]
 
     def start_agent(
-        self,
-        module: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        listener: socket.socket | None = None,
-        **pipes: Any,
+        self, module: str, arguments: Sequence[str], *, listener: socket.socket | None = None, **pipes: Any
     ) -> subprocess.Popen[str]:
         """Start the agent of this machine, in a session of its own and not to outlive this process."""
         options = ["--parent", str(os.getpid()), *(["--listen-fd", str(listener.fileno())] if listener else [])]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
         return subprocess.Popen(
             self.command(module, arguments, *options),
-            env={**inherited, **environment},
+            env=inherited,
             stdin=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
@@ -189,27 +182,25 @@ class Rendezvous:
 
 
 @contextlib.contextmanager
-def meeting(
-    runtime: TrainingRuntime, module: str, arguments: Sequence[str], environment: Mapping[str, str]
-) -> Iterator[tuple[Place, Rendezvous]]:
+def meeting(runtime: TrainingRuntime, module: str, arguments: Sequence[str]) -> Iterator[tuple[Place, Rendezvous]]:
     """This machine's place in a run, whose other machines have been asked to start ``module``, and where they meet.
 
     Raises ValueError for hostfiles and addresses that cannot be, ConnectionError for machines that have left.
     """
-    alone = Place(socket.gethostname(), 0, 1, runtime.processes, runtime.threads, world_size(runtime))
+    alone = Place(socket.gethostname(), 0, 1, runtime.processes, runtime.threads)
     if runtime.hostfile is not None:
         here, *others = read_hostfile(runtime.hostfile)
         alone = replace(alone, name=here.name, processes=here.slots)
         if others:
             with _listening(runtime.address or here.name) as (listener, endpoint):
                 place = replace(alone, nodes=len(others) + 1, endpoint=endpoint)
-                with _started_over_ssh(runtime, place, others, module, arguments, environment) as shells:
+                with _started_over_ssh(runtime, place, others, module, arguments) as shells:
                     yield place, Rendezvous(listener, shells)
             return
     elif runtime.nodes > 1:
         with leading(runtime) as leader, _listening(runtime.address or alone.name) as (listener, endpoint):
             assert leader is not None
-            leader.announce(endpoint=endpoint, module=module, arguments=list(arguments), environment=dict(environment))
+            leader.announce(endpoint=endpoint, module=module, arguments=list(arguments))
             yield replace(alone, nodes=runtime.nodes, endpoint=endpoint), Rendezvous(listener)
         return
     yield alone, Rendezvous()
@@ -238,15 +229,10 @@ def _address(name: str) -> str:
 
 @contextlib.contextmanager
 def _started_over_ssh(
-    runtime: TrainingRuntime,
-    here: Place,
-    others: Sequence[Host],
-    module: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
+    runtime: TrainingRuntime, here: Place, others: Sequence[Host], module: str, arguments: Sequence[str]
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    own = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)}
-    settings = [f"{name}={value}" for name, value in {**own, **environment}.items()]
+    passed_on = [name for name in os.environ if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)]
+    settings = [f"{name}={os.environ[name]}" for name in passed_on]
     shells: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for node, host in enumerate(others, start=1):
@@ -401,10 +387,9 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
                 raise LeaderGone("the leader has gone, or its machine cannot be reached; the next run resumes")
             if state["job"] > done and not state["end"]:
                 done = state["job"]
-                size = runtime.nodes * runtime.processes
-                place = Place(socket.gethostname(), runtime.node, state["nodes"], runtime.processes, runtime.threads, size)
-                place = replace(place, endpoint=state["endpoint"])
-                agent = place.start_agent(state["module"], state["arguments"], state["environment"], stdout=subprocess.DEVNULL)
+                name = socket.gethostname()
+                place = Place(name, runtime.node, state["nodes"], runtime.processes, runtime.threads, state["endpoint"])
+                agent = place.start_agent(state["module"], state["arguments"], stdout=subprocess.DEVNULL)
                 agent.wait()
             elif state["end"] == "failed":
                 raise LeaderGone("the run has failed; its leader says why")

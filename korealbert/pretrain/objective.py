@@ -29,8 +29,8 @@ from korealbert.pretrain.cooccurrence import VECTORS
 from korealbert.pretrain.cross_entropy import PieceTargets, chunked, chunks
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import BatchSource
 from korealbert.pretrain.metrics import Metrics, TaskTotals
+from korealbert.pretrain.rows import BatchSource
 
 
 def dropout_seed(seed: int, step: int, micro_batch: int) -> int:

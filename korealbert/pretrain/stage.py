@@ -25,9 +25,11 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
-from korealbert.pretrain.job import Job, Rows, check_rows, open_batches, parse_event
-from korealbert.pretrain.launch import RankFailed, clear_stale_locks, extension_directories, run_ranks
+from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directory
+from korealbert.pretrain.job import Job, parse_event
+from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.machines import world_size
+from korealbert.pretrain.rows import Rows, check_rows, open_batches
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
@@ -116,7 +118,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     optional = {role: inputs[role].path for role in _OPTIONAL if role in inputs}
     config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional)
     job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=training.device)
-    clear_stale_locks(extension_directories(os.environ))
+    clear_stale_locks(extension_directory(os.environ))
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
     seen: dict[str, Any] = {}

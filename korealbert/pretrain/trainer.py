@@ -26,7 +26,6 @@ from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detach
 from korealbert.pretrain.data import Copies, Loaded, Loader, noised_at, operations
 from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
-from korealbert.pretrain.job import BatchSource, Rows, check_rows
 from korealbert.pretrain.metrics import Metrics, MetricsFile, Speed, TaskTotals, matrix_rate, rounded
 from korealbert.pretrain.objective import (
     DROPOUTS,
@@ -40,6 +39,7 @@ from korealbert.pretrain.objective import (
     make_objective,
 )
 from korealbert.pretrain.optimizer import Clipping, Lamb, ZeroClipping, make_optimizer
+from korealbert.pretrain.rows import BatchSource, Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
 
 log = logging.getLogger(__name__)

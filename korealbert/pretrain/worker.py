@@ -23,8 +23,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from korealbert.artifact.shards import die_with_parent
 from korealbert.pretrain.engine import Ranks, join
-from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line, open_batches
+from korealbert.pretrain.job import STOPPED_STATUS, Job, event_line
 from korealbert.pretrain.metrics import Metrics
+from korealbert.pretrain.rows import Rows, open_batches
 from korealbert.pretrain.runtime import pick_device
 from korealbert.pretrain.trainer import Stopped, Trainer
 
@@ -37,10 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--init-method", default="env://", help="rendezvous of the ranks as torch's URL; default: the launcher's"
     )
-    known, _ = parser.parse_known_args(arguments)  # DeepSpeed's launcher adds --local_rank.
-    if known.parent is not None:
-        die_with_parent(known.parent)
-    return run(Job.model_validate_json(known.job.read_bytes()), known.init_method)
+    given = parser.parse_args(arguments)
+    if given.parent is not None:
+        die_with_parent(given.parent)
+    return run(Job.model_validate_json(given.job.read_bytes()), given.init_method)
 
 
 def run(job: Job, init_method: str) -> int:

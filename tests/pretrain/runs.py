@@ -13,7 +13,7 @@ from torch import Tensor
 
 from korealbert.artifact import Artifact
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import Rows, open_batches
+from korealbert.pretrain.rows import Rows, open_batches
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import check
 from korealbert.pretrain.trainer import Trainer

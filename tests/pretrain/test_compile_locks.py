@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.pretrain.launch import clear_stale_locks, extension_directories
+from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directory
 
 
 def test_only_locks_that_nobody_holds_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -17,10 +17,11 @@ def test_only_locks_that_nobody_holds_are_removed(tmp_path: Path, caplog: pytest
         path.touch()
     (tmp_path / "fused_adam" / "build.ninja").write_text("kept")
     with held.open("w"), caplog.at_level(logging.WARNING):
-        assert clear_stale_locks([tmp_path, tmp_path / "absent"]) == [stale]
+        assert clear_stale_locks(tmp_path) == [stale]
     assert (held.exists(), stale.exists(), (stale.parent / "build.ninja").exists()) == (True, False, True)
     assert str(stale) in caplog.text
-    assert clear_stale_locks([tmp_path]) == [held]
+    assert clear_stale_locks(tmp_path) == [held]
+    assert clear_stale_locks(tmp_path / "absent") == []
 
 
 @pytest.mark.parametrize(
@@ -32,4 +33,4 @@ def test_only_locks_that_nobody_holds_are_removed(tmp_path: Path, caplog: pytest
     ],
 )
 def test_extensions_lie_where_torch_puts_them(environment: dict[str, str], expected: str) -> None:
-    assert extension_directories(environment) == [Path(expected)]
+    assert extension_directory(environment) == Path(expected)

@@ -30,15 +30,15 @@ rank = int(os.environ["RANK"])
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Launch:
+def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     """Run a script as every rank and return what rank 0 printed."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def run(script: str, processes: int = 1, threads: int = 1, on_line: Callable[[str], None] | None = None) -> list[str]:
         (tmp_path / "rank_script.py").write_text(PRELUDE + script)
         seen: list[str] = []
-        environment = {"PYTHONPATH": str(tmp_path)}
         runtime = TrainingRuntime(processes=processes, threads=threads)
-        run_ranks("rank_script", [], runtime=runtime, on_line=on_line or seen.append, environment=environment)
+        run_ranks("rank_script", [], runtime=runtime, on_line=on_line or seen.append)
         return seen
 
     return run

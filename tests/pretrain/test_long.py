@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from korealbert.model.config import read_config
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import Rows, check_rows
+from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import TINY_MODEL, lines, no_dropout, same_bytes, spec, trainer, weights

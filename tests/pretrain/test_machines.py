@@ -42,15 +42,15 @@ Launch = Callable[..., list[str]]
 
 
 @pytest.fixture
-def launch(tmp_path: Path, hostfile: Path, shell: Path) -> Launch:
+def launch(tmp_path: Path, hostfile: Path, shell: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     """Run a script as every rank of two machines and return what rank 0 printed."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def run(script: str, on_line: Callable[[str], None] | None = None) -> list[str]:
         (tmp_path / "rank_script.py").write_text(PRELUDE + script)
-        environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
         runtime = TrainingRuntime(store=tmp_path / "store", threads=4, hostfile=hostfile, remote_shell=str(shell))
         seen: list[str] = []
-        run_ranks("rank_script", [], runtime=runtime, on_line=on_line or seen.append, environment=environment)
+        run_ranks("rank_script", [], runtime=runtime, on_line=on_line or seen.append)
         return seen
 
     return run
@@ -198,16 +198,16 @@ def test_no_rank_of_any_machine_outlives_the_leader(tmp_path: Path, number: sign
 
 
 @pytest.mark.soak
-def test_a_machine_of_the_same_command_runs_all_jobs_and_is_let_go(tmp_path: Path) -> None:
+def test_a_machine_of_the_same_command_runs_all_jobs_and_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rank_script.py").write_text(PRELUDE + "print(os.environ['WORLD_SIZE'], sys.argv[1])")
-    environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     runtime = TrainingRuntime(store=tmp_path / "store", threads=2, nodes=2, address="127.0.0.1")
     member = threading.Thread(target=serve, args=(runtime.model_copy(update={"node": 1}),))
     member.start()
     heard: list[str] = []
     with leading(runtime):
         for job in ("first", "second"):
-            run_ranks("rank_script", [job], runtime=runtime, on_line=heard.append, environment=environment)
+            run_ranks("rank_script", [job], runtime=runtime, on_line=heard.append)
     assert heard == ["2 first", "2 second"]
     member.join(timeout=300)
     assert not member.is_alive()

@@ -13,8 +13,8 @@ from korealbert.artifact import Artifact
 from korealbert.examples.batches import IGNORED
 from korealbert.pretrain.data import micro_batches, on_host
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import open_batches
 from korealbert.pretrain.objective import make_objective
+from korealbert.pretrain.rows import open_batches
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import check
 from korealbert.pretrain.trainer import Stopped

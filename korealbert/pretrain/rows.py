@@ -1,0 +1,82 @@
+"""Example rows as pretraining reads them, and the check of them against spec and model before launch; without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.examples.best_fit import PackedBatches
+from korealbert.model.config import AnyConfig, ModernConfig
+from korealbert.pretrain.spec import PretrainSpec
+
+
+class BatchSource(Protocol):
+    """The interface of example rows that pretraining uses; ``korealbert.examples.batches.ExampleBatches`` has it."""
+
+    num_rows: int
+    num_views: int
+    sequence_length: int
+    vocab_size: int
+
+    def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
+        """The noised sequences of these rows in one view."""
+        ...
+
+    def noised(self, view: int) -> tuple[float, float]:
+        """Shares of the pieces that a view has predicted and moved."""
+        ...
+
+
+class Rows(NamedTuple):
+    """Rows of one sequence length. There are no held-out scores where ``heldout`` has no rows."""
+
+    train: BatchSource
+    heldout: BatchSource
+
+
+def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | None) -> None:
+    """Raise ValueError naming both sides where spec, model and rows do not fit together."""
+    if (spec.long is None) != (long is None):
+        raise ValueError(
+            f"long = {spec.long!r}, but {'there are' if long else 'there are no'} long examples; give both or neither"
+        )
+    rows = [short, *([long] if long else [])]
+    if long is not None and long.train.sequence_length <= short.train.sequence_length:
+        raise ValueError(
+            f"the long examples are {long.train.sequence_length} tokens long, the short ones {short.train.sequence_length}; "
+            "pack the long ones with a larger sequence_length"
+        )
+    for part in rows:
+        if part.train.vocab_size != config.vocab_size:
+            raise ValueError(
+                f"the examples were packed with {part.train.vocab_size:,} pieces, but the model has {config.vocab_size:,}; "
+                "pack them with the model's vocabulary"
+            )
+    longest = rows[-1].train.sequence_length
+    if longest > config.longest_sequence:
+        raise ValueError(
+            f"the examples are {longest} tokens long, but max_positions = {config.max_positions}; "
+            "raise max_positions in [pretrain.model] or pack shorter examples"
+        )
+    if config.word_order_classes not in {0, 2 * spec.reach + 1 if spec.reach else longest}:
+        raise ValueError(
+            f"word_order_classes = {config.word_order_classes}, but the examples are {longest} tokens long; "
+            f"the word-order head needs a class per {'offset' if spec.reach else 'position'}"
+        )
+    if spec.theta_at(spec.steps) is not None and not isinstance(config, ModernConfig):
+        raise ValueError("long.global_theta has no meaning in a model of learnt positions; remove it")
+    if spec.packing != "none" and not isinstance(config, ModernConfig):
+        raise ValueError(
+            f"packing = {spec.packing!r} needs a model that keeps the sequences of a row apart; "
+            "set packing = 'none' or architecture = 'modern' in [pretrain.model]"
+        )
+
+
+def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:
+    """The rows of a split as the spec wants them. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
+    kind = ExampleBatches if spec.packing == "none" else PackedBatches
+    return kind(examples, views, split, wop_reach=spec.reach)
