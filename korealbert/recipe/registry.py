@@ -25,7 +25,7 @@ from korealbert.finetune.encoders import speed
 from korealbert.finetune.encoders import stage as encoder_stage
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval
-from korealbert.finetune.scores import summary
+from korealbert.finetune.scores import ensemble, summary
 from korealbert.huggingface import export
 from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
@@ -88,7 +88,7 @@ def shows(name: str) -> Literal["documents", "examples", "urls"]:
 
 
 def by_name() -> Mapping[str, Stage[Any]]:
-    """All stages by their own name, those of reports and of a post-training too."""
+    """All stages by their own name, those of reports, a post-training and an ablation too."""
     xpt = (split.STAGE, source.STAGE, kept_tokenizer.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE)
-    further = (*xpt, intrinsic.STAGE, search.PROPOSAL)
+    further = (*xpt, intrinsic.STAGE, search.PROPOSAL, ensemble.STAGE)
     return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}
