@@ -3,7 +3,8 @@
 An ablation is a grid of recipes over one corpus, in a TOML file of its own.
 """
 
-from korealbert.recipe.ablation import Ablation, grid, load_ablation
+from korealbert.recipe.ablation import Ablation, load_ablation
+from korealbert.recipe.ablation_dag import ablation_graph
 from korealbert.recipe.dag import Node, graph, until
 from korealbert.recipe.planning import Planned, plan, prepare
 from korealbert.recipe.reading import load
@@ -16,8 +17,8 @@ __all__ = [
     "Planned",
     "Recipe",
     "RecipeError",
+    "ablation_graph",
     "graph",
-    "grid",
     "load",
     "load_ablation",
     "plan",

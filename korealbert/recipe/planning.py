@@ -13,7 +13,8 @@ from korealbert.artifact import Artifact, Runtime, Spec, Store
 from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
-from korealbert.recipe.ablation import grid, load_ablation
+from korealbert.recipe.ablation import load_ablation
+from korealbert.recipe.ablation_dag import ablation_graph
 from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
 from korealbert.recipe.pricing import Cost, Prices
@@ -26,7 +27,7 @@ _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]
     "corpus": (load_corpus, dag.corpus_graph),
     "cross-lingual": (load_cross_lingual, dag.transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
-    "ablation": (load_ablation, grid),
+    "ablation": (load_ablation, ablation_graph),
 }
 """How a recipe of each kind is read, and the graph it forms."""
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from korealbert.artifact import Spec, Stage, Store
-from korealbert.recipe import RecipeError, dag, graph, grid, load, load_ablation, prepare, registry
+from korealbert.recipe import RecipeError, ablation_graph, dag, graph, load, load_ablation, prepare, registry
 from korealbert.xpt import kept_tokenizer, source
 from tests.flows.conftest import TINY
 
@@ -155,7 +155,7 @@ def test_every_stage_of_a_recipe_is_registered() -> None:
     assert {node.stage.name for node in graph(load(TINY)).values()} <= registered
     labels = [stage.label for stage in registry.STAGES]
     assert len(set(labels)) == len(labels)
-    ablation = grid(load_ablation(ROOT / "data_specs" / "ablations" / "sample" / "albert-table-9.toml"))
+    ablation = ablation_graph(load_ablation(ROOT / "data_specs" / "ablations" / "sample" / "albert-table-9.toml"))
     names = {node.stage.name for node in ablation.values()}
     assert "ensemble" in names and names <= registry.by_name().keys()
 
