@@ -22,7 +22,8 @@ from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Measure, Printed, Row, other_metrics
+from korealbert.report.ablation.spec import AblationReportSpec, Row
+from korealbert.report.printed import Column, Measure, Printed, other_metrics
 
 _Overrides = dict[str, Any]
 """Fields by dotted name (quoted, or as TOML nests them), with their values."""
@@ -286,9 +287,8 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
         return ""
     if cell.printed == "":
         return ""
-    printed = spec.printed if cell.printed is None else spec.printed.model_copy(update={"model": cell.printed})
     try:
-        return printed.model_of(cell.label)
+        return spec.printed.model_of(cell.label, cell.printed)
     except ValueError as error:
         raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
 

@@ -9,7 +9,8 @@ from statistics import fmean, median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
+from korealbert.report.ablation.spec import AblationReportSpec, Row
+from korealbert.report.printed import Column
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
