@@ -15,7 +15,7 @@ from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import Ablation, key_of
 from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble
-from korealbert.recipe.dag import Node
+from korealbert.recipe.nodes import Node, Nodes
 from korealbert.recipe.tables import RecipeError
 
 
@@ -131,7 +131,7 @@ def _no_rest_trains(node: Node) -> Node:
     return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
 
 
-class _Nodes(dag.Nodes):
+class _Nodes(Nodes):
     """Nodes of many graphs as one graph, each once."""
 
     def __init__(self) -> None:

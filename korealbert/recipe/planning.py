@@ -15,8 +15,9 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import load_ablation
 from korealbert.recipe.ablation_dag import ablation_graph
-from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
+from korealbert.recipe.nodes import Node, onward, select
+from korealbert.recipe.nodes import until as part_until
 from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
@@ -101,7 +102,7 @@ class _Prepared:
 
     def named(self, names: Iterable[str], *, option: str) -> set[str]:
         """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
-        return {label for name in names for label in dag.select(self.nodes, name, option=option)}
+        return {label for name in names for label in select(self.nodes, name, option=option)}
 
     def check(self, runtime: Runtime, *, elsewhere: Collection[str] = ()) -> None:
         """Raise RecipeError naming the stage where one that would be built here, not ``elsewhere``, could not be."""
@@ -149,18 +150,18 @@ def prepare(
     with confined(data_root):
         source = read(path, data=data, overrides=overrides)
         whole = graph(source)
-    nodes = dag.until(whole, until)
-    labels = dag.onward(nodes, from_stage) if from_stage is not None else set()
+    nodes = part_until(whole, until)
+    again = onward(nodes, from_stage) if from_stage is not None else set()
     for name in rerun or ():
-        inside = nodes.keys() & dag.select(whole, name, option="rerun")
+        inside = nodes.keys() & select(whole, name, option="rerun")
         if not inside:
             raise RecipeError(
                 f"rerun: the recipe has {name!r}, but outside the part up to {until!r}; "
                 f"drop until, or let it name {name!r} or a stage after it"
             )
-        labels |= inside
-    planned = plan(nodes, store, rerun=labels, machine=machine)
-    return _Prepared(source.name, source.description, nodes, frozenset(labels), planned)
+        again |= inside
+    planned = plan(nodes, store, rerun=again, machine=machine)
+    return _Prepared(source.name, source.description, nodes, frozenset(again), planned)
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:

@@ -16,6 +16,7 @@ import yaml
 
 from korealbert.artifact import Spec, Stage, Store
 from korealbert.recipe import RecipeError, ablation_graph, dag, graph, load, load_ablation, prepare, registry
+from korealbert.recipe.nodes import Nodes
 from korealbert.xpt import kept_tokenizer, source
 from tests.flows.conftest import TINY
 
@@ -165,7 +166,7 @@ def test_a_stage_whose_input_a_recipe_does_not_make_is_refused() -> None:
     with pytest.raises(
         RecipeError, match=r"\[toy\]: it reads 'vocab_sizes', which this recipe does not make; remove the table"
     ):
-        dag.add_further(dag.Nodes(), stage, Spec())
+        dag.add_further(Nodes(), stage, Spec())
 
 
 def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
 
 def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> None:
     inputs = {name: f"clean/{name}" for name in ("self", "label", "stage", "spec")}
-    nodes = dag.Nodes()
+    nodes = Nodes()
     nodes.add("dedup", registry.tables()["dedup"], Spec(), **inputs)
     assert nodes.by_label["dedup"].inputs == inputs
 
