@@ -56,6 +56,11 @@ class AblationReportSpec(Spec):
     noises: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
     """The spec of the views behind each noise of a column."""
 
+    @property
+    def baseline_row(self) -> Row:
+        """The row that the others are compared with."""
+        return next(row for row in self.rows if row.label == self.baseline)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         refuse_repeats("columns", [column.title for column in self.columns])
