@@ -68,8 +68,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
             finished |= add_benchmark_of_encoders(add, name, pretrained, others)
         add_summary(add, name, benchmark, finished)
     add_retrieval(add, recipe.retrieval, model, others)
-    for table, spec in recipe.further.items():
-        add_further(nodes, registry.tables()[table], spec)
+    add_further(nodes, recipe.further)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
@@ -80,6 +79,7 @@ def corpus_graph(recipe: Corpus) -> dict[str, Node]:
     corpus = add_corpus(nodes, recipe)
     if recipe.vocab is not None:
         _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
+    add_further(nodes, recipe.further)
     nodes.add("report", registry.REPORT, recipe.report, **{label: label for label in nodes.by_label})
     return nodes.by_label
 
@@ -148,15 +148,17 @@ def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model,
     return nodes.add(label, stage, model.place, **inputs)
 
 
-def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
-    """Add a registered stage that this page does not name, from the inputs that it declares.
+def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
+    """Add registered stages that this page does not name, given by table, from the inputs that they declare.
 
-    Raises RecipeError where the recipe has none of the stages that it reads.
+    Raises RecipeError where the recipe has none of the stages that one reads.
     """
-    for label in stage.inputs.values():
-        if label not in nodes.by_label:
-            raise RecipeError(f"[{stage.table}]: it reads {label!r}, which this recipe does not make; remove the table")
-    nodes.add(stage.label, stage, spec, **stage.inputs)
+    for table, spec in further.items():
+        stage = registry.tables()[table]
+        for label in stage.inputs.values():
+            if label not in nodes.by_label:
+                raise RecipeError(f"[{table}]: it reads {label!r}, which this recipe does not make; remove the table")
+        nodes.add(stage.label, stage, spec, **stage.inputs)
 
 
 def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
