@@ -126,7 +126,8 @@ def load(
     """
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, [*registry.names(), *_LONG, "report"]))
+        tables = [*registry.tables(), *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]
+        sources = problems.of(partial(reader.sources, tables))
         single, further = _once(reader, registry.STAGES, Recipe, problems)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
         encoders = problems.of(reader.encoders)
@@ -166,15 +167,15 @@ def _once(
     reader: Reader, stages: Sequence[Stage[Any]], kind: type[Recipe | Corpus], problems: Problems
 ) -> tuple[dict[str, Any], dict[str, Spec]]:
     """The specs of the stages with one table by its name: fields of the recipe, and those of further stages that it names."""
-    once = {name: stage for name, stage in registry.tables(stages).items() if name != "quality"}
-    own = {field.name for field in fields(kind)}
-    found = {
-        name: problems.of(partial(reader.spec, stage.spec, name))
-        for name, stage in once.items()
-        if name in own or name in reader.tables
-    }
-    further = {name: spec for name, spec in found.items() if name not in own}
-    return {name: spec for name, spec in found.items() if name in own}, further
+    own, further = {}, {}
+    for name, stage in registry.tables(stages).items():
+        if name == "quality":  # It names sources, and a recipe may be without it.
+            continue
+        if name in {field.name for field in fields(kind)}:
+            own[name] = problems.of(partial(reader.spec, stage.spec, name))
+        elif name in reader.tables:
+            further[name] = problems.of(partial(reader.spec, stage.spec, name))
+    return own, further
 
 
 def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
@@ -232,7 +233,7 @@ def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str,
     """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, [*registry.names(registry.CORPUS), "report"]))
+        sources = problems.of(partial(reader.sources, registry.tables(registry.CORPUS)))
         single, further = _once(reader, registry.CORPUS, Corpus, problems)
     reader.check_sources(sources, **single)
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
