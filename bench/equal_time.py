@@ -32,7 +32,8 @@ from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain.metrics import matrix_rate
 from korealbert.pretrain.runtime import TrainingRuntime
-from korealbert.recipe.dag import Node, evaluation_graph, until
+from korealbert.recipe.dag import evaluation_graph
+from korealbert.recipe.nodes import Node, until
 from korealbert.recipe.reading import Evaluation, load_evaluation
 from korealbert.report import scores
 from korealbert.xpt import phases, source, transfer

@@ -32,8 +32,9 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, b
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard, read_documents
 from korealbert.examples import packing, views
-from korealbert.recipe.dag import graph, until
+from korealbert.recipe.dag import graph
 from korealbert.recipe.machines import figures
+from korealbert.recipe.nodes import until
 from korealbert.recipe.reading import load
 
 SAMPLE = Path("data_specs/recipes/small-sample.toml")

@@ -222,8 +222,7 @@ class StageEvents:
         place = self.store.root / job.stage.identity(job.spec, names, self.store).name
         output = _of_artifact(built) if built is not None else _dataset(place)
         if built is not None:
-            files = built.manifest["files"]
-            sizes = {"size": sum(file["size"] for file in files.values()), "fileCount": len(files)}
+            sizes = {"size": built.size, "fileCount": len(built.manifest["files"])}
             rows = built.stats.get("documents_out", built.stats.get("rows_train"))
             told = {**sizes, **({"rowCount": rows} if rows is not None else {})}
             output["outputFacets"] = _facets(outputStatistics=told)

@@ -51,9 +51,8 @@ def show(
     table = Table(name, *folded, *measured, box=None, pad_edge=False)
     for found in known:
         manifest = found.manifest
-        size = sum(entry["size"] for entry in manifest["files"].values())
         told = (manifest["label"], *([manifest["created"].replace("T", " ")] if dated else []))
-        table.add_row(found.name, *told, f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
+        table.add_row(found.name, *told, f"{found.size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
     console.print(table)
 
 

@@ -138,8 +138,7 @@ def _verify(store: Store, artifact: Artifact) -> bool:
     for fault in faults:
         warn(f"{artifact.name}: {fault}", style="red")
     if not faults:
-        size = sum(entry["size"] for entry in artifact.manifest["files"].values())
-        console.print(f"{artifact.name}  {numbered(len(artifact.manifest['files']), 'file')}  {_megabytes(size)}  ok")
+        console.print(f"{artifact.name}  {numbered(len(artifact.manifest['files']), 'file')}  {_megabytes(artifact.size)}  ok")
         inputs = artifact.inputs()
         if stale := store.outdated(artifact, {role: store.find(each.name) for role, each in inputs.items()}):
             warn(f"{artifact.name}: {stale}")

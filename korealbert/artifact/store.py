@@ -152,6 +152,11 @@ class Artifact:
         """sha256 over the names and digests of all files but measured ones: equal for equal bytes, whoever built them."""
         return str(self.manifest["output_digest"])
 
+    @property
+    def size(self) -> int:
+        """Bytes of all its files but the manifest."""
+        return sum(entry["size"] for entry in self.manifest["files"].values())
+
     def files(self, pattern: str) -> list[Path]:
         """Output files that match a glob pattern, sorted by name."""
         return sorted(self.path.glob(pattern))

@@ -3,8 +3,10 @@
 An ablation is a grid of recipes over one corpus, in a TOML file of its own.
 """
 
-from korealbert.recipe.ablation import Ablation, grid, load_ablation
-from korealbert.recipe.dag import Node, graph, until
+from korealbert.recipe.ablation import Ablation, load_ablation
+from korealbert.recipe.ablation_dag import ablation_graph
+from korealbert.recipe.dag import graph
+from korealbert.recipe.nodes import Node, until
 from korealbert.recipe.planning import Planned, plan, prepare
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
@@ -16,8 +18,8 @@ __all__ = [
     "Planned",
     "Recipe",
     "RecipeError",
+    "ablation_graph",
     "graph",
-    "grid",
     "load",
     "load_ablation",
     "plan",

@@ -1,8 +1,7 @@
 """An ablation: one TOML file that names a recipe, the cells of a grid over it, and the table of the paper that they refill.
 
 A cell is a row of the table: the recipe with some fields set otherwise, by dotted name. Cells are listed (``[[cells]]``), or
-are all combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe. In the
-graph, what cells have in common is one stage, and what differs has the name of its cell.
+are all combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe.
 """
 
 from __future__ import annotations
@@ -10,27 +9,21 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from korealbert.artifact import EACH_ONCE, Spec, Stage, refuse_repeats
-from korealbert.examples import packing, views
+from korealbert.artifact import EACH_ONCE, Spec, refuse_repeats
 from korealbert.formatting import nearest
-from korealbert.huggingface import export
-from korealbert.pretrain import intrinsic
-from korealbert.pretrain import stage as pretrain
-from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble, check_ensemble, refuse_bi_encoders
-from korealbert.recipe.dag import Node
+from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Measure, Printed, Row, other_metrics
+from korealbert.report.ablation.spec import AblationReportSpec, Row
+from korealbert.report.printed import Column, Measure, Printed, other_metrics
 
 _Overrides = dict[str, Any]
 """Fields by dotted name (quoted, or as TOML nests them), with their values."""
@@ -116,7 +109,7 @@ class AblationSpec(Spec):
             raise ValueError("give either [[cells]] or [[axes]]" + (", not both" if self.cells else ""))
         labels = [cell.label for cell in self.grid]
         refuse_repeats("cells", labels)
-        refuse_repeats("names of cells", [_key_of(label) for label in labels])
+        refuse_repeats("names of cells", [key_of(label) for label in labels])
         if self.baseline and self.baseline not in labels:
             raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
         if self.layers and not self.noise:
@@ -155,7 +148,7 @@ class AblationSpec(Spec):
         return tuple(combined)
 
 
-def _key_of(label: str) -> str:
+def key_of(label: str) -> str:
     """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
 
@@ -211,7 +204,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
             return None
 
     trained = [cell for cell in spec.grid if not cell.ensemble]
-    recipes = {_key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
+    recipes = {key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
     noise = {}
     for name, fields_of in spec.noise.items():
         if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
@@ -230,7 +223,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
             if not any(f"{name}.".startswith(f"{other}.") for other in flattened(overrides or {}))
         )
         own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
-        named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
+        named = {"key": key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
         snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
         rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
     name = spec.name or path.stem
@@ -242,7 +235,11 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
-        "notes": (*spec.notes, *_measured(path, spec, recipes), *other_metrics(columns, spec.printed, _measures(recipes))),
+        "notes": (
+            *spec.notes,
+            *_measured(path, spec, columns, recipes),
+            *other_metrics(columns, spec.printed, _measures(recipes)),
+        ),
         "curves": spec.curves,
         "noises": {name: recipe.views.model_dump(mode="json") for name, recipe in noise.items()},
     }
@@ -262,20 +259,20 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
     first = next(iter(recipes.values()))
     for cell in spec.grid:
         where = f"{path}, cell {cell.label!r}"
-        own = recipes.get(_key_of(cell.label), first)
+        own = recipes.get(key_of(cell.label), first)
         if other := [name for name in spec.shared if getattr(own, name) != getattr(first, name)]:
             raise RecipeError(
                 f"{where}: its [{other[0]}] is not that of {spec.grid[0].label!r}, which `shared` gives to all cells; set it "
                 "in that cell or for all, or take it out of shared"
             )
-        step = recipes[_key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
+        step = recipes[key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
         if step is not None:
             raise RecipeError(
                 f"{where}: a training starts from the end of another, and {cell.starts_from!r} is its snapshot of step "
                 f"{step:,}; name a cell without export.snapshot"
             )
         for name in sorted(benchmarks) if cell.ensemble else ():
-            parts = {label: recipes[_key_of(label)].finetune[name] for label in cell.ensemble}
+            parts = {label: recipes[key_of(label)].finetune[name] for label in cell.ensemble}
             try:
                 check_ensemble(name, parts, trainings=len(spec.seeds), members=cell.members)
             except ValueError as error:
@@ -290,19 +287,18 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
         return ""
     if cell.printed == "":
         return ""
-    printed = spec.printed if cell.printed is None else spec.printed.model_copy(update={"model": cell.printed})
     try:
-        return printed.model_of(cell.label)
+        return spec.printed.model_of(cell.label, cell.printed)
     except ValueError as error:
         raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
 
 
-def _measured(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes: Mapping[str, Recipe]) -> Iterator[str]:
     """A note on each column of NSP or of another head than the task's. Raises RecipeError for a bi-encoder beside a paper's."""
-    refuse_bi_encoders(str(path), _columns(path, spec, recipes), next(iter(recipes.values())).finetune)
-    labels = {_key_of(cell.label): cell.label for cell in spec.grid}
+    refuse_bi_encoders(str(path), columns, next(iter(recipes.values())).finetune)
+    labels = {key_of(cell.label): cell.label for cell in spec.grid}
     nsp = [labels[key] for key, recipe in recipes.items() if recipe.views.sentence_task == "nsp"]
-    for column in _columns(path, spec, recipes):
+    for column in columns:
         if column.heldout == "sop" and not column.noise and nsp:
             yield f"{column.title}: accuracy of NSP in {', '.join(nsp)}."
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
@@ -369,130 +365,3 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
         return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
     except ValidationError as error:
         raise RecipeError(explained(path, kind, "", error)) from None
-
-
-def grid(ablation: Ablation) -> dict[str, Node]:
-    """The DAG of an ablation by label, every stage after those it reads.
-
-    Raises RecipeError for two cells that are one training. Stages before pretraining keep their labels where all cells agree on
-    them (``vocab``); else they get the name of the first cell that needs them (``views/wop30``). What each cell adds is named
-    by it and by the seed: ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``,
-    ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; ensembles are
-    ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
-    """
-    nodes = _Nodes()
-    data = _data_stages(ablation, nodes)
-    first = data[next(iter(ablation.cells))]
-    noise = {
-        name: nodes.add(f"views/noise-{name}", views.STAGE, recipe.views, examples=first["examples"], vocab=first["vocab"])
-        for name, recipe in ablation.noise.items()
-    }
-    corpus = {label: label for label in nodes.by_label}
-    benchmarks = {column.benchmark for column in ablation.report.columns}
-    runs: dict[str, str] = {}
-    of_key = {_key_of(cell.label): cell for cell in ablation.spec.grid}
-    asked = {_key_of(label) for cell in ablation.spec.grid for label in cell.ensemble}
-    answers: dict[tuple[str, str], dict[str, str]] = {}
-    for cell, recipe in ablation.cells.items():
-        for seed in ablation.spec.seeds:
-            own = f"{cell}/{seed}"
-            spec = recipe.pretrain.model_copy(update={"seed": seed})
-            inputs = dict(data[cell])
-            if of_key[cell].starts_from:
-                inputs["initial"] = runs[f"pretrain/{_key_of(of_key[cell].starts_from)}/{seed}"]
-            runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
-            for name, noised in noise.items():
-                inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
-                label = f"intrinsic/{own}/{name}"
-                scored = intrinsic.IntrinsicSpec(
-                    snapshot=recipe.export.snapshot, layers=ablation.spec.layers and name == next(iter(noise))
-                )
-                runs[label] = nodes.add(label, intrinsic.STAGE, scored, **inputs)
-            chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
-            # Pretrained weights are what an ablation compares.
-            tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
-            if tuned:
-                inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
-                model = Measured.of(written, weights, spec.shape)
-                for name, benchmark in tuned.items():
-                    kept = benchmark.with_evidence() if cell in asked else benchmark
-                    made = add_benchmark(nodes.add, name, kept, model, root=f"{own}/")
-                    runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
-                    answers.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in made.items()})
-    for key, row in of_key.items():
-        parts = [_key_of(label) for label in row.ensemble]
-        for name in sorted(benchmarks - {""}) if parts else ():
-            benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
-            members = {role: made for part in parts for role, made in answers[part, name].items()}
-            runs[label] = add_ensemble(nodes.add, label, name, benchmark, members, row.members)
-    _refuse_twins(ablation, runs)
-    nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **runs)
-    return nodes.by_label
-
-
-def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
-    """Raise RecipeError for two cells of which every stage is the same: the difference that their labels claim is not there."""
-    known: dict[frozenset[str], str] = {}
-    for cell in ablation.spec.grid:
-        key = _key_of(cell.label)
-        built = frozenset(label for run, label in runs.items() if run.split("/")[1] == key)
-        twin = known.setdefault(built, cell.label)
-        if twin != cell.label:
-            raise RecipeError(
-                f"{ablation.name}: cells {twin!r} and {cell.label!r} are one training, scored alike: what they set makes no "
-                "difference; correct `set`, or remove one"
-            )
-
-
-def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
-    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
-    graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
-    first = next(iter(graphs))
-
-    def whose(cell: str, label: str) -> str:
-        return first if label in ablation.spec.shared else cell
-
-    @cache
-    def content(cell: str, label: str) -> tuple[object, ...]:
-        node = graphs[whose(cell, label)][label]
-        inputs = tuple((role, content(whose(cell, label), other)) for role, other in node.inputs.items())
-        return node.stage.name, node.spec.model_dump_json(), inputs
-
-    @cache
-    def place(cell: str, label: str) -> str:
-        owner = whose(cell, label)
-        node = graphs[owner][label]
-        inputs = {role: place(owner, other) for role, other in node.inputs.items()}
-        alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
-        return nodes.add(label if alike else f"{label}/{owner}", node.stage, node.spec, **inputs)
-
-    if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
-        # All cells are scored on the first one's held-out rows, which none may train on.
-        for graph in graphs.values():
-            read = graph["pretrain"].inputs
-            graph |= {read[role]: _no_rest_trains(graph[read[role]]) for role in ("examples", "examples_long") if role in read}
-    return {
-        cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
-    }
-
-
-def _no_rest_trains(node: Node) -> Node:
-    """Rows of which no held-out document goes into training."""
-    assert isinstance(node.spec, packing.ExamplesSpec)
-    return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
-
-
-class _Nodes(dag.Nodes):
-    """Nodes of many graphs as one graph, each once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._labels: dict[tuple[object, ...], str] = {}
-
-    def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add a stage under this label, unless one with its spec and inputs is there; returns the label of either."""
-        content = (stage.name, spec.model_dump_json(), *inputs.items())
-        if content not in self._labels:
-            self._labels[content] = super().add(label, stage, spec, **inputs)
-        return self._labels[content]

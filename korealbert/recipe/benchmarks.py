@@ -21,7 +21,7 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
-from korealbert.report.ablation.spec import Column
+from korealbert.report.printed import Column
 from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

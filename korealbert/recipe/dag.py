@@ -1,9 +1,8 @@
-"""The graph that a recipe's stages form, and the parts of it that names mean."""
+"""The graphs that the stages of recipes form; the first is that of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -18,7 +17,6 @@ from korealbert.examples import packing, views
 from korealbert.finetune.encoders import speed as speed_stage
 from korealbert.finetune.encoders import stage as encoder_stage
 from korealbert.finetune.encoders.speed import SpeedSpec
-from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import cooccurrence, intrinsic
@@ -32,6 +30,7 @@ from korealbert.recipe.benchmarks import (
     add_summary,
     published_scores,
 )
+from korealbert.recipe.nodes import Node, Nodes, until
 from korealbert.recipe.retrieval import add_retrieval
 from korealbert.recipe.specs import Corpus, CorpusRecipe, CrossLingualRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError
@@ -42,18 +41,6 @@ from korealbert.xpt import kept_tokenizer, phases, split, transfer, vocabulary_s
 from korealbert.xpt import source as xpt_source
 from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
-
-
-@dataclass(frozen=True)
-class Node:
-    """One stage of a recipe's graph."""
-
-    label: str
-    """The stage's name within the recipe: ``extract/news``, ``vocab``, ``finetune/nsmc/random/2``."""
-    stage: Stage[Any]
-    spec: Spec
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the stages it reads, by role."""
 
 
 def graph(recipe: Recipe) -> dict[str, Node]:
@@ -81,8 +68,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
             finished |= add_benchmark_of_encoders(add, name, pretrained, others)
         add_summary(add, name, benchmark, finished)
     add_retrieval(add, recipe.retrieval, model, others)
-    for table, spec in recipe.further.items():
-        add_further(nodes, registry.tables()[table], spec)
+    add_further(nodes, recipe.further)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
@@ -93,6 +79,7 @@ def corpus_graph(recipe: Corpus) -> dict[str, Node]:
     corpus = add_corpus(nodes, recipe)
     if recipe.vocab is not None:
         _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
+    add_further(nodes, recipe.further)
     nodes.add("report", registry.REPORT, recipe.report, **{label: label for label in nodes.by_label})
     return nodes.by_label
 
@@ -113,18 +100,6 @@ def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
     add_retrieval(nodes.add, recipe.retrieval, None, encoders)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
-
-
-class Nodes:
-    """A graph that is being made, every stage after those it reads."""
-
-    def __init__(self) -> None:
-        self.by_label: dict[str, Node] = {}
-
-    def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add one stage with the labels of its inputs by role; returns its label."""
-        self.by_label[label] = Node(label, stage, spec, inputs)
-        return label
 
 
 def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
@@ -173,15 +148,17 @@ def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model,
     return nodes.add(label, stage, model.place, **inputs)
 
 
-def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
-    """Add a registered stage that this page does not name, from the inputs that it declares.
+def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
+    """Add registered stages that this page does not name, given by table, from the inputs that they declare.
 
-    Raises RecipeError where the recipe has none of the stages that it reads.
+    Raises RecipeError where the recipe has none of the stages that one reads.
     """
-    for label in stage.inputs.values():
-        if label not in nodes.by_label:
-            raise RecipeError(f"[{stage.table}]: it reads {label!r}, which this recipe does not make; remove the table")
-    nodes.add(stage.label, stage, spec, **stage.inputs)
+    for table, spec in further.items():
+        stage = registry.tables()[table]
+        for label in stage.inputs.values():
+            if label not in nodes.by_label:
+                raise RecipeError(f"[{table}]: it reads {label!r}, which this recipe does not make; remove the table")
+        nodes.add(stage.label, stage, spec, **stage.inputs)
 
 
 def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
@@ -301,41 +278,3 @@ class _TransferGraph:
             spec = vocabulary_swap.SwapSpec(snapshot=step)
             self.nodes.add(label, vocabulary_swap.STAGE, spec, source=self.source, model=self.weights[model])
         return self.models[model]._replace(model=label)
-
-
-def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
-    """The labels that a name means: a label itself, or all labels below it (``clean`` means every ``clean/…``).
-
-    Raises RecipeError with the nearest valid name when it means nothing; ``option`` is named in the message.
-    """
-    labels = [label for label in nodes if label == name or label.startswith(f"{name}/")]
-    if not labels:
-        known = sorted({*nodes, *(label.split("/")[0] for label in nodes)})
-        raise RecipeError(f"{option}: the recipe has no stage {name!r}{nearest(name, known)}; stages: {', '.join(known)}")
-    return labels
-
-
-def onward(nodes: Mapping[str, Node], labels: Iterable[str]) -> set[str]:
-    """These labels, and those of all downstream stages."""
-    found = set(labels)
-    for label, node in nodes.items():  # Inputs come before what reads them.
-        if found & set(node.inputs.values()):
-            found.add(label)
-    return found
-
-
-def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:
-    """The part of the graph that is needed to build ``target`` (all of it for None), in the same order.
-
-    Raises RecipeError when ``target`` means nothing.
-    """
-    if target is None:
-        return dict(nodes)
-    needed: set[str] = set()
-    frontier = select(nodes, target, option="until")
-    while frontier:
-        label = frontier.pop()
-        if label not in needed:
-            needed.add(label)
-            frontier += nodes[label].inputs.values()
-    return {label: node for label, node in nodes.items() if label in needed}

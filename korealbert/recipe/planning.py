@@ -13,9 +13,11 @@ from korealbert.artifact import Artifact, Runtime, Spec, Store
 from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
-from korealbert.recipe.ablation import grid, load_ablation
-from korealbert.recipe.dag import Node
+from korealbert.recipe.ablation import load_ablation
+from korealbert.recipe.ablation_dag import ablation_graph
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
+from korealbert.recipe.nodes import Node, onward, select
+from korealbert.recipe.nodes import until as part_until
 from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
@@ -26,7 +28,7 @@ _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]
     "corpus": (load_corpus, dag.corpus_graph),
     "cross-lingual": (load_cross_lingual, dag.transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
-    "ablation": (load_ablation, grid),
+    "ablation": (load_ablation, ablation_graph),
 }
 """How a recipe of each kind is read, and the graph it forms."""
 
@@ -100,7 +102,7 @@ class _Prepared:
 
     def named(self, names: Iterable[str], *, option: str) -> set[str]:
         """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
-        return {label for name in names for label in dag.select(self.nodes, name, option=option)}
+        return {label for name in names for label in select(self.nodes, name, option=option)}
 
     def check(self, runtime: Runtime, *, elsewhere: Collection[str] = ()) -> None:
         """Raise RecipeError naming the stage where one that would be built here, not ``elsewhere``, could not be."""
@@ -148,10 +150,10 @@ def prepare(
     with confined(data_root):
         source = read(path, data=data, overrides=overrides)
         whole = graph(source)
-    nodes = dag.until(whole, until)
+    nodes = part_until(whole, until)
 
     def inside(name: str, option: str) -> set[str]:
-        found = nodes.keys() & dag.select(whole, name, option=option)
+        found = nodes.keys() & select(whole, name, option=option)
         if not found:
             raise RecipeError(
                 f"{option}: the recipe has {name!r}, but outside the part up to {until!r}; "
@@ -159,11 +161,11 @@ def prepare(
             )
         return found
 
-    labels = dag.onward(nodes, inside(from_stage, "from")) if from_stage is not None else set()
+    again = onward(nodes, inside(from_stage, "from")) if from_stage is not None else set()
     for name in rerun or ():
-        labels |= inside(name, "rerun")
-    planned = plan(nodes, store, rerun=labels, machine=machine)
-    return _Prepared(source.name, source.description, nodes, frozenset(labels), planned)
+        again |= inside(name, "rerun")
+    planned = plan(nodes, store, rerun=again, machine=machine)
+    return _Prepared(source.name, source.description, nodes, frozenset(again), planned)
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:

@@ -148,11 +148,10 @@ class Prices:
                 continue
             kind = manifest["recipe"]["stage"]
             seconds, disk, _ = self._by_rate(kind, work)
-            size = sum(file["size"] for file in manifest["files"].values())
             for key in (("label", _alike(manifest["label"])), ("kind", kind)):
                 seen = sums.setdefault(key, [])
                 if len(seen) < _NEWEST[key[0]]:
-                    seen.append((manifest["wall_seconds"], seconds, size, disk))
+                    seen.append((manifest["wall_seconds"], seconds, artifact.size, disk))
         typical = {key: _typical(seen) for key, seen in sums.items()}
         return {key: _Built(len(some), *map(sum, zip(*some, strict=True))) for key, some in typical.items()}
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Spec
+from korealbert.artifact import Spec, Stage
 from korealbert.corpus import balance
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl.fetch import FetchSpec
@@ -124,7 +124,89 @@ def load(
     (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
     RecipeError for anything that could not run.
     """
-    return Reader(Path(path), data, overrides, without).recipe()
+    reader = Reader(Path(path), data, overrides, without)
+    with Problems() as problems:
+        tables = [*registry.tables(), *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]
+        sources = problems.of(partial(reader.sources, tables))
+        single, further = _once(reader, registry.STAGES, Recipe, problems)
+        benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
+        encoders = problems.of(reader.encoders)
+        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ())))
+    reader.check_sources(sources, **single)
+    single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
+    length, model = single["examples"].sequence_length, single["pretrain"].model
+    if length > model.longest_sequence:
+        offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
+        raise RecipeError(
+            f"{reader.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
+            f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
+        )
+    step, kept = single["export"].snapshot, single["pretrain"].snapshots
+    if step is not None and step not in kept:
+        raise RecipeError(
+            f"{reader.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
+        )
+    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & single["export"].model_fields_set):
+        raise RecipeError(
+            f"{reader.path}, [export]: {min(given)} is a setting of modern encoders, which [pretrain.model] is not; remove it"
+        )
+    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
+    reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
+    return Recipe(
+        **reader.brought(sources),
+        finetune=benchmarks,
+        retrieval=retrieval,
+        encoder=encoders,
+        further=further,
+        **single,
+        **_long(reader, single["examples"], single["pretrain"]),
+    )
+
+
+def _once(
+    reader: Reader, stages: Sequence[Stage[Any]], kind: type[Recipe | Corpus], problems: Problems
+) -> tuple[dict[str, Any], dict[str, Spec]]:
+    """The specs of the stages with one table by its name: fields of the recipe, and those of further stages that it names."""
+    own, further = {}, {}
+    for name, stage in registry.tables(stages).items():
+        if name == "quality":  # It names sources, and a recipe may be without it.
+            continue
+        if name in {field.name for field in fields(kind)}:
+            own[name] = problems.of(partial(reader.spec, stage.spec, name))
+        elif name in reader.tables:
+            further[name] = problems.of(partial(reader.spec, stage.spec, name))
+    return own, further
+
+
+def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
+    """With the width of the model. Raises RecipeError where the table is given and not used."""
+    if "cooccurrence" in reader.tables and pretrain.embeddings == "random":
+        remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
+        raise RecipeError(f"{reader.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
+    return spec.of_width(pretrain.shape.embedding_size)
+
+
+def _long(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec) -> dict[str, Any]:
+    """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
+    given = [name for name in _LONG if name in reader.tables]
+    if pretrain.long is None:
+        if given:
+            remedy = "say from which step on in [pretrain.long], or remove the table"
+            raise RecipeError(f"{reader.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
+        return dict.fromkeys(_LONG)
+    length, short = pretrain.model.longest_sequence, examples.sequence_length
+    # A document gives up to 2 + length / short times as many short rows as long ones: so the documents that are held out
+    # of the long rows have been held out of the short ones.
+    held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
+    inherited = {**reader.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
+    rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **reader.table("examples_long")})
+    if not short < rows.sequence_length <= length:
+        raise RecipeError(
+            f"{reader.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
+            f"and not above {length} positions of [pretrain.model]"
+        )
+    noise = merged(reader.table("views"), reader.table("views_long"))
+    return {"examples_long": rows, "views_long": reader.validate(ViewsSpec, "views_long", noise)}
 
 
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
@@ -150,16 +232,13 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
 def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Corpus:
     """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
-    wanted = ("dedup", "balance", "vocab", "vocab_sizes", "report")
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, wanted))
-        single: dict[str, Any] = {
-            name: problems.of(partial(reader.spec, registry.tables()[name].spec, name)) for name in wanted
-        }
+        sources = problems.of(partial(reader.sources, registry.tables(registry.CORPUS)))
+        single, further = _once(reader, registry.CORPUS, Corpus, problems)
     reader.check_sources(sources, **single)
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
         single["vocab"] = None
-    return Corpus(**reader.brought(sources), **single)
+    return Corpus(**reader.brought(sources), further=further, **single)
 
 
 def load_cross_lingual(
@@ -213,52 +292,6 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
 
 class Reader(Tables):
     """The tables of a recipe."""
-
-    def recipe(self) -> Recipe:
-        """A recipe of a model from raw text."""
-        once = {name: stage for name, stage in registry.tables().items() if name != "quality"}
-        own = {field.name for field in fields(Recipe)}
-        with Problems() as problems:
-            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]))
-            found = {
-                name: problems.of(partial(self.spec, stage.spec, name))
-                for name, stage in once.items()
-                if name in own or name in self.tables
-            }
-            benchmarks = problems.of(partial(read_benchmarks, self, "finetune", FinetuneGrid))
-            encoders = problems.of(self.encoders)
-            retrieval = problems.of(partial(read_retrieval, self, self.tables.get("encoder", ())))
-        single: dict[str, Any] = {name: spec for name, spec in found.items() if name in own}
-        further = {name: spec for name, spec in found.items() if name not in own}
-        self.check_sources(sources, **single)
-        single["cooccurrence"] = self._cooccurrence(single["cooccurrence"], single["pretrain"])
-        length, model = single["examples"].sequence_length, single["pretrain"].model
-        if length > model.longest_sequence:
-            offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
-            raise RecipeError(
-                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
-                f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
-            )
-        step, kept = single["export"].snapshot, single["pretrain"].snapshots
-        if step is not None and step not in kept:
-            raise RecipeError(
-                f"{self.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
-            )
-        if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & single["export"].model_fields_set):
-            raise RecipeError(
-                f"{self.path}, [export]: {min(given)} is a setting of modern encoders, which [pretrain.model] is not; remove it"
-            )
-        self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
-        self.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
-        return Recipe(
-            **self.brought(sources),
-            finetune=benchmarks,
-            retrieval=retrieval,
-            encoder=encoders,
-            further=further,
-            **single,
-            **self._long(**single),
-        )
 
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
         """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
@@ -314,35 +347,6 @@ class Reader(Tables):
             if name not in known:
                 raise RecipeError(f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}")
         return spec
-
-    def _cooccurrence(self, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
-        """With the width of the model. Raises RecipeError where the table is given and not used."""
-        if "cooccurrence" in self.tables and pretrain.embeddings == "random":
-            remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
-            raise RecipeError(f"{self.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
-        return spec.of_width(pretrain.shape.embedding_size)
-
-    def _long(self, *, examples: packing.ExamplesSpec, pretrain: PretrainSpec, **_: Any) -> dict[str, Any]:
-        """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
-        given = [name for name in _LONG if name in self.tables]
-        if pretrain.long is None:
-            if given:
-                remedy = "say from which step on in [pretrain.long], or remove the table"
-                raise RecipeError(f"{self.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
-            return dict.fromkeys(_LONG)
-        length, short = pretrain.model.longest_sequence, examples.sequence_length
-        # A document gives up to 2 + length / short times as many short rows as long ones: so the documents that are held out
-        # of the long rows have been held out of the short ones.
-        held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
-        inherited = {**self.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
-        rows = self.validate(packing.ExamplesSpec, "examples_long", {**inherited, **self.table("examples_long")})
-        if not short < rows.sequence_length <= length:
-            raise RecipeError(
-                f"{self.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
-                f"and not above {length} positions of [pretrain.model]"
-            )
-        noise = merged(self.table("views"), self.table("views_long"))
-        return {"examples_long": rows, "views_long": self.validate(ViewsSpec, "views_long", noise)}
 
     def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
         spec = self.spec(CrawlSpec, f"crawl.{name}")

@@ -6,7 +6,7 @@ reports, ``inspect``, docs/recipes.md and prefect.yaml take them from here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from korealbert.finetune.encoders import speed
 from korealbert.finetune.encoders import stage as encoder_stage
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval
-from korealbert.finetune.scores import summary
+from korealbert.finetune.scores import ensemble, summary
 from korealbert.huggingface import export
 from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
@@ -36,7 +36,7 @@ from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import kept_tokenizer, phases, source, split, transfer, vocabulary_swap
 
-STAGES: tuple[Stage[Any], ...] = (
+CORPUS: tuple[Stage[Any], ...] = (
     crawl.STAGE,
     fetch.STAGE,
     extract.STAGE,
@@ -46,6 +46,10 @@ STAGES: tuple[Stage[Any], ...] = (
     balance.STAGE,
     vocab.STAGE,
     sizes.STAGE,
+)
+"""Those of a corpus and its vocabulary: a recipe of a corpus alone has no other tables."""
+
+MODEL: tuple[Stage[Any], ...] = (
     packing.STAGE,
     views.STAGE,
     cooccurrence.STAGE,
@@ -61,6 +65,9 @@ STAGES: tuple[Stage[Any], ...] = (
     retrieval.STAGE,
     speed.STAGE,
 )
+"""Those of a model, and of what is measured on it."""
+
+STAGES = (*CORPUS, *MODEL)
 """In the order of reports. A stage with a table that ``dag.graph`` does not name is built where a recipe has
 its table, from the inputs that it declares."""
 
@@ -72,9 +79,14 @@ CROSS_LINGUAL = replace(cross_lingual.STAGE, run=partial(cross_lingual.run, stag
 """The report of a post-training, whose own stages ``dag.transfer_graph`` chains."""
 
 
-def tables() -> Mapping[str, Stage[Any]]:
-    """The stages that have one table in a recipe, by its name."""
-    return {stage.table: stage for stage in (*STAGES, REPORT) if stage.table and "." not in stage.table}
+def tables(stages: Sequence[Stage[Any]] = STAGES) -> Mapping[str, Stage[Any]]:
+    """Those of ``stages`` that have one table in a recipe, and its report, by the name of the table."""
+    return {stage.table: stage for stage in (*stages, REPORT) if stage.table and "." not in stage.table}
+
+
+def names(stages: Sequence[Stage[Any]] = STAGES) -> list[str]:
+    """The tables of ``stages``, whether one or many of a kind: ``dedup``, and ``clean`` for ``[clean.SOURCE]``."""
+    return [stage.table.split(".")[0] for stage in stages if stage.table]
 
 
 def per_source() -> list[str]:
@@ -88,7 +100,7 @@ def shows(name: str) -> Literal["documents", "examples", "urls"]:
 
 
 def by_name() -> Mapping[str, Stage[Any]]:
-    """All stages by their own name, those of reports and of a post-training too."""
+    """All stages by their own name, those of reports, a post-training and an ablation too."""
     xpt = (split.STAGE, source.STAGE, kept_tokenizer.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE)
-    further = (*xpt, intrinsic.STAGE, search.PROPOSAL)
+    further = (*xpt, intrinsic.STAGE, search.PROPOSAL, ensemble.STAGE)
     return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}

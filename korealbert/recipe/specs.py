@@ -132,6 +132,8 @@ class Corpus(CorpusRecipe):
     vocab: vocab.VocabSpec | None
     vocab_sizes: sizes.VocabSizesSpec
     report: report.ReportSpec
+    further: Mapping[str, Spec]
+    """By table: specs of registered stages that have no field here, where the recipe has their table."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Recipe(CorpusRecipe):
     speed: SpeedSpec
     report: report.ReportSpec
     further: Mapping[str, Spec]
-    """By table: specs of registered stages that have no field here, where the recipe has their table."""
+    """See ``Corpus``."""
 
     @property
     def made(self) -> Made:

@@ -27,6 +27,7 @@ from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
+from korealbert.recipe import registry
 from korealbert.shipped import SPECS, is_shipped, names
 
 DATA = "${data}"
@@ -347,14 +348,6 @@ def _neighbours(path: Path) -> list[str]:
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
-_OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
-"""The tables of a corpus."""
-_OF_MODEL = (
-    *("examples", "views", "cooccurrence", "pretrain", "export", "encoder", "finetune"),
-    *("bi_encoder", "retrieval", "speed"),
-)
-"""The tables of a model and of what is measured on it."""
-
 KINDS: dict[Kind, str] = {
     "model": "a model from raw text",
     "corpus": "a corpus alone",
@@ -373,13 +366,13 @@ def kind_of(path: Path) -> Kind:
     name counts as the nearest one, and one that is near to none does not count.
     """
     tables = read_toml(path)
-    if wrong := [name for name in tables if name != name.lower() and name.lower() in (*TOP, *_OF_CORPUS, *_OF_MODEL)]:
+    known = (*TOP, *registry.names(), registry.REPORT.table)
+    if wrong := [name for name in tables if name != name.lower() and name.lower() in known]:
         raise RecipeError("\n".join(f"{path}: [{name}]: write it in lower case, [{name.lower()}]" for name in wrong))
     if "recipe" in tables:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
-    known = (*TOP, *_OF_CORPUS, *_OF_MODEL)
-    if "extract" in tables and not any(closest(name, known) in _OF_MODEL for name in tables):
+    if "extract" in tables and not any(closest(name, known) in registry.names(registry.MODEL) for name in tables):
         return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

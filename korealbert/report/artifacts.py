@@ -38,9 +38,9 @@ class Artifacts:
         last = max((place for place, label in enumerate(required) if self.of(label)), default=-1)
         return [label for label in required[: last + 1] if not self.of(label)]
 
-    def of(self, stage: str) -> dict[str, Artifact]:
-        """All artifacts of a stage by label."""
-        return {label: artifact for label, artifact in self.by_label.items() if label.split("/")[0] == stage}
+    def of(self, place: str) -> dict[str, Artifact]:
+        """All artifacts of a stage by label, or those below a part of a label: ``pretrain/wop30``."""
+        return {label: artifact for label, artifact in self.by_label.items() if f"{label}/".startswith(f"{place}/")}
 
     def one(self, stage: str) -> Artifact | None:
         """The artifact of a stage that occurs once in a run, or None."""

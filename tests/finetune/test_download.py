@@ -23,7 +23,7 @@ from korealbert.finetune.features import read_examples
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
-from korealbert.recipe.dag import Node
+from korealbert.recipe.nodes import Node
 from tests.flows.conftest import TINY
 
 DIGEST = "0" * 64

@@ -33,7 +33,7 @@ def test_an_ablation_builds_only_what_its_recipe_has_not(straight: dict[str, Art
         ),
     }
     built: dict[str, Artifact] = {}
-    for label, node in recipes.grid(recipes.load_ablation(TINY_ABLATION)).items():
+    for label, node in recipes.ablation_graph(recipes.load_ablation(TINY_ABLATION)).items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
         found = build(node.stage, node.spec, inputs, runtime, label=label)
         assert found.cached == (label not in new), label

@@ -107,7 +107,7 @@ perplexity = { reference = ["blog"] }
 copies = { 2 = 2 }
 """
 
-    def graph() -> dict[str, recipes.dag.Node]:
+    def graph() -> dict[str, recipes.Node]:
         return recipes.dag.corpus_graph(recipes.reading.load_corpus(recipe))
 
     assert graph()["balance"].inputs == {"documents": "dedup"}

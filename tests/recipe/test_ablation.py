@@ -25,7 +25,7 @@ def editable(specs: Path) -> Path:
 
 
 def graph_of(path: Path) -> dict[str, recipes.Node]:
-    return recipes.grid(recipes.load_ablation(path))
+    return recipes.ablation_graph(recipes.load_ablation(path))
 
 
 def test_cells_share_what_they_agree_on_and_inputs_come_first() -> None:
@@ -163,7 +163,7 @@ def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]
     assert [row.model for row in third.report.rows][-1] == "ALBERT-base all-shared E=768 (31M)"
     assert fourth.cells["e-128-shared-ffn"].pretrain.model.share == "ffn"
-    assert len({label for label in recipes.grid(third) if label.startswith("pretrain/")}) == 16
+    assert len({label for label in recipes.ablation_graph(third) if label.startswith("pretrain/")}) == 16
 
 
 def test_two_axes_cannot_set_one_field(specs: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from korealbert.artifact import Spec, Stage, Store
-from korealbert.recipe import RecipeError, dag, graph, load, prepare, registry
+from korealbert.recipe import RecipeError, ablation_graph, dag, graph, load, load_ablation, prepare, registry
+from korealbert.recipe.nodes import Nodes
 from korealbert.xpt import kept_tokenizer, source
 from tests.flows.conftest import TINY
 
@@ -87,7 +88,7 @@ def made(label, node):
     inputs = {role: built[other] for role, other in node.inputs.items() if other in built}
     built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
 
-told = {"plan": command("plan", "recipe.toml")}
+told = {"plan": command("plan", "recipe.toml"), "corpus": command("plan", "corpus.toml")}
 for label, node in prepare(recipe, Store(runtime.store), until="shortest").nodes.items():
     made(label, node)
 made("report", prepare(recipe, Store(runtime.store)).nodes["report"])
@@ -117,6 +118,7 @@ def checkout(tmp_path: Path) -> Path:
     assert imported != before
     file.write_text(imported + line + first + after, "utf-8")
     (root / "recipe.toml").write_text(RECIPE, "utf-8")
+    (root / "corpus.toml").write_text(RECIPE.partition("[pretrain]")[0], "utf-8")
     return root
 
 
@@ -127,8 +129,10 @@ def test_a_stage_of_one_line_is_planned_reported_inspected_and_deployed(checkout
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    planned, report = told["plan"], told["report"]
-    assert [line.split()[:2] for line in planned.splitlines() if line.startswith("shortest")] == [["shortest", "new"]]
+    for planned in (told["plan"], told["corpus"]):
+        assert [line.split()[:2] for line in planned.splitlines() if line.startswith("shortest")] == [["shortest", "new"]]
+    assert "pretrain" in told["plan"] and "pretrain" not in told["corpus"]
+    report = told["report"]
     accounted = next(line for line in report.splitlines() if line.startswith("| shortest") and " 2 " in line)
     assert accounted.count("|") == 8, "documents in, dropped, quarantined, out, kept, characters"
     assert "not among the shortest" in report, "its drops are told"
@@ -155,14 +159,18 @@ def test_every_stage_of_a_recipe_is_registered() -> None:
     assert {node.stage.name for node in graph(load(TINY)).values()} <= registered
     labels = [stage.label for stage in registry.STAGES]
     assert len(set(labels)) == len(labels)
+    ablation = ablation_graph(load_ablation(ROOT / "data_specs" / "ablations" / "sample" / "albert-table-9.toml"))
+    names = {node.stage.name for node in ablation.values()}
+    assert "ensemble" in names and names <= registry.by_name().keys()
 
 
-def test_a_stage_whose_input_a_recipe_does_not_make_is_refused() -> None:
+def test_a_stage_whose_input_a_recipe_does_not_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage("toy", 1, Spec, lambda *_: {}, table="toy", inputs={"sizes": "vocab_sizes"})
+    monkeypatch.setattr(registry, "tables", lambda: {"toy": stage})
     with pytest.raises(
         RecipeError, match=r"\[toy\]: it reads 'vocab_sizes', which this recipe does not make; remove the table"
     ):
-        dag.add_further(dag.Nodes(), stage, Spec())
+        dag.add_further(Nodes(), {"toy": Spec()})
 
 
 def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
@@ -174,7 +182,7 @@ def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
 
 def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> None:
     inputs = {name: f"clean/{name}" for name in ("self", "label", "stage", "spec")}
-    nodes = dag.Nodes()
+    nodes = Nodes()
     nodes.add("dedup", registry.tables()["dedup"], Spec(), **inputs)
     assert nodes.by_label["dedup"].inputs == inputs
 

@@ -9,19 +9,19 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.flows.cli import app
-from korealbert.recipe import dag
+from korealbert.recipe.nodes import onward, select
 from tests.flows.conftest import TINY
 
 
 def test_from_a_stage_on_means_it_and_all_that_stand_on_it() -> None:
     nodes = recipes.graph(recipes.load(TINY))
-    onward = dag.onward(nodes, ["examples"])
-    assert {label.split("/")[0] for label in onward} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
-    assert {label.split("/")[0] for label in set(nodes) - onward} >= {"extract", "clean", "dedup", "balance", "vocab"}
-    assert dag.onward(nodes, ["clean/news"]) >= {"clean/news", "dedup", "report"}
-    assert "clean/books" not in dag.onward(nodes, ["clean/news"])
+    found = onward(nodes, ["examples"])
+    assert {label.split("/")[0] for label in found} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
+    assert {label.split("/")[0] for label in set(nodes) - found} >= {"extract", "clean", "dedup", "balance", "vocab"}
+    assert onward(nodes, ["clean/news"]) >= {"clean/news", "dedup", "report"}
+    assert "clean/books" not in onward(nodes, ["clean/news"])
     with pytest.raises(recipes.RecipeError, match="did you mean 'examples'"):
-        dag.select(nodes, "exampels", option="from")
+        select(nodes, "exampels", option="from")
 
 
 def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters, expected_parameters
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.dag import evaluation_graph, until
+from korealbert.recipe.dag import evaluation_graph
+from korealbert.recipe.nodes import until
 from korealbert.recipe.reading import load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import kind_of
 

@@ -20,9 +20,10 @@ from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.misplaced import refuse_misplaced
 from korealbert.report.ablation.runs import estimate
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
+from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
 from korealbert.report.artifacts import Artifacts
+from korealbert.report.printed import Column, Printed
 from tests.report.conftest import made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}

@@ -13,7 +13,8 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.flows.corpus_to_model import flow_of
 from korealbert.huggingface.export import ExportSpec
 from korealbert.recipe import RecipeError, prepare
-from korealbert.recipe.dag import Node, transfer_graph
+from korealbert.recipe.dag import transfer_graph
+from korealbert.recipe.nodes import Node
 from korealbert.recipe.reading import load_cross_lingual
 from korealbert.xpt.phases import PHASES
 from tests.editing import edit

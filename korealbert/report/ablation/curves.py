@@ -32,19 +32,19 @@ def section(spec: AblationReportSpec, artifacts: Artifacts) -> Section | None:
 
 def layers(spec: AblationReportSpec, artifacts: Artifacts) -> Section | None:
     """How far each layer moves the vectors of held-out tokens, by row, the mean over pretraining seeds."""
-    measured: dict[str, list[Mapping[str, list[float]]]] = {}
-    for label, artifact in artifacts.of("intrinsic").items():
-        if artifact.files("layers.json"):
-            measured.setdefault(label.split("/")[1], []).append(artifact.read_json("layers.json"))
+    measured = {
+        row: [a.read_json("layers.json") for a in artifacts.of(f"intrinsic/{row.key}").values() if a.files("layers.json")]
+        for row in spec.rows
+    }
     figures = []
     for kind, (title, unit) in _MEASURES.items():
         found = {
             row.label: [
                 (float(layer), statistics.fmean(values))
-                for layer, values in enumerate(zip(*(one[kind] for one in measured[row.key]), strict=True), start=1)
+                for layer, values in enumerate(zip(*(one[kind] for one in of_row), strict=True), start=1)
             ]
-            for row in spec.rows
-            if row.key in measured
+            for row, of_row in measured.items()
+            if of_row
         }
         if found:
             svg = charts.lines(_lines(found), label=f"{title}, {unit}", x_unit="layer")
@@ -64,7 +64,6 @@ def _lines(found: Mapping[str, Sequence[tuple[float, float]]]) -> list[charts.Li
 
 def _mean_curve(artifacts: Artifacts, row: str, name: str) -> list[tuple[float, float]]:
     """Means over the seeds at every step that all of them were scored at."""
-    runs = [a for label, a in artifacts.of("pretrain").items() if label.split("/")[1] == row]
-    curves = [dict(points(training_lines(run), "heldout", name)) for run in runs]
+    curves = [dict(points(training_lines(run), "heldout", name)) for run in artifacts.of(f"pretrain/{row}").values()]
     steps = sorted(set.intersection(*map(set, curves))) if curves else []
     return [(float(step), statistics.fmean(curve[step] for curve in curves)) for step in steps]

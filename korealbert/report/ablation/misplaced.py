@@ -80,7 +80,7 @@ def _refuse_other_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
     """``setting`` is one of ``Row.settings``; what no manifest says proves nothing."""
     name, equals, value = setting.partition(" = ")
     table, *path = name.removeprefix("without ").split(".")
-    trained = {label: found for label, found in artifacts.of("pretrain").items() if label.split("/")[1] == row.key}
+    trained = artifacts.of(f"pretrain/{row.key}")
     if table == "extract" and path:
         for label, artifact in trained.items():
             sources = [str(each.manifest["spec"].get("source")) for each in _above(artifact) if _stage_of(each) == table]
@@ -100,9 +100,8 @@ def _built_with(
     table: str, path: Sequence[str], row: Row, trained: dict[str, Artifact], artifacts: Artifacts
 ) -> Iterator[tuple[str, Artifact]]:
     """The artifacts of a row whose spec is that of a table, each with the label that it belongs to."""
-    for label, artifact in artifacts.of(table).items() if table in ("pretrain", "export", "finetune") else ():
-        words = label.split("/")
-        if words[1] == row.key and (table != "finetune" or words[3:-2] == path[0].split("/")):
+    for label, artifact in artifacts.of(f"{table}/{row.key}").items() if table in ("pretrain", "export", "finetune") else ():
+        if table != "finetune" or label.split("/")[3:-2] == path[0].split("/"):
             yield label, artifact
     for label, artifact in trained.items() if table not in ("pretrain", "export", "finetune") else ():
         inputs = artifact.inputs()

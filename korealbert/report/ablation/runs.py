@@ -15,7 +15,8 @@ from korealbert.formatting import fixed, mean_and_sd, signed
 from korealbert.model.config import encoder_size
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
-from korealbert.report.ablation.spec import Column, Row, Training
+from korealbert.report.ablation.spec import Row
+from korealbert.report.printed import Column, Training
 from korealbert.report.scores import note_of, part_tested, undefined_for
 
 Runs = Mapping[int, Mapping[int, float]]

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
+from korealbert.artifact import Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats, Reached
@@ -89,13 +89,13 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     """Settings, size and data of every row."""
-    by_row: dict[str, list[Artifact]] = {}
-    for label, artifact in artifacts.of("pretrain").items():
-        by_row.setdefault(label.split("/")[1], []).append(artifact)
     body = []
-    for row in (row for row in spec.rows if row.key in by_row):
-        trainings = [artifact.stats_as(PretrainStats) for artifact in by_row[row.key]]
-        stats, reached = trainings[0], Reached.of(by_row[row.key][0], row.snapshot)
+    for row in spec.rows:
+        trained = list(artifacts.of(f"pretrain/{row.key}").values())
+        if not trained:
+            continue
+        trainings = [artifact.stats_as(PretrainStats) for artifact in trained]
+        stats, reached = trainings[0], Reached.of(trained[0], row.snapshot)
         rollbacks = sum(training.rollbacks for training in trainings)
         steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
         tokens = MISSING if reached.tokens is None else count(reached.tokens)

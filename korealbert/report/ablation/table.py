@@ -9,7 +9,8 @@ from statistics import fmean, median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
+from korealbert.report.ablation.spec import AblationReportSpec, Row
+from korealbert.report.printed import Column
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
@@ -29,12 +30,11 @@ def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, E
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
     """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds, or where a
     score is undefined."""
-    baseline = next(each for each in spec.rows if each.label == spec.baseline)
     found = {}
     for column in (column for column in spec.columns if column.is_score):
-        if any(values.missing(each.key, column.title) for each in (row, baseline)):
+        if any(values.missing(each.key, column.title) for each in (row, spec.baseline_row)):
             continue
-        own, other = (values.independent(each.key, column.title) for each in (row, baseline))
+        own, other = (values.independent(each.key, column.title) for each in (row, spec.baseline_row))
         pairs = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         if pairs:
             found[column.title] = estimate(pairs, spec.confidence)
@@ -167,7 +167,7 @@ def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
 
 def differences_section(spec: AblationReportSpec, values: Values) -> Section | None:
     """Differences from the baseline, ours above the printed ones, and how many would be significant by chance."""
-    baseline = next(row for row in spec.rows if row.label == spec.baseline)
+    baseline = spec.baseline_row
     body: list[list[str]] = []
     marked = set()
     judged = outside = 0

@@ -16,8 +16,8 @@ from korealbert.artifact import Spec, refuse_repeats
 from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import MISSING, compact, fixed
 from korealbert.model.config import encoder_size
-from korealbert.report.ablation.spec import Column, Measure, Printed, other_metrics
 from korealbert.report.artifacts import Artifacts
+from korealbert.report.printed import Column, Measure, Printed, other_metrics
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.scores import Benchmark
 
@@ -52,7 +52,7 @@ class PrintedTable(Spec):
         refuse_repeats("columns", [column.title for column in self.columns])
         benchmarks = {column.title for column in self.columns if column.benchmark}
         for row in self.rows:
-            self.printed.model_of_name(row.model)
+            self.printed.model_of(row.model, row.model)
         for column in self.columns:
             if column.heldout or column.training == "hours":
                 raise ValueError(f"column {column.title!r}: a report of encoders has no such numbers; remove it")

@@ -1,0 +1,162 @@
+"""Columns as a paper prints them, and the source of the printed numbers: of ablations, and of tables in other reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import polars as pl
+from pydantic import Field, field_validator, model_validator
+
+from korealbert.artifact import Spec
+from korealbert.report import published
+from korealbert.report.scores import metric_title
+
+Task = Literal["mlm", "sop", "wop"]
+
+Training = Literal["parameters", "speedup", "hours"]
+
+
+class Printed(Spec):
+    """The published table that the rows belong to."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"statistic"})
+
+    table: str
+    """Published scores: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
+    source: str
+    """The table's own name there: ``ALBERT Table 4``."""
+    model: str = "{label}"
+    """The table's name for the model of a row: ``{label}`` is replaced by the row's label, ``*`` matches anything."""
+    statistic: Literal["mean", "median"] = "mean"
+    """What the paper prints of several runs; a median of ours over all runs then stands above the printed numbers, too."""
+
+    @field_validator("table")
+    @classmethod
+    def _known_table(cls, name: str) -> str:
+        published.load(name)
+        return name
+
+    @model_validator(mode="after")
+    def _known_source(self) -> Self:
+        known = published.load(self.table)["source"].unique(maintain_order=True).to_list()
+        if self.source not in known:
+            raise ValueError(f"source = {self.source!r} is not in published/{self.table}.csv; known are {', '.join(known)}")
+        return self
+
+    @property
+    def _rows(self) -> pl.DataFrame:
+        return published.load(self.table).filter(source=self.source)
+
+    def model_of(self, label: str, template: str | None = None) -> str:
+        """The published name of a row, by the table's template or another. Raises ValueError where it fits no model of the
+        table, or several."""
+        wanted = (self.model if template is None else template).replace("{label}", label)
+        pattern = re.compile(".*".join(map(re.escape, wanted.split("*"))))
+        models: list[str] = self._rows["model"].unique(maintain_order=True).to_list()
+        found = [model for model in models if pattern.fullmatch(model)]
+        if len(found) != 1:
+            raise ValueError(
+                f"{wanted!r} names {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
+                'Mend the label or the template, or write printed = "" for a row that is not in the paper'
+            )
+        return found[0]
+
+    def elsewhere(self, source: str) -> Self:
+        """The same models in another table of the paper; this one for an empty name. Raises ValueError for an unknown one."""
+        return self.model_validate({**self.model_dump(), "source": source}) if source else self
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Every task and metric that the table prints."""
+        return set(self._rows.select("task", "metric").iter_rows())
+
+    def values(self, model: str) -> dict[tuple[str, str], tuple[str, float | None]]:
+        """Value as printed, and as a number, by task and metric."""
+        rows = self._rows.filter(model=model).select("task", "metric", "value", "number").iter_rows()
+        return {(task, metric): (value, number) for task, metric, value, number in rows}
+
+
+class Column(Spec):
+    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, what training took, or only the printed
+    numbers."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"training", "source"})
+
+    title: str = Field(min_length=1)
+    """As printed."""
+    benchmark: str = ""
+    """A benchmark of the recipe: a table [finetune.NAME] of it."""
+    metric: str = ""
+    """Metric of the benchmark; the task's main one by default."""
+    heldout: Task | None = None
+    """Accuracy on the held-out rows: of masked pieces, sentence order (or next sentence, by the noise), word order."""
+    noise: str = ""
+    """Noise of the held-out rows; by default that of the row's own views."""
+    average: tuple[tuple[str, ...], ...] = ()
+    """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
+    training: Training | None = None
+    """Of pretraining: the encoder's parameters, without heads; the tokens per second as a multiple of the baseline's, on the
+    machines that the two ran on; or the hours of its steps, where it has a budget of time."""
+    printed: tuple[str, str] | None = None
+    """Task and metric of the printed number."""
+    source: str = ""
+    """Another table of the paper that the printed number is in: ``ALBERT Table 1``."""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether its values are scores times 100."""
+        return self.training is None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [name for name in ("benchmark", "heldout", "average", "training") if getattr(self, name)]
+        if len(kinds) > 1 or not (kinds or self.printed):
+            raise ValueError(
+                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout, average, "
+                "training"
+            )
+        if self.metric and not self.benchmark:
+            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark")
+        if self.noise and not self.heldout:
+            raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
+        return self
+
+
+class Measure(NamedTuple):
+    """What the scores of a benchmark are."""
+
+    task: str
+    title: str
+    """The task's, for people."""
+    metric: str
+    """The main one."""
+
+
+_HELDOUT: Mapping[Task, tuple[str, ...]] = {"mlm": ("MLM",), "sop": ("SOP", "NSP"), "wop": ("WOP",)}
+"""What the published tables call the tasks of held-out rows, whose metric they call ``intrinsic_acc``."""
+
+
+def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: Mapping[str, Measure]) -> list[str]:
+    """A sentence on each column whose printed number is not known to measure what ours does; ``measures`` by benchmark."""
+    told = []
+    for column in columns:
+        if printed is None or column.printed is None:
+            continue
+        task, name = column.printed
+        if column.heldout is not None:
+            ours = f"accuracy of {column.heldout.upper()} on held-out rows"
+            same = name == "intrinsic_acc" and task in _HELDOUT[column.heldout]
+        elif (measure := measures.get(column.benchmark)) is not None:
+            metric = column.metric or measure.metric
+            ours = f"{metric_title(metric)} of {measure.title}"
+            same = published.matches(measure.task, metric, printed.table, column.printed)
+        else:
+            continue
+        if not same:
+            averages = [each.title for each in columns if any(column.title in group for group in each.average)]
+            told.append(
+                f"{column.title}: ours is {ours}, the printed number is called {name!r} of {task!r}"
+                + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
+            )
+    return told
