@@ -25,12 +25,12 @@ _SYMBOL = re.compile(r"(?:(?<![^\W\d_])[^\W\d_]|\))\Z")
 _INDEX = re.compile(r"\d[\w.,]{0,8}")
 _LIST = re.compile(r"\d{1,2}(?:, ?\d{1,2})+")
 _NOTE_MARK = re.compile(rf"(?:\[[^\[\]]{{1,20}}\],? ?)+|(?:주 ?)?\d{{1,2}}\)|{_LIST.pattern}")
-_SENTENCE_NOTE = re.compile(r"(?:\d{1,3}(?:[-–~]\d{1,3})?|[*†‡]{1,3})[^A-Za-z]?")
+_SENTENCE_NOTE = re.compile(r"(?:\d{1,3}(?:[-–~]\d{1,3})?|[*†‡]{1,3})")
 """A note mark only behind the end of a sentence; not before a letter (<sup>14</sup>C)."""
 _SENTENCE_END = re.compile(r"[가-힣][\"'”’)]{0,3}[.?!][\"'”’)]{0,3}\Z")
 _LOCATED = re.compile(rf"\[\d+\.[\d.,^{RAISED}{LEVEL}]*\d\Z|[Α-Ω]\Z")
 """Ends a text that locants follow: [3.3.1.1^3,7], Δ^9,11."""
-_FRACTION = re.compile(rf"(?<![A-Za-zα-ωΑ-Ω)\]])([\d'\0-\x04]*){RAISED}(\d+){LEVEL}(?:[/⁄]|&frasl;){LOWERED}(\d+){LEVEL}")
+_FRACTION = re.compile(rf"([A-Za-zα-ωΑ-Ω)\]]?[\d'\0-\x04]*){RAISED}(\d+){LEVEL}(?:[/⁄]|&frasl;){LOWERED}(\d+){LEVEL}")
 """Behind a letter it is a power: x^2/3."""
 CONTEXT_CHARS = 40
 """Characters before a superscript that may decide what it is."""
@@ -65,7 +65,9 @@ def read_scripts(text: str) -> str:
 
 def _fraction(parts: re.Match[str]) -> str:
     """A half is 1/2, three and a half 3 1/2."""
-    before = parts[1].rstrip(_NOT_SHOWN)
+    before = parts[1].strip(_NOT_SHOWN)
+    if before and not before[0].isdecimal():
+        return parts[0]
     return f"{parts[1]}{' ' if before[-1:].isdecimal() else ''}{parts[2]}/{parts[3]}"
 
 
@@ -85,7 +87,7 @@ def script_text(content: str, before: str, behind: str, *, raised: bool) -> str:
         return f"^{shown}"
     if raised and _NOTE_MARK.fullmatch(plain):
         return ""
-    if raised and _SENTENCE_NOTE.fullmatch(plain + behind[:1]) and _SENTENCE_END.search(before):
+    if raised and _SENTENCE_NOTE.fullmatch(plain) and not re.match("[A-Za-z]", behind) and _SENTENCE_END.search(before):
         return ""
     if raised and (_EXPONENT.fullmatch(inner) or _EXPONENT.fullmatch(plain)):
         shown = _power(before, shown)

@@ -120,9 +120,10 @@ def load(
     """Read and validate a recipe.
 
     Relative paths in it start at the recipe's directory; ``${data}`` in a path stands for the directory that the
-    recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
-    (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
-    RecipeError for anything that could not run.
+    recipe's top-level ``data`` names, or for the argument ``data``, and ``${shipped}`` for that of the rules, sources and
+    benchmarks which the package ships. ``overrides`` holds fields or whole tables by dotted name (``pretrain.model.share``)
+    that take the place of the recipe's, ``without`` names some that are taken out before. Raises RecipeError for anything that
+    could not run.
     """
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
@@ -168,10 +169,11 @@ def _once(
 ) -> tuple[dict[str, Any], dict[str, Spec]]:
     """The specs of the stages with one table by its name: fields of the recipe, and those of further stages that it names."""
     own, further = {}, {}
+    known = {field.name for field in fields(kind)}
     for name, stage in registry.tables(stages).items():
         if name == "quality":  # It names sources, and a recipe may be without it.
             continue
-        if name in {field.name for field in fields(kind)}:
+        if name in known:
             own[name] = problems.of(partial(reader.spec, stage.spec, name))
         elif name in reader.tables:
             further[name] = problems.of(partial(reader.spec, stage.spec, name))

@@ -47,7 +47,7 @@ CORPUS: tuple[Stage[Any], ...] = (
     vocab.STAGE,
     sizes.STAGE,
 )
-"""Those of a corpus and its vocabulary: a recipe of a corpus alone has no other tables."""
+"""Those of a corpus and its vocabulary: a recipe of a corpus alone has no other tables but `[report]`."""
 
 MODEL: tuple[Stage[Any], ...] = (
     packing.STAGE,
@@ -80,7 +80,7 @@ CROSS_LINGUAL = replace(cross_lingual.STAGE, run=partial(cross_lingual.run, stag
 
 
 def tables(stages: Sequence[Stage[Any]] = STAGES) -> Mapping[str, Stage[Any]]:
-    """Those of ``stages`` that have one table in a recipe, and its report, by the name of the table."""
+    """Those of ``stages`` that have one table in a recipe, and the report, by the name of the table."""
     return {stage.table: stage for stage in (*stages, REPORT) if stage.table and "." not in stage.table}
 
 

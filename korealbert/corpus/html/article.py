@@ -38,8 +38,27 @@ _SCRIPT_ELEMENTS, _SCRIPT_CHARS = 5, 40
 """A superscript with more in it was never closed."""
 _INLINE = frozenset(
     {
-        *("a", "abbr", "b", "big", "cite", "code", "del", "em", "font", "i", "ins", "mark"),
-        *("q", "s", "small", "span", "strong", "sub", "sup", "u", "var"),
+        *(
+            "a",
+            "abbr",
+            "acronym",
+            "b",
+            "bdi",
+            "bdo",
+            "big",
+            "cite",
+            "code",
+            "data",
+            "del",
+            "dfn",
+            "em",
+            "font",
+            "i",
+            "img",
+            "ins",
+        ),
+        *("kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
+        *("u", "var", "wbr"),
     }
 )
 _DATE_LINE_CHARS = 32_000
@@ -84,7 +103,7 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     links = {one_line(link.text_content()) for link in tree.iter("a")}
     declared = _text_of(facts.body) if _BLOCK.search(facts.body) else _plain_text(facts.body)
     for script in tree.iterfind(".//script[@type='application/ld+json']") if declared else ():
-        if "articleBody" in (script.text or ""):  # trafilatura takes it, tags left out, where it finds no text in the page
+        if "articleBody" in (script.text or ""):  # trafilatura reads it, without its tags, where it finds no text in the page
             script.text = json.dumps({"articleBody": declared})
     text = declared if facts.book else _fuller(_main_text(tree), declared)
     if len(text) < _MIN_TEXT_CHARS:

@@ -71,6 +71,11 @@ def test_superscripts_keep_their_numbers() -> None:
             "[4.2.0.0<sup>2,5</sup>.0<sup>3,8</sup>]옥테인을 쓴다.<sup>1</sup> 13<sup>1,2</sup>명이다.",
             "[4.2.0.0^2,5.0^3,8]옥테인을 쓴다. 13명이다.",
         ),
+        (
+            "<tt>10</tt><sup>6</sup>명, 3<wbr><sup>1</sup>/<sub>2</sub>컵, <kbd>3</kbd><sup>1</sup>/<sub>2</sub>컵이다.",
+            "10^6명, 3 1/2컵, 3 1/2컵이다.",
+        ),
+        ("공사가 끝났다.<sup>2024</sup>", "공사가 끝났다.²⁰²⁴"),
     ],
 )
 def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: str) -> None:
