@@ -25,7 +25,7 @@ _SYMBOL = re.compile(r"(?:(?<![^\W\d_])[^\W\d_]|\))\Z")
 _INDEX = re.compile(r"\d[\w.,]{0,8}")
 _LIST = re.compile(r"\d{1,2}(?:, ?\d{1,2})+")
 _NOTE_MARK = re.compile(rf"(?:\[[^\[\]]{{1,20}}\],? ?)+|(?:주 ?)?\d{{1,2}}\)|{_LIST.pattern}")
-_SENTENCE_NOTE = re.compile(r"(?:\d{1,3}(?:[-–~]\d{1,3})?|[*†‡]{1,3})")
+_SENTENCE_NOTE = re.compile(r"\d{1,3}(?:[-–~]\d{1,3})?|[*†‡]{1,3}")
 """A note mark only behind the end of a sentence; not before a letter (<sup>14</sup>C)."""
 _SENTENCE_END = re.compile(r"[가-힣][\"'”’)]{0,3}[.?!][\"'”’)]{0,3}\Z")
 _LOCATED = re.compile(rf"\[\d+\.[\d.,^{RAISED}{LEVEL}]*\d\Z|[Α-Ω]\Z")

@@ -36,31 +36,12 @@ _NO_TEXT = [
 """Captions in elements that are no ``figcaption``, and messages that only scripts show."""
 _SCRIPT_ELEMENTS, _SCRIPT_CHARS = 5, 40
 """A superscript with more in it was never closed."""
-_INLINE = frozenset(
-    {
-        *(
-            "a",
-            "abbr",
-            "acronym",
-            "b",
-            "bdi",
-            "bdo",
-            "big",
-            "cite",
-            "code",
-            "data",
-            "del",
-            "dfn",
-            "em",
-            "font",
-            "i",
-            "img",
-            "ins",
-        ),
-        *("kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
-        *("u", "var", "wbr"),
-    }
-)
+_INLINE = {
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img"),
+    *("ins", "kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time"),
+    *("tt", "u", "var", "wbr"),
+}
+"""Elements within a paragraph, whose text belongs to what is around them."""
 _DATE_LINE_CHARS = 32_000
 """How far into a page's characters its date line is looked for."""
 
