@@ -182,6 +182,12 @@ def test_the_recipe_reference_is_current_and_whole() -> None:
     assert "|  |\n" not in text, "every field has its meaning beneath it"
 
 
+def test_the_changelog_has_the_version_of_every_stage() -> None:
+    section = (ROOT / "CHANGELOG.md").read_text("utf-8").split("### Stage versions")[1]
+    versions = {name: str(stage.version) for name, stage in registry.by_name().items()}
+    assert dict(re.findall(r"`(\w+)` (\d+)", section)) == versions
+
+
 def test_the_automations_are_ones_that_prefect_takes() -> None:
     from prefect.automations import Automation
 
