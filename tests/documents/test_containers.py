@@ -329,7 +329,7 @@ def test_empty_records_are_counted_over_all_that_a_file_holds(tmp_path: Path, ki
     faults = [part for part in parts if isinstance(part, Quarantined)]
     assert [fault.reason for fault in faults] == ["empty_records"] and parts[-1] is faults[0]
     assert faults[0].file.startswith(path.name) and faults[0].position and "or leave it out" in faults[0].remedy
-    records = sum(len(part.cuts) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
+    records = sum(len(part.extents) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
     assert records < 2 * MAX_EMPTY_RECORDS, f"of {count:,}"
 
 

@@ -1,7 +1,7 @@
-"""HTML pages → documents: files of one page each, the HTTP responses in WARC files, and texts of pages in WET files.
+"""Reads HTML files, WARC files of HTTP responses, and WET files of texts.
 
-WARC files are cut into records by our own code, because a reader that works on a stream cannot say where a damaged record is,
-nor continue after it; fastwarc reads the inside of a record.
+WARC files are cut into records here, because readers of streams neither report the position of a damaged record nor continue
+after it; fastwarc parses a single record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from korealbert.corpus.html.article import Article, UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
-from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.records import (
     EXCERPT_CHARS,
     UNWANTED,
@@ -34,29 +34,29 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 from korealbert.documents.streams import RawFile, ReadFault
 
 _MAX_HEADER_BYTES = 64 << 10
-_ANY_LENGTH = 1 << 30
-"""Headers are within a record in memory; fastwarc's own limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
-# Line ends are those of the standard, or line feeds alone, as some programs and editors write them.
+_MAX_FASTWARC_HEADER = 1 << 30
+"""fastwarc's default limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
+# Some programs and editors write line feeds alone instead of the line ends of the standard.
 _VERSION = re.compile(rb"WARC/\d\.\d{1,2}\r?\n")
-_NEXT = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
-_LONGEST_NEXT = len(b"\nWARC/1.00\r\n") + 65
+_NEXT_HEADER = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
+_MAX_NEXT_HEADER_BYTES = len(b"\nWARC/1.00\r\n") + 65
 _HEADER_END = re.compile(rb"\n\r?\n")
 _LINE_END = re.compile("\r?\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
-_READ_AS = {
+_OTHER_KIND_REMEDIES = {
     b"response": 'they hold responses of servers; set format = "warc"',
     b"conversion": 'they hold texts of pages; set format = "wet"',
     b"resource": 'they hold files (resource), which are not read; write their pages as files and set format = "html"',
 }
-"""What to do with a file that holds records of another type alone."""
+"""Remedies for files in which all records have another type."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Facts that a crawl has about its source."""
+    """What the snapshot of a crawl states about its site."""
 
     outlet: str = ""
     category_of: tuple[tuple[str, str], ...] = ()
@@ -64,18 +64,18 @@ class _Site:
     last_day: str = ""
 
     def category(self, section: str) -> str:
-        """The category of a section, or the section itself."""
+        """Return the category of a section, or the section itself."""
         return next((category for name, category in self.category_of if name == section), section)
 
     def outside_window(self, published: str) -> bool:
-        """Whether a date, as precise as it is known, is outside the window of the crawl."""
+        """Return whether a date, as precise as it is known, is outside the window of the crawl."""
         day = published[:10]
         return bool(day and self.first_day) and not self.first_day[: len(day)] <= day <= self.last_day[: len(day)]
 
 
 @lru_cache(maxsize=8)
 def _site_of(context: str) -> _Site:
-    """The ``snapshot.json`` of a crawl, which batches of its WARC files carry as their context."""
+    """Parse the ``snapshot.json`` of a crawl, which is the context of the batches of its WARC files."""
     if not context:
         return _Site()
     facts = json.loads(context)
@@ -84,7 +84,7 @@ def _site_of(context: str) -> _Site:
 
 
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per file."""
+    """Yield one document for the file."""
     tally.records += 1
     declared = f"charset={spec.encoding}" if {"encoding"} & spec.model_fields_set and spec.encoding != "auto" else ""
     try:
@@ -103,9 +103,9 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per response record, by its address in a crawl of ours, which fetches each once, else by its identifier."""
+    """Yield a document for each response, identified by its address if a crawl stage fetched it, else by its record id."""
     site = _site_of(records.context)
-    for start, end in records.cuts:
+    for start, end in records.extents:
         tally.records += 1
         record = records.data[start:end]
         try:
@@ -115,19 +115,21 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         else:
             detail = ""
         if response is None:
-            remedy = f"{_target(record)}: it is no HTTP response{detail}: fetch the file again, the records around it were read"
+            remedy = (
+                f"{_address_of(record)}: it is no HTTP response{detail}: fetch the file again, the records around it were read"
+            )
             yield bad_record(records, start, end, "malformed_record", remedy)
         else:
-            yield _page(spec, records, (start, end), response, site, tally)
+            yield _outcome_of(spec, records, (start, end), response, site, tally)
 
 
-def _target(record: bytes) -> str:
-    """The address of a record that may be damaged."""
+def _address_of(record: bytes) -> str:
+    """Return the address of a record, which may be damaged."""
     found = _TARGET.search(record, 0, _MAX_HEADER_BYTES)
     return UNWANTED.sub("", found[1].decode("utf-8", "replace")) if found else "a record without an address"
 
 
-def _page(
+def _outcome_of(
     spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: _Response, site: _Site, tally: Tally
 ) -> Outcome:
     limit = spec.limits.max_record_bytes
@@ -201,18 +203,18 @@ class _Response:
     headers: dict[str, str]
     """Headers of the WARC record, by lower-case name."""
     body: bytes
-    """As the record holds it, under both encodings."""
+    """With both encodings still applied."""
 
 
 def _read_response(record: bytes) -> _Response | None:
-    """The HTTP response in one whole record; None if it holds none. Raises OSError or ValueError on damaged headers."""
+    """Return the HTTP response of one whole record, or None. Raises OSError or ValueError on damaged headers."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
     for found in ArchiveIterator(
         io.BytesIO(record),
         record_types=WarcRecordType.response,
         parse_http=True,
-        max_header_len=_ANY_LENGTH,
+        max_header_len=_MAX_FASTWARC_HEADER,
         quirks_mode=True,  # line feeds alone
     ):
         if found.http_headers is None or not found.http_headers.status_code:
@@ -234,17 +236,17 @@ def _read_response(record: bytes) -> _Response | None:
 def frame_warc(
     raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
 ) -> Iterator[RawRecords | Quarantined]:
-    """Batches of whole records of one type; others are skipped. ``encoding`` of responses is decided for each page."""
+    """Yield batches of whole records of one type, skipping others. The encoding of responses is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
-    return guarded(cursor, _Cutter(cursor, kind).batches())
+    return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches())
 
 
 def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per conversion record, as Common Crawl's WET files have them: the text of a page as it is.
+    """Yield a document for each conversion record, that is the text of a page, of Common Crawl's WET files.
 
-    Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (as the crawl identified them) and ``id``.
+    Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (identified by the crawl) and ``id``.
     """
-    for start, end in records.cuts:
+    for start, end in records.extents:
         tally.records += 1
         head_end = next(_HEADER_END.finditer(records.data, start)).end()
         body = decode_record(records, head_end, end)
@@ -259,19 +261,19 @@ def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[
         yield document_of(spec, record, records, (start, end), tally)
 
 
-class _Cutter:
-    """Holds the bytes from the last batch up to where the file was read, and cuts them into records."""
+class _WarcFramer:
+    """Cuts a WARC file into records. The buffer begins after the last batch; the position is that of the next record in it."""
 
     def __init__(self, cursor: Cursor, kind: bytes) -> None:
         self._cursor, self._kind = cursor, kind
         self._buffer = bytearray()
-        self._position = 0  # of the next record in the buffer
-        self._cuts: list[tuple[int, int]] = []
-        self._kinds: set[bytes] = set()
+        self._position = 0
+        self._extents: list[tuple[int, int]] = []
+        self._seen_kinds: set[bytes] = set()
         self._ended = False
 
     def batches(self) -> Iterator[RawRecords | Quarantined]:
-        """All batches in order. Raises ReadFault once everything before it was cut."""
+        """Yield all batches. Raises ReadFault after all records before the fault."""
         try:
             while self._at_record():
                 yield from self._record()
@@ -279,15 +281,15 @@ class _Cutter:
             yield from self._flush()
             raise
         yield from self._flush()
-        if self._kind not in self._kinds and (others := sorted(self._kinds & _READ_AS.keys())):
-            remedy = f"no record is of type {self._kind.decode()}: {_READ_AS[others[0]]}"
+        if self._kind not in self._seen_kinds and (others := sorted(self._seen_kinds & _OTHER_KIND_REMEDIES.keys())):
+            remedy = f"no record is of type {self._kind.decode()}: {_OTHER_KIND_REMEDIES[others[0]]}"
             yield Quarantined(self._cursor.raw.name, "byte 0", "", "no_records", remedy)
 
     def _at_record(self) -> bool:
-        """Move past the line ends that separate records; whether anything follows."""
-        while self._hold(1) and self._buffer[self._position] in b"\r\n":
+        """Move past the line ends between records; return whether anything follows."""
+        while self._read_ahead(1) and self._buffer[self._position] in b"\r\n":
             self._position += 1
-        return self._hold(1)
+        return self._read_ahead(1)
 
     def _record(self) -> Iterator[RawRecords | Quarantined]:
         header_bytes = self._header_bytes()
@@ -295,40 +297,40 @@ class _Cutter:
         length = _LENGTH.search(head) if _VERSION.match(head) else None
         self._cursor.raw.records.add(1, int(length[1]) if length else 0, 1)
         size = header_bytes + int(length[1]) if length else 0
-        if not size or size > self._cursor.limit or not self._hold(size) or not self._ends(size):
+        if not size or size > self._cursor.limit or not self._read_ahead(size) or not self._ends_record(size):
             yield from self._flush()
             yield self._fault(size)
-            self._forget_until_header(_MAX_HEADER_BYTES if not size else None)
+            self._drop_until_header(_MAX_HEADER_BYTES if not size else None)
             return
         kind = _TYPE.search(head)
-        self._kinds.add(kind[1].lower() if kind is not None else b"")
+        self._seen_kinds.add(kind[1].lower() if kind is not None else b"")
         if kind is not None and kind[1].lower() == self._kind:
-            self._cuts.append((self._position, self._position + size))
+            self._extents.append((self._position, self._position + size))
         self._position += size
         if self._position >= RAW_RECORDS_BYTES:
             yield from self._flush()
 
-    def _ends(self, size: int) -> bool:
-        """Whether a record can end ``size`` bytes behind the position: there is a line end, another record, or nothing more."""
+    def _ends_record(self, size: int) -> bool:
+        """Return whether a line end, another record or nothing follows a record of this size."""
         end = self._position + size
         try:
-            return not self._hold(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
-        except ReadFault:  # of what follows: it is raised again when that is read
+            return not self._read_ahead(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
+        except ReadFault:  # raised again when what follows is read
             return True
 
     def _header_bytes(self) -> int:
-        """Length of the header at the position with its blank line; 0 if there is none."""
-        held = 4
+        """Return the length of the header with its blank line; 0 if there is none."""
+        searched = 4
         while True:
-            end = _HEADER_END.search(self._buffer, self._position + held - 4, self._position + _MAX_HEADER_BYTES)
+            end = _HEADER_END.search(self._buffer, self._position + searched - 4, self._position + _MAX_HEADER_BYTES)
             if end is not None:
                 return end.end() - self._position
-            held = max(held, len(self._buffer) - self._position)
-            if held > _MAX_HEADER_BYTES or not self._hold(held + 1):
+            searched = max(searched, len(self._buffer) - self._position)
+            if searched > _MAX_HEADER_BYTES or not self._read_ahead(searched + 1):
                 return 0
 
-    def _hold(self, size: int) -> bool:
-        """Read until ``size`` bytes from the position on are there; whether they are."""
+    def _read_ahead(self, size: int) -> bool:
+        """Buffer ``size`` bytes from the position on; return whether there are so many."""
         while len(self._buffer) - self._position < size and not self._ended:
             block = self._cursor.raw.read_text()
             self._ended = not block
@@ -339,45 +341,45 @@ class _Cutter:
         data = bytes(self._buffer[: self._position])
         del self._buffer[: self._position]
         self._position = 0
-        cuts, self._cuts = tuple(self._cuts), []
-        if cuts:
-            yield from self._cursor.batch(data, cuts)
+        extents, self._extents = tuple(self._extents), []
+        if extents:
+            yield from self._cursor.batch(data, extents)
         else:
             self._cursor.skip(data)
 
     def _fault(self, size: int) -> Quarantined:
-        """The entry for what begins at the cursor: a record of ``size`` bytes by its header, or bytes without one (0)."""
+        """Return the entry for what begins at the cursor, which has ``size`` bytes by its header, or no header (0)."""
         cursor = self._cursor
         if size > cursor.limit:
             return cursor.too_long(cursor.line, cursor.byte)
         reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
-        if size and not self._hold(size):
+        if size and not self._read_ahead(size):
             reason, remedy = "truncated_record", "the file ends within this record; the others are kept; fetch the file again"
         elif size:
             remedy = "its Content-Length does not lead to its end; it was left out up to the next header; fetch the file again"
         excerpt = UNWANTED.sub("", self._buffer[:EXCERPT_CHARS].decode("utf-8", "replace"))
         return Quarantined(cursor.raw.name, f"line {cursor.line}, byte {cursor.byte}", "", reason, remedy, excerpt)
 
-    def _forget(self, size: int) -> None:
-        """Move past ``size`` bytes that are held."""
+    def _drop(self, size: int) -> None:
+        """Move past ``size`` bytes of the buffer."""
         self._cursor.skip(bytes(self._buffer[:size]))
         del self._buffer[:size]
 
-    def _forget_until_header(self, at_most: int | None) -> None:
-        """Move past all bytes before the next header, which may be within the record that its length leads beyond.
+    def _drop_until_header(self, at_most: int | None) -> None:
+        """Move to the next header, which may be before the end that the length of the bad record states.
 
-        At most so many bytes: a long stretch without headers counts as more than one bad record.
+        Stop after ``at_most`` bytes, so that a long part without headers counts as more than one bad record.
         """
         while True:
-            found = _NEXT.search(self._buffer, 0, at_most or len(self._buffer))
+            found = _NEXT_HEADER.search(self._buffer, 0, at_most or len(self._buffer))
             if found is not None:
-                self._forget(found.start() + 1)
+                self._drop(found.start() + 1)
                 return
             if at_most and len(self._buffer) >= at_most:
-                self._forget(at_most - _LONGEST_NEXT)
+                self._drop(at_most - _MAX_NEXT_HEADER_BYTES)
                 return
             if not at_most:
-                self._forget(max(0, len(self._buffer) - _LONGEST_NEXT))
-            if not self._hold(len(self._buffer) + 1):
-                self._forget(len(self._buffer))
+                self._drop(max(0, len(self._buffer) - _MAX_NEXT_HEADER_BYTES))
+            if not self._read_ahead(len(self._buffer) + 1):
+                self._drop(len(self._buffer))
                 return

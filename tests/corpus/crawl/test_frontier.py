@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from korealbert.corpus.crawl import stage
-from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, checked
+from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, open_checked
 from korealbert.corpus.crawl.stage import CrawlInterrupted
 from tests.corpus.crawl.crawling import broken_off, crawl, source_file
 from tests.corpus.crawl.site import news, running
@@ -58,7 +58,7 @@ def steps(frontier: Frontier) -> list[Callable[[], Any]]:
 
 def content(directory: Path) -> list[Any]:
     """All that a crawl can read of it, through tables and through each index."""
-    frontier = checked(directory)
+    frontier = open_checked(directory)
     try:
         rows = list(frontier.log())
         claims = frontier._db.execute("SELECT * FROM claims").fetchall()
@@ -121,12 +121,12 @@ def test_rows_that_nobody_wrote_are_found(change: str, tmp_path: Path) -> None:
     for step in steps(frontier):
         step()
     frontier.close()
-    checked(tmp_path).close()
+    open_checked(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as database:
         database.execute(change)
     database.close()
     with pytest.raises(FrontierDamaged, match=FILE):
-        checked(tmp_path)
+        open_checked(tmp_path)
 
 
 def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path) -> None:
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            checked(tmp_path)
+            open_checked(tmp_path)
     database.close()
 
 

@@ -369,8 +369,8 @@ def scanned(data: bytes, block: int) -> list[tuple[bytes, tuple[tuple[int, int],
 @given(st.text('{}[]",:\\ a', max_size=200).map(str.encode), st.integers(1, 60), st.integers(0, 3), st.integers(1, 40))
 def test_stretches_passed_at_once_change_no_record(data: bytes, block: int, steps: int, stretch: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korealbert.corpus.readers.json_values._MANY_STEPS", steps)
-        patch.setattr("korealbert.corpus.readers.json_values._STRETCH_BYTES", stretch)
+        patch.setattr("korealbert.corpus.readers.json_values._STEPS_BEFORE_SKIPPING", steps)
+        patch.setattr("korealbert.corpus.readers.json_values._SKIP_BYTES", stretch)
         at_once = scanned(data, block)
     assert at_once == scanned(data, block)
 
