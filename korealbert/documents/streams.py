@@ -211,11 +211,9 @@ class RawFile:
             part: bytes = self._stream.read1(size) if hasattr(self._stream, "read1") else self._stream.read(size)
         except ReadFault as fault:  # of the file that contains this one
             raise ReadFault(fault.reason, position, fault.remedy) from fault
-        except (EOFError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
-            raise _fault_of(error, position, self._suffix) from error
-        except OSError as error:
-            if error.errno is not None:
-                raise
+        except (EOFError, OSError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # an error of the disk, not of a decompressor
             raise _fault_of(error, position, self._suffix) from error
         if self._guard is not None:
             self._guard.add(len(part), position)

@@ -1,4 +1,4 @@
-"""The extractors on their own: documents as JSON Lines, what was left out beside them, faults on standard error."""
+"""``korealbert extract`` prints documents as JSON Lines with what was removed, and faults on standard error."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_standard_input_streams_and_a_reader_that_leaves_is_no_error() -> None:
         assert process.stdin and process.stdout and process.stderr
         feed = process.stdin
 
-        def write() -> None:  # without end: documents come while the input is still open
+        def write() -> None:  # endless, so that documents come while the input is still open
             with contextlib.suppress(BrokenPipeError):
                 while process.poll() is None:
                     feed.write(page * 100)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
+import math
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -205,9 +206,9 @@ class Frontier:
         self._last_taken[articles] = known.id
         return known
 
-    def seconds_until_due(self) -> float | None:
-        """Return the time until the first retry is due, or None if there is no retry."""
-        return max(0.0, self._retries[0][0] - time.time()) if self._retries else None
+    def seconds_until_due(self) -> float:
+        """Return the time until the first retry is due, or infinity."""
+        return max(0.0, self._retries[0][0] - time.time()) if self._retries else math.inf
 
     def count(self, state: State) -> int:
         """Return the number of URLs in a state; those in flight are ``waiting``."""

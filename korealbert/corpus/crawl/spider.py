@@ -87,20 +87,18 @@ class _Spider:
 
     def _download(self, known: Known) -> None:
         """Run in a thread, which must not use the frontier."""
+        outcome: Callable[[], None]
         try:
-            answer = self._downloads.get(known.url, self._max_bytes(known))
+            outcome = partial(self._handle_answer, known, self._downloads.get(known.url, self._max_bytes(known)))
         except Exception as error:
-            self._events.put(partial(self._record, known, partial(self._handle_error, known, error)))
-        else:
-            self._events.put(partial(self._record, known, partial(self._handle_answer, known, answer)))
+            outcome = partial(self._handle_error, known, error)
+        self._events.put(partial(self._record, known, outcome))
 
     def _handle_event(self) -> None:
         """Wait for an answer, or for a retry to be due."""
-        due = self._frontier.seconds_until_due()
+        due = max(self._frontier.seconds_until_due(), 0.005)
         with suppress(Empty):
-            self._events.get(
-                timeout=_SECONDS_BETWEEN_REPORTS if due is None else min(_SECONDS_BETWEEN_REPORTS, max(due, 0.005))
-            )()
+            self._events.get(timeout=min(_SECONDS_BETWEEN_REPORTS, due))()
         now = time()
         if now - self._reported_at > _SECONDS_BETWEEN_REPORTS:
             self._reported_at = now
@@ -285,25 +283,29 @@ def _retry_after(text: str) -> float:
         return 0.0
 
 
+def crawl(spec: CrawlSpec, out_dir: Path) -> None:
+    """Crawl until no URL is waiting. Raises OSError or sqlite3.Error if nothing more can be written."""
+    source = load_source(spec.source.path)
+    frontier, ends = open_frontier(out_dir)
+    about = {"software": "korealbert", "format": "WARC File Format 1.1", "robots": "obey" if source.robots else "ignore"}
+    files = WarcFiles(out_dir, ends, spec.max_file_bytes, about)
+    frontier.try_failed_again()
+    _Spider(spec, source, frontier, files).run()
+    files.close()
+    frontier.close()
+
+
 def main(spec_json: str, out_dir: str, parent: str) -> int:
-    """Crawl until no URL is waiting; return the exit status."""
+    """Crawl as a child process; return the exit status."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a crawl may be killed at any time
     if os.getppid() != int(parent):
         return 1  # the parent died before it was watched
-    spec = CrawlSpec.model_validate_json(spec_json)
-    source = load_source(spec.source.path)
-    frontier, ends = open_frontier(Path(out_dir))
-    about = {"software": "korealbert", "format": "WARC File Format 1.1", "robots": "obey" if source.robots else "ignore"}
-    files = WarcFiles(Path(out_dir), ends, spec.max_file_bytes, about)
-    frontier.try_failed_again()
     try:
-        _Spider(spec, source, frontier, files).run()
+        crawl(CrawlSpec.model_validate_json(spec_json), Path(out_dir))
     except (OSError, sqlite3.Error) as error:
         print(f"ERROR: {error}; the crawl stops here", file=sys.stderr, flush=True)
         os._exit(1)  # requests in flight are not waited for
-    files.close()
-    frontier.close()
     return 0
 
 

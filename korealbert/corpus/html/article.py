@@ -6,13 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from korealbert.corpus.html.encoding import decode_page
-from korealbert.corpus.html.metadata import byline, date_line, read_facts
+from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
 
@@ -54,58 +53,36 @@ class UnreadablePage(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    """The article of a page; empty strings for what the page does not state."""
-
-    title: str
-    text: str
-    """Paragraphs, separated by blank lines."""
-    outlet: str
-    section: str
-    published: str
-    """ISO 8601, as precise as the page is."""
-    authors: tuple[str, ...]
-    url: str
-    declared: bool
-    """Whether the page declares itself an article."""
-
-
 def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Article:
     """Extract the article of a page; ``content_type`` is its HTTP header, ``outlet`` the name of the site, if known.
 
     Raises UnreadablePage.
     """
     tree = _tree(data, content_type)
-    facts = read_facts(tree, outlet)
+    article = read_metadata(tree, outlet)
     stream, story = _flight_stream(tree), _arc_story(tree)
-    dates = (facts.published, _flight_date(stream), iso_date(str(story.get("display_date", ""))))
-    published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_MAX_CHARS]))
+    if not article.published:
+        article.published = _flight_date(stream) or iso_date(str(story.get("display_date", "")))
+    if not article.published:
+        article.published = date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_MAX_CHARS]))
     links = {one_line(link.text_content()) for link in tree.iter("a")}
-    declared = _text_of(facts.body) if _BLOCK_TAG.search(facts.body) else _plain_text(facts.body)
+    declared = _text_of(article.body) if _BLOCK_TAG.search(article.body) else _plain_text(article.body)
     for script in tree.iterfind(".//script[@type='application/ld+json']") if declared else ():
         if "articleBody" in (script.text or ""):  # trafilatura takes it with its tags if it finds no text in the page
             script.text = json.dumps({"articleBody": declared})
-    text = declared if facts.book else _longer_version(_main_text(tree), declared)
+    text = declared if article.is_book else _longer_version(_main_text(tree), declared)
     if len(text) < _MIN_TEXT_CHARS:
         text = max((text, _text_of(_flight_body(stream)), _arc_text(story), declared), key=len)
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
-    if paragraphs and one_line(paragraphs[0]) == facts.title:
+    if paragraphs and one_line(paragraphs[0]) == article.title:
         del paragraphs[0]
     if not paragraphs and (broken_off := tree.getroottree().parser.error_log.filter_from_fatals()):
         raise UnreadablePage("unreadable_html", f"no text up to where it cannot be read on: {broken_off[0].message.strip()}")
     if links.issuperset(paragraphs):
         paragraphs = []  # a front page or another list of articles
-    return Article(
-        title=facts.title,
-        text="\n\n".join(paragraphs),
-        outlet=facts.outlet,
-        section=facts.section,
-        published=published,
-        authors=facts.authors or byline(tree, paragraphs),
-        url=facts.url,
-        declared=facts.article or facts.book,
-    )
+    article.text = "\n\n".join(paragraphs)
+    article.authors = article.authors or byline(tree, paragraphs)
+    return article
 
 
 def _tree(data: bytes, content_type: str) -> Any:
@@ -167,9 +144,10 @@ def _text_before(element: Any) -> str:
 
 def _text_after(element: Any) -> str:
     """Return the text after an element in its paragraph, or else that of the next inline element."""
-    while (
-        not element.tail and element.getnext() is None and (parent := element.getparent()) is not None and parent.tag in _INLINE
-    ):
+    while not element.tail and element.getnext() is None:
+        parent = element.getparent()
+        if parent is None or parent.tag not in _INLINE:
+            break
         element = parent
     following = element.getnext()
     return element.tail or ("".join(following.itertext()) if following is not None and following.tag in _INLINE else "")

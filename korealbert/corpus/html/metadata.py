@@ -33,27 +33,29 @@ _LEADING_BRACKETS = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>
 
 
 @dataclass(slots=True)
-class _Facts:
-    """What a page states about itself; empty strings for what it does not state."""
+class Article:
+    """An article and what its page states about it; empty strings for what the page does not state."""
 
-    title: str = ""
-    outlet: str = ""
-    section: str = ""
-    published: str = ""
+    title: str
+    outlet: str
+    section: str
+    published: str
     """ISO 8601, as precise as the page is."""
-    authors: tuple[str, ...] = ()
-    url: str = ""
+    authors: tuple[str, ...]
+    url: str
     """The address that the page declares as its own."""
-    body: str = ""
-    """The text that its JSON-LD holds."""
-    article: bool = False
-    """Whether the page declares itself an article."""
-    book: bool = False
-    """Whether the page declares itself that of a book, whose ``body`` is the blurb."""
+    body: str
+    """The text in its JSON-LD."""
+    declared: bool
+    """Whether the page declares itself an article or a book."""
+    is_book: bool
+    """Whether it declares itself a book, so that ``body`` is the blurb."""
+    text: str = ""
+    """Paragraphs, separated by blank lines."""
 
 
-def read_facts(tree: Any, outlet: str = "") -> _Facts:
-    """Read a page (an lxml tree); ``outlet`` is the name of the site, if known. Never raises, whatever the page holds."""
+def read_metadata(tree: Any, outlet: str = "") -> Article:
+    """Read what a page (an lxml tree) states; ``outlet`` is the name of the site, if known. Never raises."""
     tags = _tags(tree)
     objects = list(_json_ld_objects(tree))
     nodes = {item["@id"]: item for item in objects if isinstance(item.get("@id"), str) and len(item) > 1}
@@ -63,7 +65,7 @@ def read_facts(tree: Any, outlet: str = "") -> _Facts:
     outlet = _name_of(_resolved(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string_of(article.get("headline")) or _string_of(book.get("name")) or _text(tags, _TITLES[:1])
-    return _Facts(
+    return Article(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
         section=_text(tags, _SECTIONS)
@@ -73,8 +75,8 @@ def read_facts(tree: Any, outlet: str = "") -> _Facts:
         authors=_authors(tags, article, nodes, {outlet, site}),
         url=_address(tree, tags),
         body=_string_of(article.get("articleBody"), lines=True) or _string_of(book.get("description"), lines=True),
-        article=bool(article) or _text(tags, ("og:type",)).lower() == "article",
-        book=bool(book) and not article,
+        declared=bool(article or book) or _text(tags, ("og:type",)).lower() == "article",
+        is_book=bool(book) and not article,
     )
 
 

@@ -10,12 +10,14 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from korealbert.corpus.html.article import Article, UnreadablePage, read_article
+from korealbert.corpus.html.article import UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
+from korealbert.corpus.html.metadata import Article
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.records import (
     EXCERPT_CHARS,
@@ -59,13 +61,10 @@ class _Site:
     """What the snapshot of a crawl states about its site."""
 
     outlet: str = ""
-    category_of: tuple[tuple[str, str], ...] = ()
+    categories: dict[str, str] = field(default_factory=dict)
+    """Categories of sections."""
     first_day: str = ""
     last_day: str = ""
-
-    def category(self, section: str) -> str:
-        """Return the category of a section, or the section itself."""
-        return next((category for name, category in self.category_of if name == section), section)
 
     def outside_window(self, published: str) -> bool:
         """Return whether a date, as precise as it is known, is outside the window of the crawl."""
@@ -79,8 +78,8 @@ def _site_of(context: str) -> _Site:
     if not context:
         return _Site()
     facts = json.loads(context)
-    pairs = tuple((name, category) for category, names in sorted(facts["categories"].items()) for name in names)
-    return _Site(facts["outlet"], pairs, facts["first_day"], facts["last_day"])
+    categories = {section: category for category, sections in facts["categories"].items() for section in sections}
+    return _Site(facts["outlet"], categories, facts["first_day"], facts["last_day"])
 
 
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -97,9 +96,8 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         yield bad_record(records, 0, len(records.data), "not_html", remedy)
         return
     section = article.section or category_of_folder(spec, records.file)
-    yield _document(
-        spec, records, (0, len(records.data)), article, _Site(spec.outlet), (records.file, article.url, section, ""), tally
-    )
+    page = _Page(records.file, article.url, section, article.published, article)
+    yield _document(spec, records, (0, len(records.data)), page, _Site(spec.outlet), tally)
 
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -135,59 +133,63 @@ def _outcome_of(
     limit = spec.limits.max_record_bytes
     fault: BodyError | None = None
     try:
-        body = decode_body(response.body, response.transfer_encoding, limit)
+        body = decode_body(response.body, response.http.get("transfer-encoding", ""), limit)
     except BodyError as error:
         body, fault = response.body, error
-    if response.status != 200 or not is_html(body, response.content_type):
+    content_type = response.http.get("content-type", "")
+    if response.status != 200 or not is_html(body, content_type):
         identity = document_id(spec.source, f"{response.url} {records.file}@{records.byte + extent[0]}")
-        rule = f"status {response.status}" if response.status != 200 else response.content_type
-        drop = Drop("not_a_page" if response.status != 200 else "not_html", rule)
+        drop = Drop("not_html", content_type) if response.status == 200 else Drop("not_a_page", f"status {response.status}")
         return Dropped(Document(identity, spec.source, "", url=response.url), drop)
     try:
         if fault is not None:
             raise fault
-        body = decode_body(body, response.content_encoding, limit)
-        article = read_article(body, response.content_type, site.outlet or spec.outlet)
+        body = decode_body(body, response.http.get("content-encoding", ""), limit)
+        article = read_article(body, content_type, site.outlet or spec.outlet)
     except BodyError as error:
         return bad_record(records, *extent, f"{error.reason}_body", f"{response.url}: {error.detail}; fetch it again")
     except UnreadablePage as error:
         return bad_record(records, *extent, error.reason, f"{response.url}: {error}")
     section = unquote(response.headers.get("x-section", "")) or article.section
     native_id = (not records.context and response.headers.get("warc-record-id")) or response.url
-    facts = (native_id, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
-    return _document(spec, records, extent, article, site, facts, tally)
+    published = article.published or iso_date(unquote(response.headers.get("x-published", "")))
+    return _document(spec, records, extent, _Page(native_id, response.url, section, published, article), site, tally)
+
+
+class _Page(NamedTuple):
+    """An article, and what the page or the crawl states about it."""
+
+    native_id: str
+    url: str
+    section: str
+    published: str
+    article: Article
 
 
 def _document(
-    spec: ExtractSpec,
-    records: RawRecords,
-    extent: tuple[int, int],
-    article: Article,
-    site: _Site,
-    facts: tuple[str, str, str, str],
-    tally: Tally,
+    spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], page: _Page, site: _Site, tally: Tally
 ) -> Outcome:
-    native_id, url, section, listed_day = facts
-    published = article.published or listed_day
+    article = page.article
     document = Document(
-        id=document_id(spec.source, native_id),
+        id=document_id(spec.source, page.native_id),
         source=spec.source,
         text=article.text,
         title=article.title,
         outlet=site.outlet or article.outlet or spec.outlet,
-        category=site.category(section) or spec.category,
-        url=url,
-        published=published,
+        category=site.categories.get(page.section, page.section) or spec.category,
+        url=page.url,
+        published=page.published,
         authors=", ".join(article.authors),
     )
     for role in ("title", "outlet", "category", "url", "published"):
         if not getattr(document, role):
             tally.missing_fields[role] += 1
     if article.text:
-        return Dropped(document, Drop("outside_window", published)) if site.outside_window(published) else document
+        outside = site.outside_window(page.published)
+        return Dropped(document, Drop("outside_window", page.published)) if outside else document
     if not article.declared:
         return Dropped(document, Drop("empty"))
-    remedy = f"{url or records.file}: it declares itself an article, but no main text was found; look at the page"
+    remedy = f"{page.url or records.file}: it declares itself an article, but no main text was found; look at the page"
     return bad_record(records, *extent, "no_main_text", remedy)
 
 
@@ -197,13 +199,12 @@ class _Response:
 
     url: str
     status: int
-    content_type: str
-    content_encoding: str
-    transfer_encoding: str
+    http: dict[str, str]
+    """HTTP headers by lower-case name."""
     headers: dict[str, str]
-    """Headers of the WARC record, by lower-case name."""
+    """Headers of the WARC record by lower-case name."""
     body: bytes
-    """With both encodings still applied."""
+    """With content and transfer encoding."""
 
 
 def _read_response(record: bytes) -> _Response | None:
@@ -221,15 +222,8 @@ def _read_response(record: bytes) -> _Response | None:
             return None
         http = {name.lower(): value for name, value in found.http_headers.items()}
         headers = {name.lower(): value for name, value in found.headers.items()}
-        return _Response(
-            url=headers.get("warc-target-uri", "").strip("<>"),
-            status=int(found.http_headers.status_code),
-            content_type=http.get("content-type", ""),
-            content_encoding=http.get("content-encoding", ""),
-            transfer_encoding=http.get("transfer-encoding", ""),
-            headers=headers,
-            body=found.reader.read(),
-        )
+        url = headers.get("warc-target-uri", "").strip("<>")
+        return _Response(url, int(found.http_headers.status_code), http, headers, found.reader.read())
     return None
 
 

@@ -132,13 +132,11 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
             continue
         if fields is None:
             break
-        filled = any(field.strip() for field in fields)
-        if skip:
-            skip -= filled
-            lines.drop(cursor)
-            continue
-        if not cursor.context:
-            if filled:  # blank lines may come before the header
+        if skip or not cursor.context:
+            is_blank = not any(field.strip() for field in fields)
+            if skip and not is_blank:
+                skip -= 1
+            elif not is_blank:
                 cursor.context = lines.row.decode("latin-1")
             lines.drop(cursor)
             continue

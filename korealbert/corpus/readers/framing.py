@@ -224,12 +224,10 @@ def _delimited(
     cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
 ) -> Iterator[RawRecords | Quarantined]:
     buffer = bytearray()
-    ended = False
 
-    def cut(end: int) -> Iterator[RawRecords]:
+    def cut(end: int, *, last: bool = False) -> Iterator[RawRecords]:
         nonlocal header
         data = bytes(buffer[:end])
-        last = len(data) == len(buffer) and ended
         del buffer[:end]
         if header is not None:
             found = header.search(data)
@@ -251,29 +249,29 @@ def _delimited(
                 buffer = _skip_record(cursor, buffer, delimiter)
                 yield cursor.too_long(line, byte)
     except ReadFault:
-        yield from cut(buffer.rfind(delimiter) + len(delimiter)) if delimiter in buffer else ()
+        if delimiter in buffer:
+            yield from cut(buffer.rfind(delimiter) + len(delimiter))
         raise
-    ended = True
     if buffer.strip() or (closing and cursor.raw.bytes_read):
-        yield from cut(len(buffer))
+        yield from cut(len(buffer), last=True)
 
 
 def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
     """Drop all bytes up to the end of the next delimiter; return those after it."""
     while True:
-        keep = len(delimiter) - 1
-        forgotten = len(buffer) - keep
-        cursor.skip(bytes(buffer[:forgotten]))
-        del buffer[:forgotten]
+        size = len(buffer) - len(delimiter) + 1  # the rest may be the beginning of a delimiter
+        cursor.skip(bytes(buffer[:size]))
+        del buffer[:size]
         block = cursor.read()
         if not block:
             cursor.skip(bytes(buffer))
             return bytearray()
         buffer += block
-        end = buffer.find(delimiter)
-        if end >= 0:
-            cursor.skip(bytes(buffer[: end + len(delimiter)]))
-            del buffer[: end + len(delimiter)]
+        found = buffer.find(delimiter)
+        if found >= 0:
+            end = found + len(delimiter)
+            cursor.skip(bytes(buffer[:end]))
+            del buffer[:end]
             return buffer
 
 

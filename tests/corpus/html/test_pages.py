@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lxml import html
 
 from bench.mutations import SUBJECTS, fault, mutations
-from korealbert.corpus.html.article import Article, UnreadablePage, read_article
-from korealbert.corpus.html.metadata import clean_author, date_line
+from korealbert.corpus.html.article import UnreadablePage, read_article
+from korealbert.corpus.html.metadata import Article, clean_author, date_line
 from tests.corpus.extracting import extract
 from tests.work import linear_work
 
