@@ -111,9 +111,8 @@ class FetchSpec(Spec):
     @property
     def file_name(self) -> str:
         """Name of the file in the artifact."""
-        return self.name or (
-            self.path.path.name if self.path else unquote(urlsplit(self.url).path.rpartition("/")[2]).replace("/", "_")
-        )
+        last = self.path.path.name if self.path else unquote(urlsplit(self.url).path.rpartition("/")[2])
+        return self.name or last.replace("/", "_")
 
 
 class FetchStats(Statistics):
@@ -162,8 +161,7 @@ def _verify(spec: FetchSpec, part: Path) -> None:
         found = hashlib.file_digest(handle, kind).hexdigest()
     if found != expected:
         size = part.stat().st_size
-        part.unlink()
-        _note(part).unlink(missing_ok=True)
+        _forget(part)
         raise FetchError(
             f"{spec.url or spec.path}: {kind} is {found} over {size:,} bytes, expected {expected}; the file was removed: fetch"
             " it again, or correct the checksum if the publisher has another edition"

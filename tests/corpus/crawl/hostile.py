@@ -155,7 +155,7 @@ def fill(site: Site) -> None:
 
 
 def source_of(site: Site, directory: Path) -> Path:
-    """The source file of such a site."""
+    """Write the source file of the site."""
     return source_file(
         directory,
         site,
@@ -170,5 +170,5 @@ def source_of(site: Site, directory: Path) -> Path:
 
 
 def stored_paths() -> set[str]:
-    """The paths of all pages that must be stored."""
+    """Return the paths of all pages that must be stored."""
     return {f"/news/{number}" for number in range(GOOD)} | {path for path, outcome in HOSTILE.items() if outcome == "stored"}

@@ -40,7 +40,7 @@ def test_stored_bodies_are_those_of_the_site(crawled: tuple[Crawled, Site]) -> N
     snapshot, site = crawled
     bodies = {url.removeprefix(site.root): body for url, body in snapshot.pages}
     assert bodies["/news/12"] == good(12).body
-    assert gzip.decompress(bodies["/news/gzip"]) == article("압축 기사", paragraphs("압축"))  # as it came off the wire
+    assert gzip.decompress(bodies["/news/gzip"]) == article("압축 기사", paragraphs("압축"))  # as it was received
 
 
 @pytest.mark.parametrize("path", HOSTILE)

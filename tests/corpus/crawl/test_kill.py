@@ -70,7 +70,7 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         partial = next((tmp_path / "store").glob("*.partial"))
         warc = partial / "pages-00000.warc.gz"
         whole = warc.read_bytes()
-        warc.write_bytes(whole + whole[:100])  # killed while a record was being written
+        warc.write_bytes(whole + whole[:100])  # killed while writing a record
         frontier, ends = open_frontier(partial)
         assert ends == {0: len(whole)}
         frontier.close()
@@ -80,7 +80,7 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         frontier.close()
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
-    assert site.hits["/news/0"] == 2  # what had failed was tried again by the next run
+    assert site.hits["/news/0"] == 2  # the next run retried it
 
 
 @pytest.mark.parametrize("share", [0.0, 0.6])

@@ -65,7 +65,7 @@ def test_damage_is_sorted_out(kind: str, damage: list[tuple[float, int, bytes]],
             for outcome in PARSERS[spec.format, spec.document](spec, batch, tally):
                 assert isinstance(outcome, Document | Dropped | Quarantined)
                 text = outcome.text if isinstance(outcome, Document) else str(outcome)
-                text.encode("utf-8")  # no lone surrogates: the shard writer could not store them
+                text.encode("utf-8")  # no lone surrogates, which shards cannot hold
                 outcomes += 1
         else:
             outcomes += 1

@@ -145,7 +145,7 @@ def test_truncated_and_damaged_zips_keep_what_is_there_under_every_compression(t
     assert found == {"a.zip::1.txt": text, "a.zip::2.txt": b"two"} and faults[-1].reason == "truncated_file"
     path.write_bytes(whole[:30] + b"\xaa" + whole[31:])  # one byte of the name before the data
     assert sorted(contents([path]).values()) == [b"two", text] or method == zipfile.ZIP_STORED
-    path.write_bytes(whole[: whole.index(b"2.txt") + 2])  # the name itself is cut off
+    path.write_bytes(whole[: whole.index(b"2.txt") + 2])  # cut within the name
     found, _ = read_until_fault(path)
     assert found == {"a.zip::1.txt": text}
 
@@ -169,7 +169,7 @@ def test_no_read_of_a_zip_unfolds_more_than_it_was_asked_for(tmp_path: Path, met
     tracemalloc.start()
     for raw in open_files([path], "*", LIMITS):
         assert isinstance(raw, RawFile)
-        with contextlib.suppress(ReadFault):  # a bomb, as far as bzip2 goes
+        with contextlib.suppress(ReadFault):  # bzip2 compresses it so well that it is a bomb
             while raw.read(1 << 16):
                 pass
     _, peak = tracemalloc.get_traced_memory()
@@ -227,7 +227,7 @@ def test_archives_hold_nothing_but_files_for_us(tmp_path: Path) -> None:
         outside = tarfile.TarInfo("../../outside.txt")
         outside.size = 3
         archive.addfile(outside, io.BytesIO(b"abc"))
-    assert contents([path]) == {"a.tar::../../outside.txt": b"abc"}  # a name to show, never a path to write
+    assert contents([path]) == {"a.tar::../../outside.txt": b"abc"}  # only a name, never a path to write to
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.tar"]
 
 
@@ -291,7 +291,7 @@ def test_an_archive_that_does_not_end_as_archives_do_is_reported(tmp_path: Path,
         assert all(fault.position.startswith("byte ") for fault in faults)
         return len(found), [fault.reason for fault in faults]
 
-    whole = tar({f"{n}.txt": b"x" * 600 for n in range(4)})  # members of 3 blocks
+    whole = tar({f"{n}.txt": b"x" * 600 for n in range(4)})  # each member has 3 blocks
     assert faults_of(whole) == (4, [])
     assert faults_of(whole[: 4 * 1536]) == (4, ["truncated_file"])
     assert faults_of(whole[: 2 * 1536]) == (2, ["truncated_file"])
