@@ -133,8 +133,9 @@ def extractor(
         name = ".".join(map(str, first["loc"]))
         message = "there is no such option" if first["type"] == "extra_forbidden" else first["msg"]
         raise ValueError(f"option {name}: {message.removeprefix('Value error, ')}" if name else message) from None
-    if spec.wiki.expand_templates:
-        _refuse_pipes(spec.paths)
+    for one in spec.paths if spec.wiki.expand_templates else ():
+        if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
+            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
     return built
 
 
@@ -148,12 +149,6 @@ def _check_option(kind: Kind, key: str) -> None:
         uses = ("news",)
     if kind not in uses:
         raise ValueError(f"option {key}: it is about {' and '.join(uses)}, and does nothing to {kind}")
-
-
-def _refuse_pipes(paths: Sequence[InputPath]) -> None:
-    for one in paths:
-        if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
-            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
 
 
 def _set_option(tables: dict[str, dict[str, Any]], option: str) -> None:

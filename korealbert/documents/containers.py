@@ -152,12 +152,12 @@ class _Archive:
 
     def _takes(self, name: str, size: int) -> bool:
         """Return whether to open a member. Raises ReadFault if too many members are empty."""
-        self._count(name, size)
+        self._count_empty(name, size)
         takes = self._selected.takes(name)
         self._matched += takes
         return takes
 
-    def _count(self, name: str, size: int) -> None:
+    def _count_empty(self, name: str, size: int) -> None:
         self._empty = self._empty + 1 if size == 0 else max(0, self._empty - _EMPTY_MEMBERS_PER_FILE)
         if self._empty > MAX_EMPTY_MEMBERS:
             remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty, or no files; pack the archive again without them"
@@ -182,7 +182,7 @@ class _Tar(_Archive):
         reader = TarReader(self._archive.read)
         for member in reader:
             if not member.is_file:
-                self._count(member.name, 0)
+                self._count_empty(member.name, 0)
                 continue
             if not self._takes(member.name, member.size):
                 continue

@@ -41,7 +41,8 @@ _MAX_BLANK_BYTES = 4 << 20
 ANY_RATIO_BYTES = 16 << 20
 """Decompressed size up to which the compression ratio is not checked."""
 _REPETITION_FACTOR = 8
-"""From ``ANY_RATIO_BYTES`` on, the limit is this times ``max_decompression_ratio``: only a repeated byte compresses so well."""
+"""Multiplies ``max_decompression_ratio`` between ``ANY_RATIO_BYTES`` and ``ratio_applies_above_bytes``: only one repeated byte
+compresses so well."""
 MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
 MAX_WINDOW_BYTES = 128 << 20

@@ -91,20 +91,22 @@ def page_links(data: bytes, content_type: str, url: str) -> list[str]:
 
 def _elements(data: bytes, what: str, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
     """Yield the wanted elements of an XML file, which may be damaged, without resolving entities or using the network."""
-    source, found = BytesIO(_as_utf8(data)), False
+    source, root, found = BytesIO(_as_utf8(data)), "", False
     options: dict[str, Any] = {"recover": True, "resolve_entities": False, "no_network": True, "load_dtd": False}
     try:
-        for _, element in etree.iterparse(source, events=("end",), **options):
-            if isinstance(element.tag, str) and _name(element) in wanted:
+        for event, element in etree.iterparse(source, events=("start", "end"), **options):
+            name = _name(element) if isinstance(element.tag, str) else ""
+            root = root or name
+            if event == "end" and name in wanted:
                 found = True
                 yield element
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
     except etree.XMLSyntaxError as error:
-        if not _root_is(data, roots):
+        if root not in roots:
             raise UnreadableListing(f"not XML ({error})") from None
-    if not found and not _root_is(data, roots):
+    if not found and root not in roots:
         raise UnreadableListing(f"no {what}")
 
 
@@ -115,15 +117,6 @@ def _as_utf8(data: bytes) -> bytes:
         text = text.partition("?>")[2]
     text = _BARE_AMPERSAND.sub(lambda found: "&amp;" if found[0] == "&" else found[0], text)
     return text.encode("utf-8", "replace")
-
-
-def _root_is(data: bytes, roots: tuple[str, ...]) -> bool:
-    try:
-        for _, element in etree.iterparse(BytesIO(_as_utf8(data)), events=("start",), recover=True, resolve_entities=False):
-            return isinstance(element.tag, str) and _name(element) in roots
-    except etree.XMLSyntaxError:
-        return False
-    return False
 
 
 def _children(element: Any) -> list[Any]:
@@ -214,7 +207,7 @@ class Discovery:
             if page is not None and article_url(page.url, self._source) is not None:
                 named.append(self._article(page, Entry(link, section=known.section), known) is not None)
         listing = self._source.listing[known.listing or 0]
-        if any(named) and listing.paged and known.page < listing.max_pages:
+        if any(named) and "page" in listing.placeholders and known.page < listing.max_pages:
             day = date.fromisoformat(known.day) if known.day else None
             self._add_listing(known.listing or 0, day, known.section_key, known.page + 1, known.id)
         return named

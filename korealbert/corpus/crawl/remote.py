@@ -89,11 +89,8 @@ def send(directory: Path, url: str) -> None:
     files = {file.relative_to(directory).as_posix(): file for file in files_of(directory)}
 
     def other_files() -> list[str]:
-        return (
-            [one for one in filesystem.find(base) if one.removeprefix(base).strip("/") not in files]
-            if filesystem.exists(base)
-            else []
-        )
+        found = filesystem.find(base) if filesystem.exists(base) else []
+        return [one for one in found if one.removeprefix(base).strip("/") not in files]
 
     if found := _with_retries(url, 0, 0, other_files):
         raise FetchError(f"{url} is there and holds other files ({found[0]}); name another directory")

@@ -125,7 +125,7 @@ class _Robots:
             body = decode_body(answer.body, answer.content_encoding, _MAX_ROBOTS_BYTES)
         except BodyError as error:
             raise RobotsUnreachable(str(error), answer.status) from None
-        read = body if len(body) <= _MAX_RULES_BYTES else body[: body.rfind(b"\n", 0, _MAX_RULES_BYTES)]
+        read = body if len(body) <= _MAX_RULES_BYTES else body[: body.rfind(b"\n", 0, _MAX_RULES_BYTES) + 1]
         return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
 
     def _answer(self, url: str) -> Answer:

@@ -74,24 +74,22 @@ class _Listing(Spec):
 
     @model_validator(mode="after")
     def _check_url(self) -> _Listing:
-        named = {name for _, name, _, _ in Formatter().parse(self.url) if name is not None}
-        if named and self.kind != "archive":
-            raise ValueError(f"url: {self.kind} listings have no {{{sorted(named)[0]}}}")
-        unknown = named - {"day", "section", "page"}
-        if unknown:
-            raise ValueError(f"url: unknown {{{sorted(unknown)[0]}}}; known are {{day}}, {{section}} and {{page}}")
-        if ("section" in named) != bool(self.sections):
+        if self.placeholders and self.kind != "archive":
+            raise ValueError(f"url: {self.kind} listings have no {{{sorted(self.placeholders)[0]}}}")
+        if unknown := sorted(self.placeholders - {"day", "section", "page"}):
+            raise ValueError(f"url: unknown {{{unknown[0]}}}; known are {{day}}, {{section}} and {{page}}")
+        if ("section" in self.placeholders) != bool(self.sections):
             raise ValueError("url and sections: {section} needs a table sections, and the other way round")
         return self
 
     @property
-    def paged(self) -> bool:
-        """Whether the address has ``{page}``."""
-        return any(name == "page" for _, name, _, _ in Formatter().parse(self.url))
+    def placeholders(self) -> set[str]:
+        """Names in braces in the address."""
+        return {name for _, name, _, _ in Formatter().parse(self.url) if name is not None}
 
     def days(self, first: date, last: date) -> list[date | None]:
         """Return the days or months of a window, or ``[None]`` if the address has no ``{day}``."""
-        if not any(name == "day" for _, name, _, _ in Formatter().parse(self.url)):
+        if "day" not in self.placeholders:
             return [None]
         if self.step == "day":
             return [first + timedelta(days=passed) for passed in range((last - first).days + 1)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import signal
@@ -77,7 +78,7 @@ class _Spider:
                 known = self._next_to_request()
                 if known is not None:
                     threads.submit(self._download, known)
-                elif not self._frontier.in_flight and self._at_page_limit():
+                elif not self._frontier.in_flight and self._pages_left() <= 0:
                     self._frontier.refuse_waiting("max_pages")
                 else:
                     self._handle_event()
@@ -119,17 +120,15 @@ class _Spider:
 
     # --- what to ask for ----------------------------------------------------------------------------------------------
 
-    def _at_page_limit(self) -> bool:
-        return self._spec.max_pages is not None and self._frontier.count("stored") >= self._spec.max_pages
+    def _pages_left(self) -> float:
+        """Return how many more pages may be requested."""
+        limit = math.inf if self._spec.max_pages is None else self._spec.max_pages
+        return limit - self._frontier.count("stored") - self._frontier.in_flight
 
     def _next_to_request(self) -> Known | None:
         """Return the next URL to request, or None if there is none now."""
         while self._frontier.in_flight < self._most_in_flight and time() >= self._paused_until:
-            if self._spec.max_pages is not None:
-                room = self._spec.max_pages - self._frontier.count("stored") - self._frontier.in_flight
-                if room <= 0:
-                    return None
-            known = self._frontier.take()
+            known = self._frontier.take() if self._pages_left() > 0 else None
             if known is None:
                 return None
             owner = self._frontier.owner_of((known.key,)) if known.kind == "article" else None

@@ -185,12 +185,13 @@ def _last_output(stream: IO[bytes]) -> str:
 def _stats(frontier: Frontier) -> CrawlStats:
     outcomes = frontier.outcomes()
     articles = outcomes.get("article", {})
-    failed = {name.partition(": ")[2]: count for name, count in articles.items() if name.startswith("failed")}
-    dropped: dict[str, int] = {}
-    for name, count in articles.items():
-        if name != "stored" and not name.startswith("failed"):
-            reason = name.partition(": ")[2] or name
-            dropped[reason] = dropped.get(reason, 0) + count
+    failed, dropped = Counter[str](), Counter[str]()
+    for outcome, count in articles.items():
+        state, _, reason = outcome.partition(": ")
+        if state == "failed":
+            failed[reason] += count
+        elif state != "stored":
+            dropped[reason or state] += count
     return CrawlStats(
         documents_in=sum(articles.values()),
         documents_out=articles.get("stored", 0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -249,23 +249,20 @@ def _arc_story(tree: Any) -> dict[str, Any]:
 
 def _arc_text(story: dict[str, Any]) -> str:
     """Return one line for each paragraph, heading and list item of an Arc XP story."""
-    return "\n".join(filter(None, (_plain_text(value) for value in _contents(story.get("content_elements")))))
+    contents = (content for content in _contents(story.get("content_elements")) if isinstance(content, str))
+    return "\n".join(filter(None, map(_plain_text, contents)))
 
 
-def _contents(elements: Any) -> list[str]:
-    found: list[str] = []
+def _contents(elements: Any) -> Iterator[Any]:
     for element in elements if isinstance(elements, list) else []:
-        if not isinstance(element, dict):
-            continue
-        if element.get("type") in ("text", "header") and isinstance(element.get("content"), str):
-            found.append(element["content"])
-        elif element.get("type") == "list":
+        kind = element.get("type") if isinstance(element, dict) else None
+        if kind in ("text", "header"):
+            yield element.get("content")
+        elif kind == "list":
             items = element.get("items")
-            texts = [item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict)]
-            found += [text for text in texts if isinstance(text, str)]
-        elif element.get("type") == "quote":
-            found += _contents(element.get("content_elements"))
-    return found
+            yield from (item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict))
+        elif kind == "quote":
+            yield from _contents(element.get("content_elements"))
 
 
 def _plain_text(fragment: str) -> str:

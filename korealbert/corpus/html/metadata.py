@@ -65,8 +65,9 @@ def read_metadata(tree: Any, outlet: str = "") -> Article:
     outlet = _name_of(_resolved(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string_of(article.get("headline")) or _string_of(book.get("name")) or _text(tags, _TITLES[:1])
+    shown_title = _text(tags, _TITLES[1:]) or one_line(next((node.text_content() for node in tree.iter("title")), ""))
     return Article(
-        title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
+        title=title or _without_site(shown_title, {outlet, site}, heading) or heading,
         outlet=outlet,
         section=_text(tags, _SECTIONS)
         or _string_of(article.get("articleSection"))
@@ -108,11 +109,6 @@ def _text(tags: dict[str, list[str]], names: tuple[str, ...]) -> str:
     return next((_string_of(tags[name][0]) for name in names if name in tags and _string_of(tags[name][0])), "")
 
 
-def _document_title(tree: Any) -> str:
-    node = next(tree.iter("title"), None)
-    return "" if node is None else one_line(node.text_content())
-
-
 def _without_site(title: str, sites: set[str], heading: str) -> str:
     """Return a title without the names of the site and of a section after it."""
     if heading and title.startswith(heading):
@@ -133,9 +129,7 @@ def _without_site(title: str, sites: set[str], heading: str) -> str:
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:
     candidates = [_string_of(article.get("datePublished"))]
     candidates += [value for name in _PUBLISHED for value in tags.get(name, ())]
-    candidates += [
-        node.get("datetime") or "" for node in tree.xpath("//time[@datetime][@pubdate or @itemprop='datePublished']")
-    ]
+    candidates += tree.xpath("//time[@pubdate or @itemprop='datePublished']/@datetime")
     return next((day for value in candidates if (day := iso_date(one_line(value)))), "")
 
 

@@ -19,7 +19,7 @@ from tests.corpus.crawl.crawling import broken_off, crawl, source_file
 from tests.corpus.crawl.site import news, running
 
 FILE = ".frontier.sqlite"
-FLIPS = 120
+FLIPS = 80
 
 
 def steps(frontier: Frontier) -> list[Callable[[], Any]]:
