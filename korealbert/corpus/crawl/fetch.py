@@ -199,7 +199,7 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
 
 
 def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
-    """Raise FetchError for an error that remains after a retry."""
+    """Raise FetchError for an error that a retry cannot fix."""
     if isinstance(error, PrivateAddress):
         raise FetchError(f"{spec.url}: {error}; if that is meant, name the host in private_hosts") from None
     if isinstance(error, NoAnswer) and error.reason == "bad_certificate":
@@ -257,9 +257,8 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             _forget(part)  # the server supports Range, but not If-Range
             return False
         if start == 0:
-            _forget(
-                part
-            )  # before the note is written, so that a killed run never leaves bytes of one edition with a note of another
+            # First, so that a killed run never leaves bytes of one edition with a note of another.
+            _forget(part)
             edition, digest = {"validator": validator, "total": total}, hashlib.sha256()
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)

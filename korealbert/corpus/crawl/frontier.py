@@ -251,7 +251,7 @@ class Frontier:
         heapq.heappush(self._retries, (0.0, known.id))
 
     def release(self) -> None:
-        """Count a URL that was taken as no longer in flight."""
+        """Note that a URL which was taken is no longer in flight."""
         self.in_flight -= 1
 
     def leads_to(self, start: str, goal: int) -> bool:

@@ -26,7 +26,7 @@ _PACKAGES = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs
 _EDITION_FIELDS = ("ETag", "etag", "md5Hash", "blob_id", "sha256", "LastModified", "mtime", "last_commit", "created")
 """Fields of a listing that, like the size, change with the content of a file."""
 _CREDENTIAL_ERRORS = re.compile("Credential|Unauthorized|Authentication|Profile|Gated")
-"""Part of the names of errors that remain after a retry (of botocore, google-auth, azure)."""
+"""Part of the names of errors that a retry cannot fix (of botocore, google-auth, azure)."""
 _ABSENT_ERRORS = re.compile("NotFound|NoSuch")
 MAX_WAIT_SECONDS = 300.0
 BLOCK_BYTES = 1 << 20
@@ -191,7 +191,7 @@ def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable
 
 
 def _final_message(error: Exception, problem: str, url: str, package: str) -> str:
-    """Return the message for an error that remains after a retry; empty for other errors."""
+    """Return the message for an error that a retry cannot fix; empty for other errors."""
     if isinstance(error, PermissionError) or _CREDENTIAL_ERRORS.search(problem):
         return f"access is denied ({problem}); see to the credentials that {package} finds"
     if isinstance(error, FileNotFoundError) or _ABSENT_ERRORS.search(problem):

@@ -146,7 +146,7 @@ class _Spider:
     # --- what came back -----------------------------------------------------------------------------------------------
 
     def _record(self, known: Known, outcome: Callable[[], None]) -> None:
-        """Record the outcome of a URL, which is no longer in flight then."""
+        """Record the outcome of a URL and release it."""
         try:
             with self._frontier.transaction():
                 outcome()

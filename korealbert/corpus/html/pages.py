@@ -289,16 +289,18 @@ class _WarcFramer:
         header_bytes = self._header_bytes()
         head = bytes(self._buffer[self._position : self._position + header_bytes])
         length = _LENGTH.search(head) if _VERSION.match(head) else None
-        self._cursor.raw.records.add(1, int(length[1]) if length else 0, 1)
-        size = header_bytes + int(length[1]) if length else 0
+        body_bytes = int(length[1]) if length else 0
+        size = header_bytes + body_bytes if length else 0
+        self._cursor.raw.records.add(1, body_bytes, 1)
         if not size or size > self._cursor.limit or not self._read_ahead(size) or not self._ends_record(size):
             yield from self._flush()
             yield self._fault(size)
             self._drop_until_header(_MAX_HEADER_BYTES if not size else None)
             return
-        kind = _TYPE.search(head)
-        self._seen_kinds.add(kind[1].lower() if kind is not None else b"")
-        if kind is not None and kind[1].lower() == self._kind:
+        found = _TYPE.search(head)
+        kind = found[1].lower() if found is not None else b""
+        self._seen_kinds.add(kind)
+        if kind == self._kind:
             self._extents.append((self._position, self._position + size))
         self._position += size
         if self._position >= RAW_RECORDS_BYTES:

@@ -45,8 +45,8 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
-        row_bytes = len(self.row)
-        if not row_bytes and (blank := _BLANK_LINES.match(self._buffer, self._position)):
+        line_start = len(self.row)
+        if not line_start and (blank := _BLANK_LINES.match(self._buffer, self._position)):
             self._position = blank.end()
             self.row += blank[0]
             return "\n"  # a single empty row, because files may have millions
@@ -67,12 +67,12 @@ class _RowLines:
                 break
         if self.dropped_bytes > dropped_before:
             raise _RowTooLong
-        if len(self.row) == row_bytes:
+        if len(self.row) == line_start:
             raise StopIteration
-        self._delimiters = self.row.count(self._delimiter, row_bytes) + (self._delimiters if row_bytes else 0)
+        self._delimiters = self.row.count(self._delimiter, line_start) + (self._delimiters if line_start else 0)
         if self._delimiters > _MAX_FIELDS:
             raise _TooManyFields(f"more than {_MAX_FIELDS:,} fields")
-        return self.row[row_bytes:].decode("latin-1")  # one character a byte, because only the ends of rows matter
+        return self.row[line_start:].decode("latin-1")  # one character a byte, because only the ends of rows matter
 
     def give_back(self, start: int) -> None:
         """Cut the current row at ``start``; the bytes after it will be read again as further rows."""

@@ -106,7 +106,7 @@ Parser = Callable[[ExtractSpec, RawRecords, Tally], Iterator[Outcome]]
 def tidy(text: str) -> str:
     """Return the text in NFC, with line feeds, single spaces and single blank lines, and without unwanted characters.
 
-    The stage ``normalise`` removes more (entities, fillers, joiners) and counts it.
+    ``normalise`` removes more (entities, fillers, joiners) and counts it.
     """
     text = composed(text)
     untidy = _UNTIDY.search(text)
