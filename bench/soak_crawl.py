@@ -88,6 +88,7 @@ def main() -> int:
     kills = 0
     with tempfile.TemporaryDirectory() as scratch, running({}) as site:
         directory = Path(scratch)
+        hostile.GOOD = 2_000  # enough for many kills
         hostile.fill(site)
         source = hostile.source_of(site, directory)
         before: set[str] = set()

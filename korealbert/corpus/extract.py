@@ -1,9 +1,9 @@
 """The extract stage: one raw source → documents.
 
 In: files, archives and directories in one of fourteen formats, or the output of a crawl or fetch. Out: ``documents-*``,
-``dropped-*``, ``quarantine-*`` shards. This process reads, decompresses and cuts the files into batches of whole records;
-workers parse the batches, a shard at a time. Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of
-workers gives the same bytes.
+``dropped-*``, ``quarantine-*`` shards. This process reads and decompresses the files and cuts them into batches of whole
+records; workers parse the batches, one shard at a time. Shards depend only on the raw bytes and ``shard_bytes``, so any number
+of workers gives the same bytes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.documents.containers import Members, is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
 from korealbert.documents.streams import RawFile
 
-_SHOWN_BAD_RECORDS = 5
+_MAX_SHOWN_RECORDS = 5
 _TEMPLATES = "templates.json"
 
-_NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
-"""Packages that a format takes from the extra ``[crawl]``."""
+_REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
+"""Packages of the extra ``[crawl]`` that a format requires."""
 
 PARSERS: dict[tuple[str, str], Parser] = {
     ("mediawiki", "record"): parse_pages,
@@ -64,11 +64,11 @@ PARSERS: dict[tuple[str, str], Parser] = {
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
-"""Parser of each format, for one document per record or per file."""
+"""Parsers by format and by what becomes a document."""
 
 
 class ExtractionError(ValueError):
-    """A source is not what its spec says: too many bad records, a field that no record has, another namespace for articles."""
+    """A source that does not fit its spec: too many bad records, a field that no record has, another namespace for articles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +80,27 @@ class _ShardInput:
 
 
 class ExtractStats(DocumentStats):
-    """Contents of a source, and losses of extraction."""
+    """Counts of files and records, and of what was lost; the last six are those of ``Tally``."""
 
     records_in: int = 0
     files: int | None = None
-    """Files that were read, members of archives included; None of artifacts from before they were counted."""
+    """Files that were read, including members of archives; None in artifacts of earlier versions."""
     files_left_aside: dict[str, int] = Field(default_factory=dict)
-    """Files of directories that do not have the format's ending while others have it, by their own ending."""
+    """Files that were not read because others in their directory have a suffix of the format, by their own suffix."""
     twins: int = 0
-    """Files that were not read, because macOS packs one such beside each file: ``._1.txt``."""
+    """Files that macOS adds to archives (``._1.txt``), which are not read."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
-    """Records without a value, by field of the document."""
     unread_dates: int = 0
     source_characters: int = 0
-    """Characters of the markup."""
     lost_characters: dict[str, int] = Field(default_factory=dict)
-    """Characters of markup whose text is left out, by construct."""
     namespaces: dict[str, int] = Field(default_factory=dict)
     rows_in_quotes: dict[str, int] = Field(default_factory=dict)
-    """Lines within quoted fields that would be rows by themselves, by the place of the row of a table that holds them."""
 
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    files, members = 0, Members(spec.members, spec.exclude)
+    files, members = 0, MemberFilter(spec.members, spec.exclude)
 
     def counted() -> Iterator[_ShardInput]:
         nonlocal files
@@ -121,15 +117,14 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
-    aside = Counter(Path(name).suffix or Path(name).name for name in left_aside(spec, inputs))
-    return ExtractStats.of(
-        {**stats, "files": files, "twins": members.twins} | ({"files_left_aside": dict(sorted(aside.items()))} if aside else {})
-    )
+    if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
+        stats["files_left_aside"] = dict(sorted(others.items()))
+    return ExtractStats.of({**stats, "files": files, "twins": members.apple_doubles})
 
 
 def check_installed(spec: ExtractSpec) -> None:
-    """Raises ExtractionError naming the packages that a format needs and this environment lacks."""
-    missing = [name for name in _NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
+    """Raise ExtractionError naming the packages that a format requires and this environment lacks."""
+    missing = [name for name in _REQUIRED_PACKAGES.get(spec.format, ()) if importlib.util.find_spec(name) is None]
     if missing:
         raise ExtractionError(
             f"{spec.format} needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`"
@@ -137,46 +132,44 @@ def check_installed(spec: ExtractSpec) -> None:
 
 
 def raw_parts(
-    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: MemberFilter | None = None
 ) -> Iterator[RawRecords | Quarantined]:
-    """All that a source holds, in order, in batches of whole records: its paths, then the output of a crawl or fetch.
+    """Yield batches of whole records from the paths of a source, then from the output of its crawl or fetch.
 
-    ``members`` are those of the spec, given by who counts what they leave out.
-    Raises ExtractionError if that is no file at all.
+    ``members`` is the filter of the spec, passed to count what it skips. Raises ExtractionError if there is no file.
     """
-    brought = _all_brought(inputs)
+    input_files = _input_files(inputs)
     context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
-    if not spec.paths and not brought:
+    if not spec.paths and not input_files:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
-    aside = left_aside(spec, inputs) - {path.path.name for path in spec.paths}
-    members = members or Members(spec.members, spec.exclude)
-    for raw in open_files([path.path for path in spec.paths] + brought, members, spec.limits):
-        if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in aside:
+    other_files = _files_of_other_formats(spec, inputs) - {path.path.name for path in spec.paths}
+    members = members or MemberFilter(spec.members, spec.exclude)
+    for raw in open_files([path.path for path in spec.paths] + input_files, members, spec.limits):
+        if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in other_files:
             continue
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
     if not found:
-        other = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
-        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{other}")
+        excluded = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
+        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{excluded}")
 
 
-def left_aside(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> frozenset[str]:
-    """Names of the files of directories and of a fetch that are not read, because they do not have the format's ending and
-    others have it; none where ``members`` says what is read."""
+def _files_of_other_formats(spec: ExtractSpec, inputs: Inputs) -> frozenset[str]:
+    """Return the files of directories and of a fetch that are not read because others have a suffix of the format."""
     if spec.members != "*":
         return frozenset()
     folders = [path.path for path in spec.paths if path.path.is_dir()]
     names = [file.relative_to(folder).as_posix() for folder in folders for file in files_of(folder)]
-    names += [path.name for path in _all_brought(inputs)]
-    takes = Members(exclude=spec.exclude).takes
+    names += [path.name for path in _input_files(inputs)]
+    takes = MemberFilter(exclude=spec.exclude).takes
     fits = {name: has_ending(name, spec.format) for name in names if takes(name) and not is_archive(name)}
     return frozenset(name for name, fitting in fits.items() if fitting is False) if any(fits.values()) else frozenset()
 
 
-def _all_brought(inputs: Inputs) -> list[Path]:
-    """The raw files that the input artifacts of extraction hold."""
+def _input_files(inputs: Inputs) -> list[Path]:
+    """Return the raw files of the input artifacts."""
     patterns = {"crawl": "pages-*.warc.gz", "fetch": "files/*"}
     if unknown := sorted(inputs.keys() - patterns.keys()):
         raise ExtractionError(f"extraction has no input {unknown[0]!r}; it takes {' and '.join(patterns)}")
@@ -184,11 +177,11 @@ def _all_brought(inputs: Inputs) -> list[Path]:
 
 
 def shard_inputs(
-    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: Members | None = None
+    spec: ExtractSpec, inputs: Inputs = MappingProxyType({}), members: MemberFilter | None = None
 ) -> Iterator[_ShardInput]:
-    """Cut a source into the raw material of its shards, in order; ``members`` as of ``raw_parts``.
+    """Yield the raw records of each shard; ``members`` as of ``raw_parts``.
 
-    Raises ExtractionError if there is none: files of Parquet may be whole and have no rows.
+    Raises ExtractionError if there are none: Parquet files may be whole and have no rows.
     """
     parts: list[RawRecords | Quarantined] = []
     size, found = 0, False
@@ -208,7 +201,7 @@ def shard_inputs(
 
 
 def _find_templates(job: _ShardInput, index: int, out_dir: Path) -> Stats:
-    """Write the templates among the raw records of one shard."""
+    """Write the templates of one shard."""
     found = dict(pair for part in job.parts if isinstance(part, RawRecords) for pair in read_templates(part))
     (out_dir / ".work").mkdir(exist_ok=True)
     write_json(out_dir / ".work" / f"templates-{index:05d}.json", found)
@@ -216,7 +209,7 @@ def _find_templates(job: _ShardInput, index: int, out_dir: Path) -> Stats:
 
 
 def _gather_templates(shards: int, index: int, out_dir: Path) -> Stats:
-    """Join the templates of all shards; of two pages of one name the last counts, as it does in a wiki."""
+    """Join the templates of all shards; the last of two pages with the same name counts, as in a wiki."""
     found: dict[str, str] = {}
     for shard in range(shards):
         found |= json.loads((out_dir / ".work" / f"templates-{shard:05d}.json").read_bytes())
@@ -227,25 +220,25 @@ def _gather_templates(shards: int, index: int, out_dir: Path) -> Stats:
 def parse(
     spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally, templates: TemplatePages | None = None
 ) -> Iterator[Outcome]:
-    """The outcomes of one batch's records, in order; calls of a wiki's ``templates`` are expanded."""
+    """Yield the outcomes of the records of one batch, expanding calls of ``templates``."""
     if isinstance(part, Quarantined):
         return iter([part])
     return parse_pages(spec, part, tally, templates) if templates else PARSERS[spec.format, spec.document](spec, part, tally)
 
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
-    """The records of one file, in batches."""
+    """Yield the records of one file in batches."""
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file":
-        return frame_whole(raw, **options, of_json=spec.format != "text")
+        return frame_whole(raw, **options, is_json=spec.format != "text")
     if spec.format == "parquet":
         return frame_parquet(raw, fields=spec.field_map, max_record_bytes=spec.limits.max_record_bytes)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
         case "mediawiki":
-            framer = partial(frame_delimited, delimiter=PAGE_END, marks=PAGE, header=BASE, closing=True)
+            framer = partial(frame_delimited, delimiter=PAGE_END, record_mark=PAGE, header=BASE, closing=True)
         case "wikiextractor":
-            framer = partial(frame_delimited, delimiter=DOC_END, marks=DOC)  # any kind of line end follows
+            framer = partial(frame_delimited, delimiter=DOC_END, record_mark=DOC)  # any kind of line end follows
         case "jsonl":
             framer = partial(frame_delimited, delimiter=b"\n")
         case "warc":
@@ -289,22 +282,22 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
         return
     tables = sorted(out_dir.glob("quarantine-*.arrow"))
     entries = (Quarantined(*row) for path in tables for row in read_rows(path, QUARANTINE_SCHEMA))
-    first = list(islice(entries, _SHOWN_BAD_RECORDS))
-    alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
-    examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
-    doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
+    first = list(islice(entries, _MAX_SHOWN_RECORDS))
+    same_reason = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
+    examples = f" {first[0]}" if same_reason else "".join(f"\n  {entry}" for entry in first)
+    hint = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
     if stats.get("rows_in_quotes"):
-        doubt = "; or set quoted = false, by which quotation marks are text"
+        hint = "; or set quoted = false, by which quotation marks are text"
     if spec.format == "text" and spec.document == "file" and "record_too_long" in {entry.reason for entry in first}:
-        doubt = '; or set document = "record", which makes a document of each paragraph'
+        hint = '; or set document = "record", which makes a document of each paragraph'
     raise ExtractionError(
         f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
-        f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}{doubt}"
+        f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}{hint}"
     )
 
 
 def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
-    """A field that the recipe names and that no record has is a misspelt name."""
+    """Raise ExtractionError for a field that the recipe names and no record has: the name is misspelt."""
     records = stats["records_in"]
     for role in sorted(spec.fields.model_fields_set - {"required", "text"}):
         name = getattr(spec.fields, role)
@@ -316,7 +309,7 @@ def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
 
 
 def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
-    """The most frequent namespace of a NamuWiki dump must be the articles'; raises ExtractionError with what to do."""
+    """Raise ExtractionError if the most frequent namespace of a NamuWiki dump is not that of articles."""
     if spec.format != "namuwiki" or not counts:
         return
     modal = max(sorted(counts), key=counts.__getitem__)

@@ -1,7 +1,7 @@
-"""Extractors on their own: raw files → one JSON-able record per document, read and parsed as the extract stage does.
+"""Extracts files without a recipe: one JSON-able record for each document, read and parsed as in the extract stage.
 
-Nothing is written and nothing is held but the batch at hand, and of a dump whose templates are expanded these. News articles
-are cleaned too, because their meta tags are usually unwanted.
+Only the current batch is held in memory, and the templates of a dump if they are expanded. News articles are also cleaned,
+because their meta tags are usually unwanted.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ Kind = Literal["wikipedia", "namuwiki", "html", "news"]
 _FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
 
 RULES = Path(__file__).parents[1] / "data_specs" / "rules"
-"""The rule files of the source tree."""
+"""The rule files of the package."""
 
 _STDIN = Path("/dev/stdin")
 
 
 @dataclass(frozen=True)
 class _Extractor:
-    """A source, and for news how its articles are cleaned."""
+    """A source, and the cleaning of its articles if they are news."""
 
     source: ExtractSpec
     cleaning: CleanSpec | None = None
 
     def records(self, tally: Tally) -> Iterator[dict[str, Any] | Quarantined]:
-        """Every document as a record of ``id``, ``title``, ``category``, ``text``, ``dropped`` and ``removed``, or why it
-        cannot be read.
+        """Yield a record of ``id``, ``title``, ``category``, ``text``, ``dropped`` and ``removed`` for each document.
 
-        ``dropped`` is None, or the ``reason`` and ``rule`` for which the pipeline would not keep the document. ``removed``
-        lists the source that its text lacks: for wiki markup characters by construct, for news each span with rule and zone.
+        ``dropped`` is None, or ``reason`` and ``rule`` if the pipeline would drop the document. ``removed`` lists what its text
+        lacks: characters by construct for wiki markup, each span with rule and zone for news.
         """
         check_installed(self.source)
         rules = Rules.of(self.cleaning) if self.cleaning else None
@@ -69,12 +68,12 @@ class _Extractor:
             tally.namespaces.update(batch.namespaces)
 
     def _templates(self) -> TemplatePages:
-        """The templates of the dump, which is read for them first."""
+        """Read the templates of the whole dump."""
         parts = (part for part in raw_parts(self.source) if isinstance(part, RawRecords))
         return TemplatePages(dict(pair for part in parts for pair in read_templates(part)))
 
     def misfit(self, tally: Tally) -> str | None:
-        """The error that the options do not fit the source, known once all is read, or None."""
+        """Return why the options do not fit the source, or None; call it after all records were read."""
         try:
             check_namespaces(self.source, tally.namespaces)
         except ExtractionError as error:
@@ -94,7 +93,7 @@ def _record(document: Document, drop: Drop | None, removed: list[dict[str, Any]]
 
 
 def _cleaned(document: Document, spec: CleanSpec, rules: Rules) -> dict[str, Any]:
-    """The article without its meta tags; also where it is dropped, so that text and ``removed`` always belong together."""
+    """Return the record of an article without its meta tags, even if it is dropped, so that ``removed`` fits the text."""
     outcome = clean_document(document, spec, rules)
     removed = [
         {"rule": one.rule, "characters": len(one.text), "zone": one.zone, "text": one.text} for one in outcome.cleaned.removals
@@ -106,16 +105,16 @@ def _cleaned(document: Document, spec: CleanSpec, rules: Rules) -> dict[str, Any
 def extractor(
     kind: Kind, files: Sequence[Path], *, source: str | None = None, rules: Path = RULES, options: Sequence[str] = ()
 ) -> _Extractor:
-    """The extractor of a kind of source with its defaults.
+    """Return the extractor of a kind of source.
 
-    ``-`` among the files is standard input. ``source`` is part of the documents' ids: with the name that a recipe gives the
-    source they are those of that recipe. ``rules`` is the folder of ``news.toml``, ``titles.toml`` and ``categories.toml``.
-    ``options`` are ``KEY=VALUE``: fields of the extract spec (``encoding=cp949``, ``fields.text=body``), of its ``wiki``
-    (``keep_tables=true``) and, under ``clean.``, of the clean spec; values are TOML, or else text. Raises ValueError naming
-    an option or file that is wrong, an option that this kind of source has no use for, and a pipe that would be read twice.
+    The file ``-`` is standard input. ``source`` is part of the documents' ids, which are those of a recipe if its source has
+    the same name. ``rules`` is the folder of ``news.toml``, ``titles.toml`` and ``categories.toml``. ``options`` are
+    ``KEY=VALUE`` for fields of the extract spec (``encoding=cp949``, ``fields.text=body``), of its ``wiki`` table
+    (``keep_tables=true``) and, after ``clean.``, of the clean spec; values are TOML, or else text. Raises ValueError naming a
+    wrong option or file, an option that has no effect on this kind of source, and a pipe that would be read twice.
     """
     given: dict[str, Any] = {"source": source or kind, "format": _FORMATS[kind]}
-    # As InputPath they may be pipes, which a recipe may not name.
+    # As InputPath they may be pipes, which recipes cannot name.
     given["paths"] = [InputPath(_STDIN if str(file) == "-" else file) for file in files]
     cleaning: dict[str, Any] = {"sentences": "none"}
     if kind == "news":
@@ -124,23 +123,24 @@ def extractor(
         if missing := [path for role in names if not (path := Path(cleaning[role])).is_file()]:
             raise ValueError(f"{missing[0]}: no such file; --rules names the folder of {', '.join(names.values())}")
     for option in options:
-        _set({"": given, "clean": cleaning}, option)
-        _check_use(kind, option.partition("=")[0])
+        _set_option({"": given, "clean": cleaning}, option)
+        _check_option(kind, option.partition("=")[0])
     try:
         spec = ExtractSpec.model_validate(given)
-        made = _Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
+        built = _Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         message = "there is no such option" if first["type"] == "extra_forbidden" else first["msg"]
         raise ValueError(f"option {name}: {message.removeprefix('Value error, ')}" if name else message) from None
-    if spec.wiki.expand_templates:
-        _check_reading_twice(spec.paths)
-    return made
+    for one in spec.paths if spec.wiki.expand_templates else ():
+        if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
+            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
+    return built
 
 
-def _check_use(kind: Kind, key: str) -> None:
-    """Raises ValueError where an option has no effect on this kind of source."""
+def _check_option(kind: Kind, key: str) -> None:
+    """Raise ValueError if an option has no effect on this kind of source."""
     name = key.removeprefix("wiki.").partition(".")[0]
     uses: Sequence[str] = (kind,)
     if name in WikiOptions.model_fields:
@@ -151,14 +151,7 @@ def _check_use(kind: Kind, key: str) -> None:
         raise ValueError(f"option {key}: it is about {' and '.join(uses)}, and does nothing to {kind}")
 
 
-def _check_reading_twice(paths: Sequence[InputPath]) -> None:
-    """Raises ValueError naming a pipe among the files."""
-    for one in paths:
-        if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
-            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
-
-
-def _set(tables: dict[str, dict[str, Any]], option: str) -> None:
+def _set_option(tables: dict[str, dict[str, Any]], option: str) -> None:
     key, equals, written = option.partition("=")
     if not equals or not key:
         raise ValueError(f"option {option!r}: expected KEY=VALUE, for instance keep_tables=true")

@@ -1,7 +1,6 @@
-"""Official benchmark files, read whole into memory.
+"""Reads official benchmark files, for evaluation and decontamination.
 
-Evaluation reads its examples through this, decontamination the texts that the corpus must not hold. Anything odd is an error:
-a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
+Any damage is an error: a score on half a test set, or a corpus decontaminated against half of it, is worth nothing.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.documents.tables import csv_reader
 
 MAX_BYTES = 2 << 30
-"""Largest decompressed benchmark file that is read; the largest official one (MNLI train) has 76 MB."""
+"""Largest decompressed benchmark file; the largest official one (MNLI train) has 76 MB."""
 
-_SHOWN_MEMBERS = 20
+_MAX_SHOWN_MEMBERS = 20
 
-_BYTE_ORDER_MARK = "\ufeff"
+_BOM = "\ufeff"
 
 _BLANKS = " \t\r\f\v"
 
-_MARKED = {
+_OTHER_BOMS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""Byte order marks of encodings other than UTF-8, the longer first: one begins as another."""
+"""Encodings other than UTF-8 by byte order mark; that of UTF-32 begins like that of UTF-16, and so comes first."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a benchmark file, without its line end, that knows where it is."""
+    """One line of a benchmark file, without its line end, and its position."""
 
     file: str
     number: int
@@ -50,11 +49,11 @@ class Line:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it has nothing but blanks of ASCII: others, as U+00A0 and U+3000, are text."""
+        """Whether the line has only ASCII blanks; other blanks, such as U+00A0 and U+3000, are text."""
         return not self.text.strip(_BLANKS)
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
-        """The error to raise for this line, naming file, line, field and remedy."""
+        """Return the error to raise for this line."""
         return ValueError(f"{self.file}, line {self.number}, field {field!r}: {problem}; {remedy}")
 
 
@@ -63,21 +62,21 @@ class BenchmarkFile:
     """A benchmark file as a spec names it."""
 
     path: Path
-    """Plain, ``.gz``, ``.bz2``, ``.xz`` or ``.zst``, or an archive: zip, or a tar plain or compressed so."""
+    """A plain file, ``.gz``, ``.bz2``, ``.xz`` or ``.zst``, or a zip or tar archive."""
     member: str = ""
-    """Name of the file within the archive; empty where ``path`` is none."""
+    """Name of the file within the archive; empty if ``path`` is not an archive."""
 
     def __str__(self) -> str:
         return f"{self.path}::{self.member}" if self.member else str(self.path)
 
     def error(self, line: int, field: str, problem: str, remedy: str) -> ValueError:
-        """The error to raise for a place in this file, naming file, line, field and remedy."""
+        """Return the error to raise for a line of this file."""
         return Line(str(self), line, "").error(field, problem, remedy)
 
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
-        """The lines in order, cut at line feeds only, because quotation marks of official files are text.
+        """Yield the lines, which end in a line feed with or without carriage return, also within quotation marks.
 
-        A carriage return before the line feed is taken off. Raises ValueError as ``text`` does.
+        Raises ValueError as ``text`` does.
         """
         name, lines = str(self), self.text(encoding).split("\n")
         if not lines[-1]:
@@ -86,9 +85,9 @@ class BenchmarkFile:
             yield Line(name, number, line.removesuffix("\r"))
 
     def text(self, encoding: str = "utf-8") -> str:
-        """The whole file decoded, without a byte order mark.
+        """Return the whole file as text, without a byte order mark.
 
-        Raises ValueError naming file, line and column where bytes are not in the encoding or NUL, and as ``content`` does.
+        Raises ValueError naming file, line and column of NUL and of bytes that cannot be decoded, and as ``content`` does.
         """
         content = self.content()
         try:
@@ -96,24 +95,24 @@ class BenchmarkFile:
         except UnicodeDecodeError as error:
             problem = f"byte 0x{content[error.start]:02x} is no {encoding.upper()}"
             remedy = "fetch the official file again, or convert this one, from CP949 for instance: iconv -f CP949 -t UTF-8"
-            if marked := next((name for mark, name in _MARKED.items() if content.startswith(mark)), ""):
-                remedy = f"the file is in {marked}, as its byte order mark says: convert it: iconv -f {marked} -t UTF-8"
-            raise self._error_behind(content[: error.start].decode("latin-1"), problem, remedy) from error
+            if other := next((name for mark, name in _OTHER_BOMS.items() if content.startswith(mark)), ""):
+                remedy = f"the file is in {other}, as its byte order mark says: convert it: iconv -f {other} -t UTF-8"
+            raise self._error_after(content[: error.start].decode("latin-1"), problem, remedy) from error
         before, nul, _ = text.partition("\0")
         if nul:
             remedy = "the file is damaged, or in UTF-16: fetch it again, or convert it: iconv -f UTF-16 -t UTF-8"
-            raise self._error_behind(before, "holds a NUL byte, which no text does", remedy)
-        return text.removeprefix(_BYTE_ORDER_MARK)
+            raise self._error_after(before, "holds a NUL byte, which no text does", remedy)
+        return text.removeprefix(_BOM)
 
-    def _error_behind(self, before: str, problem: str, remedy: str) -> ValueError:
+    def _error_after(self, before: str, problem: str, remedy: str) -> ValueError:
         column = before[before.rfind("\n") + 1 :].count("\t") + 1
         return self.error(before.count("\n") + 1, f"column {column}", problem, remedy)
 
     def content(self) -> bytes:
-        """All bytes of the file, decompressed, at most ``MAX_BYTES``.
+        """Return all bytes of the file, decompressed.
 
-        Raises ValueError naming the file when it is damaged, too large or unfolds beyond ``ReadLimits``, or when the archive
-        lacks the member, and FileNotFoundError.
+        Raises FileNotFoundError, and ValueError if the file is damaged, larger than ``MAX_BYTES``, compressed beyond
+        ``ReadLimits``, or if the archive lacks the member.
         """
         in_archive = is_archive(self.path.name)
         if in_archive != bool(self.member):
@@ -132,7 +131,7 @@ class BenchmarkFile:
                     raise self._unreadable(f"{raw.position}: {raw.reason}; {raw.remedy}")
             elif member == self.member.removeprefix("./"):
                 return self._bounded(raw)
-            names += [member] if len(names) < _SHOWN_MEMBERS else []
+            names += [member] if len(names) < _MAX_SHOWN_MEMBERS else []
         raise ValueError(f"{self}: the archive has no such member; it holds {', '.join(names)}")
 
     def _bounded(self, raw: RawFile) -> bytes:
@@ -151,9 +150,9 @@ class BenchmarkFile:
 
 
 def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Line, list[str]]]:
-    """Rows of a CSV file (RFC 4180), each with the line on which it begins; empty lines are none.
+    """Yield the rows of a CSV file (RFC 4180) with the line on which each begins, without empty lines.
 
-    Raises ValueError naming file and line where quotation marks do not close.
+    Raises ValueError naming file and line if quotation marks do not close.
     """
     rows, number = csv_reader(io.StringIO(file.text(encoding), newline=""), strict=True), 1
     try:
@@ -166,11 +165,12 @@ def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Lin
 
 
 def conll_sentences(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[list[tuple[Line, list[str]]]]:
-    """The lines of each sentence with their columns, parted by tabs, or by blanks in a line without a tab.
+    """Yield the lines of each sentence with their columns, which are separated by tabs, or by ASCII blanks in a line without
+    tabs.
 
-    Blank lines part sentences; lines that begin with ``##`` are left out, and in a file with tabs those without one that begin
-    with ``#`` and a blank (comments of CoNLL-U). Blanks are those of ASCII. Raises ValueError naming file and line where a
-    line has another number of columns than the first.
+    Blank lines separate sentences. Lines that begin with ``##`` are comments, and in files with tabs also lines without a tab
+    that begin with ``#`` and a blank (CoNLL-U). Raises ValueError naming a line whose number of columns is not that of the
+    first.
     """
     lines = [line for line in file.lines(encoding) if not line.text.startswith("##")]
     if any("\t" in line.text for line in lines):

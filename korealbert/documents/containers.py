@@ -1,6 +1,6 @@
-"""Opens any local input as streams of bytes: files, tar and zip archives, compressed or not, and directories of these.
+"""Opens files, tar and zip archives (compressed or not) and directories of them as streams of bytes.
 
-Nothing is unpacked to disk, and sizes stated in archives are not trusted: ``ReadLimits`` bounds the decompressed size.
+Nothing is unpacked to disk. ``ReadLimits`` bounds the decompressed size, because sizes stated in archives cannot be trusted.
 """
 
 from __future__ import annotations
@@ -26,81 +26,83 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import (
     BYTES_PER_READ,
     COMPRESSED_BYTES_PER_READ,
+    MAX_WINDOW_BYTES,
     Inflate,
+    RatioGuard,
     RawFile,
     ReadFault,
     ReadLimits,
-    Unfolding,
-    ZipLzma,
-    unfold,
+    decompressed,
 )
 
 _TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
 _ZIP_SUFFIX = ".zip"
 MAX_EMPTY_MEMBERS = 1 << 16
-"""Members without a byte in one archive, beyond ``_EMPTY_PER_FILE`` for each other file; each costs an entry of the quarantine,
-or if it is a directory or a link, a header."""
-_EMPTY_PER_FILE = 4
+"""Empty members, directories and links that an archive may have, in addition to ``_EMPTY_MEMBERS_PER_FILE`` for each file with
+content. Each costs an entry of the quarantine or a header."""
+_EMPTY_MEMBERS_PER_FILE = 4
 _ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
 """Flags of a member of a zip archive."""
 _ZIP_HEADER = struct.Struct("<4s5H3I2H")
 _ZIP_SIGNATURE = b"PK\x03\x04"
 _ZIP_DESCRIPTOR = b"PK\x07\x08"
-"""What follows a member whose header did not know its sizes: this, its checksum and both sizes."""
-_ZIP_LONGEST_DESCRIPTOR = 24
+"""Followed by checksum and both sizes; comes after a member whose header could not state them."""
+_ZIP_MAX_DESCRIPTOR_BYTES = 24
+_LZMA_HEADER = struct.Struct("<HHBI")
+"""Precedes the LZMA stream of a zip member: version, size of the properties, lc + 9 · (lp + 5 · pb), size of the dictionary."""
 
 
-class Members:
-    """Which files within directories and archives are meant: those that a pattern matches and no other pattern excludes.
+class MemberFilter:
+    """Selects files of a directory or archive: those that match a pattern, match no excluded pattern, and are not AppleDouble.
 
-    Patterns are those of fnmatch, on the path within the directory or archive. Of what macOS packs beside each file
-    none is meant.
+    Patterns are those of fnmatch, applied to the path within the directory or archive.
     """
 
     def __init__(self, pattern: str = "*", exclude: Sequence[str] = ()) -> None:
         self.pattern = pattern
-        self.twins = 0
-        """Twins of macOS that were passed over."""
+        self.apple_doubles = 0
+        """Number of AppleDouble files that were skipped."""
         self._excluded = re.compile("|".join(map(translate, exclude))) if exclude else None
 
     def takes(self, name: str) -> bool:
-        """Whether a file is to be read; twins are counted."""
+        """Return whether to read a file; counts AppleDouble files."""
         if not fnmatchcase(name, self.pattern):
             return False
-        twin = is_twin(name)
-        self.twins += twin
-        return not twin and (self._excluded is None or self._excluded.match(name) is None)
+        if _is_apple_double(name):
+            self.apple_doubles += 1
+            return False
+        return self._excluded is None or self._excluded.match(name) is None
 
 
-def is_twin(name: str) -> bool:
-    """Whether a file within a directory or archive is what macOS writes beside another one, for its Finder: ``._1.txt``.
+def _is_apple_double(name: str) -> bool:
+    """Return whether macOS wrote this file for its Finder beside another one (``._1.txt``).
 
-    These are in AppleDouble format, and no text: https://www.rfc-editor.org/rfc/rfc1740.
+    AppleDouble files hold no text: https://www.rfc-editor.org/rfc/rfc1740.
     """
     parts = name.split("/")
     return parts[-1].startswith("._") or "__MACOSX" in parts[:-1]
 
 
-def open_files(paths: Sequence[Path], members: str | Members, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
-    """All streams of ``paths`` in the order given; directories sorted by relative path, archives in archive order.
+def open_files(paths: Sequence[Path], members: str | MemberFilter, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    """Yield the streams of ``paths`` in the given order, of directories by relative path, of archives in archive order.
 
-    ``members`` says which files within directories and archives, a pattern alone or a whole ``Members``. A stream is valid
-    until the next one is requested. Names hold no directory above a path; of equal names the second is ``2/name``. Raises
-    FileNotFoundError naming a path that does not exist.
+    ``members``, a pattern or a filter, selects files within directories and archives. A stream is valid until the next one is
+    requested. Names are relative to the path; the second of two equal names becomes ``2/name``. Raises FileNotFoundError naming
+    a path that does not exist.
     """
-    wanted = Members(members) if isinstance(members, str) else members
-    taken: Counter[str] = Counter()
-    for path, name in _listed(paths, wanted):
-        taken[name] += 1
-        yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", wanted, limits)
+    selected = MemberFilter(members) if isinstance(members, str) else members
+    seen: Counter[str] = Counter()
+    for path, name in _listed(paths, selected):
+        seen[name] += 1
+        yield from _open_file(path, name if seen[name] == 1 else f"{seen[name]}/{name}", selected, limits)
 
 
 def is_archive(name: str) -> bool:
-    """Whether a name means a zip archive, or a tar archive, compressed or not."""
-    return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX)) and not is_twin(name)
+    """Return whether a name is that of a zip archive, or of a tar archive, compressed or not."""
+    return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX)) and not _is_apple_double(name)
 
 
-def _listed(paths: Sequence[Path], members: Members) -> Iterator[tuple[Path, str]]:
+def _listed(paths: Sequence[Path], members: MemberFilter) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in files_of(path))
@@ -111,30 +113,30 @@ def _listed(paths: Sequence[Path], members: Members) -> Iterator[tuple[Path, str
             raise FileNotFoundError(f"{path}: no such file or directory")
 
 
-def _open_file(path: Path, name: str, members: Members, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+def _open_file(path: Path, name: str, members: MemberFilter, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     with path.open("rb") as handle:
         if name.lower().endswith(_ZIP_SUFFIX):
             yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
             return
         file = RawFile(name, handle, limits)
-        unfolding = Unfolding(limits, lambda: file.bytes_read)  # A pipe has no `tell`.
-        raw = unfold(file, lambda: file.bytes_read, unfolding)
+        guard = RatioGuard(limits, lambda: file.bytes_read)  # A pipe has no `tell`.
+        raw = decompressed(file, guard)
         if is_archive(name):
-            yield from _Tar(raw, unfolding, members).opened()
+            yield from _Tar(raw, guard, members).opened()
         else:
             yield raw
 
 
-class _Members:
-    """The members of one archive that match a pattern, under limits that hold for all of them together."""
+class _Archive:
+    """Opens the selected members of one archive; the limits hold for all of them together."""
 
-    def __init__(self, archive: RawFile, unfolding: Unfolding, members: Members) -> None:
-        self._archive, self._unfolding, self._wanted = archive, unfolding, members
+    def __init__(self, archive: RawFile, guard: RatioGuard, selected: MemberFilter) -> None:
+        self._archive, self._guard, self._selected = archive, guard, selected
         self._matched = self._empty = 0
         self._last: RawFile | None = None
 
     def opened(self) -> Iterator[RawFile | Quarantined]:
-        """The members, then why the archive could not be read on, unless the last member's own fault said so."""
+        """Yield the members, then the archive's fault, unless the last member had one itself."""
         try:
             yield from self._members()
         except (TarFault, ReadFault) as error:
@@ -142,32 +144,32 @@ class _Members:
                 yield self._archive.quarantined(error if isinstance(error, ReadFault) else _fault_of_archive(error))
             return
         if not self._matched:
-            remedy = f"no member matches {self._wanted.pattern!r}: correct `members` of the extract spec"
+            remedy = f"no member matches {self._selected.pattern!r}: correct `members` of the extract spec"
             yield Quarantined(self._archive.name, "byte 0", "", "no_members", remedy)
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
         raise NotImplementedError
 
-    def _wants(self, name: str, size: int) -> bool:
-        """Whether a member is to be opened. Raises ReadFault at too many empty ones."""
-        self._count(name, size)
-        wanted = self._wanted.takes(name)
-        self._matched += wanted
-        return wanted
+    def _takes(self, name: str, size: int) -> bool:
+        """Return whether to open a member. Raises ReadFault if too many members are empty."""
+        self._count_empty(name, size)
+        takes = self._selected.takes(name)
+        self._matched += takes
+        return takes
 
-    def _count(self, name: str, size: int) -> None:
-        self._empty = self._empty + 1 if size == 0 else max(0, self._empty - _EMPTY_PER_FILE)
+    def _count_empty(self, name: str, size: int) -> None:
+        self._empty = self._empty + 1 if size == 0 else max(0, self._empty - _EMPTY_MEMBERS_PER_FILE)
         if self._empty > MAX_EMPTY_MEMBERS:
             remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty, or no files; pack the archive again without them"
             raise ReadFault("too_many_empty_members", f"member {name}", remedy)
 
     def _open(self, inner: RawFile) -> Iterator[RawFile]:
-        self._last = unfold(inner, lambda: inner.bytes_read, self._unfolding)
+        self._last = decompressed(inner, self._guard)
         self._last.records = self._archive.records
         self._last.records.add(1, 0, 1)  # A member costs as much as a record, whatever it holds.
         yield self._last
         if self._last.fault is not None and self._last.fault.reason in ("decompression_bomb", "empty_records"):
-            raise self._last.fault  # the next member would only say it again
+            raise self._last.fault  # the next member would have the same fault
 
 
 def _fault_of_archive(error: TarFault) -> ReadFault:
@@ -175,14 +177,14 @@ def _fault_of_archive(error: TarFault) -> ReadFault:
     return ReadFault(reason, f"byte {error.byte}", f"{error.detail}; the members before are kept; fetch the archive again")
 
 
-class _Tar(_Members):
+class _Tar(_Archive):
     def _members(self) -> Iterator[RawFile | Quarantined]:
         reader = TarReader(self._archive.read)
         for member in reader:
             if not member.is_file:
-                self._count(member.name, 0)
+                self._count_empty(member.name, 0)
                 continue
-            if not self._wants(member.name, member.size):
+            if not self._takes(member.name, member.size):
                 continue
             inner = RawFile(f"{self._archive.name}::{member.name}", reader, self._archive.limits)
             if member.is_sparse:
@@ -192,17 +194,17 @@ class _Tar(_Members):
                 yield from self._open(inner)
 
 
-class _Zip(_Members):
-    """The members in the order of the archive's directory; without it (a truncated file) from the beginning on.
+class _Zip(_Archive):
+    """Opens members in the order of the archive's directory, or from the beginning on if a truncated file has none.
 
-    The directory is read by ``zipfile``, the data here: its readers unfold bzip2 and LZMA without a limit.
+    ``zipfile`` reads the directory only: its readers decompress bzip2 and LZMA without a limit.
     """
 
-    def __init__(self, archive: RawFile, handle: IO[bytes], members: Members) -> None:
+    def __init__(self, archive: RawFile, handle: IO[bytes], members: MemberFilter) -> None:
         self._handle = handle
         self._size = os.fstat(handle.fileno()).st_size
-        super().__init__(archive, Unfolding(archive.limits, lambda: self._size), members)
-        archive.records.folded = lambda: self._size
+        super().__init__(archive, RatioGuard(archive.limits, lambda: self._size), members)
+        archive.records.compressed = lambda: self._size
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
         try:
@@ -216,8 +218,8 @@ class _Zip(_Members):
             return
         for member in listed:
             name = _zip_name(member)
-            linked = S_ISLNK(member.external_attr >> 16)  # Its content is the path that it leads to.
-            if not member.is_dir() and not linked and self._wants(name, member.file_size):
+            is_link = S_ISLNK(member.external_attr >> 16)
+            if not member.is_dir() and not is_link and self._takes(name, member.file_size):
                 header = _local_header(self._handle, member.header_offset)
                 if header is None:
                     remedy = f"no member begins at byte {member.header_offset}; fetch the archive again, or pack it as tar"
@@ -225,24 +227,24 @@ class _Zip(_Members):
                     continue
                 known = {"crc": member.CRC, "compressed": member.compress_size, "size": member.file_size}
                 header = replace(header, name=name, flags=member.flag_bits, **known)
-                yield from self._opened(header, _Member(self._handle, header))
+                yield from self._opened(header, _ZipData(self._handle, header))
 
-    def _opened(self, header: _LocalHeader, stream: _Member) -> Iterator[RawFile | Quarantined]:
+    def _opened(self, header: _LocalHeader, stream: _ZipData) -> Iterator[RawFile | Quarantined]:
         name, limits = f"{self._archive.name}::{header.name}", self._archive.limits
         if header.flags & _ZIP_ENCRYPTED:
             yield Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
-        elif header.method not in _METHODS:
+        elif header.method not in _DECOMPRESSORS:
             remedy = f"compression {header.method} is not read; pack it as tar, or with deflate"
             yield Quarantined(name, "byte 0", "", "corrupt_file", remedy)
         else:
-            yield from self._open(RawFile(name, stream, limits, Unfolding(limits, stream.folded, self._unfolding)))
+            yield from self._open(RawFile(name, stream, limits, RatioGuard(limits, stream.compressed_bytes, self._guard)))
 
     def _salvaged(self) -> Iterator[RawFile | Quarantined]:
-        """Members by the header that each has of its own. Ends in a ReadFault."""
+        """Find members by their own headers. Always ends in a ReadFault."""
         position = 0
         while (header := _local_header(self._handle, position, alone=True)) is not None:
-            stream = _Member(self._handle, header)
-            if not header.name.endswith("/") and self._wants(header.name, header.size):
+            stream = _ZipData(self._handle, header)
+            if not header.name.endswith("/") and self._takes(header.name, header.size):
                 yield from self._opened(header, stream)
             if (end := stream.end()) is None:
                 break
@@ -259,16 +261,16 @@ class _LocalHeader:
     method: int
     crc: int
     compressed: int | None
-    """Bytes of the compressed data; None where the header does not know."""
+    """Size of the compressed data; None if the header does not state it."""
     size: int
     data: int
-    """Where the data begin."""
+    """Position of the first byte of the data."""
 
 
 def _local_header(handle: IO[bytes], position: int, *, alone: bool = False) -> _LocalHeader | None:
-    """The header of the member that begins at a position, or None where none does, or not a whole one.
+    """Return the header of the member that begins at a position, or None if there is no whole one.
 
-    ``alone``: no directory tells the size of stored data, which are then looked through for their end.
+    ``alone``: there is no directory that states the size of stored data, so their end is searched for.
     """
     if position < 0:
         return None
@@ -282,15 +284,15 @@ def _local_header(handle: IO[bytes], position: int, *, alone: bool = False) -> _
         return None
     data = position + _ZIP_HEADER.size + name_bytes + extra_bytes
     if alone and flags & _ZIP_UNKNOWN_SIZE and method == zipfile.ZIP_STORED:
-        crc, compressed = _described(handle, data)
+        crc, compressed = _descriptor_behind(handle, data)
         size = compressed
     elif flags & _ZIP_UNKNOWN_SIZE or compressed == 0xFFFFFFFF:
         compressed, size = None, 1
     return _LocalHeader(_member_name(name, flags), flags, method, crc, compressed, size, data)
 
 
-def _described(handle: IO[bytes], data: int) -> tuple[int, int]:
-    """Checksum and size of a stored member from the descriptor behind it; where none is left, it reaches to the end."""
+def _descriptor_behind(handle: IO[bytes], data: int) -> tuple[int, int]:
+    """Return checksum and size of a stored member from the descriptor after it; without one, the member ends with the file."""
     position, kept = data, b""
     handle.seek(data)
     while block := handle.read(BYTES_PER_READ):
@@ -304,29 +306,65 @@ def _described(handle: IO[bytes], data: int) -> tuple[int, int]:
         handle.seek(position + len(kept))
         position += max(0, len(kept) - len(_ZIP_DESCRIPTOR))
         kept = kept[-len(_ZIP_DESCRIPTOR) :]
-    return 0, handle.seek(0, os.SEEK_END) + 1 - data  # One byte more than there is: its end is missing.
+    return 0, handle.seek(0, os.SEEK_END) + 1 - data  # One byte too many, so that it counts as truncated.
 
 
-_METHODS: dict[int, Any] = {
+class _ZipLzma:
+    """LZMA of zip archives (a header, raw data, not always an end marker) with the interface of ``bz2.BZ2Decompressor``."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._raw: lzma.LZMADecompressor | None = None
+
+    @property
+    def eof(self) -> bool:
+        return self._raw is not None and self._raw.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._raw is None or self._raw.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._raw.unused_data if self._raw is not None else b""
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        if self._raw is None:
+            self._head += data
+            if len(self._head) < _LZMA_HEADER.size:
+                return b""
+            _, properties, packed, dictionary = _LZMA_HEADER.unpack_from(self._head)
+            if properties != 5 or packed >= 9 * 5 * 5:
+                raise lzma.LZMAError("no LZMA properties")
+            if dictionary > MAX_WINDOW_BYTES:
+                raise lzma.LZMAError("Memory usage limit exceeded")
+            coder = {"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 1 << 12)}
+            coder |= {"lc": packed % 9, "lp": packed // 9 % 5, "pb": packed // 45}
+            self._raw = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[coder])
+            data = self._head[_LZMA_HEADER.size :]
+        return self._raw.decompress(data, size)
+
+
+_DECOMPRESSORS: dict[int, Any] = {
     zipfile.ZIP_STORED: None,
     zipfile.ZIP_DEFLATED: lambda: Inflate(-zlib.MAX_WBITS),
     zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
-    zipfile.ZIP_LZMA: ZipLzma,
+    zipfile.ZIP_LZMA: _ZipLzma,
 }
-"""What unfolds a member, by the number of its compression; each call gives at most as many bytes as it is asked for."""
+"""By number of the compression method. ``decompress`` returns at most as many bytes as it is asked for."""
 
 
-class _Member:
-    """The data of one member as a stream."""
+class _ZipData:
+    """The decompressed data of one member as a stream."""
 
     def __init__(self, handle: IO[bytes], header: _LocalHeader) -> None:
         self._handle, self._header, self._position, self._crc, self._size = handle, header, header.data, 0, 0
-        make = _METHODS.get(header.method)
+        make = _DECOMPRESSORS.get(header.method)
         self._decompressor: Any = make() if make is not None else None
         self._ended = False
 
-    def folded(self) -> int:
-        """Compressed bytes read."""
+    def compressed_bytes(self) -> int:
+        """Return how many compressed bytes were read."""
         return self._position - self._header.data
 
     def _compressed(self, size: int) -> bytes:
@@ -338,11 +376,11 @@ class _Member:
         return block
 
     def read1(self, size: int) -> bytes:
-        """At most ``size`` bytes; empty at the end. Raises EOFError where the archive ends, BadZipFile for other bytes."""
+        """Return at most ``size`` bytes. Raises EOFError for a truncated archive, BadZipFile for a damaged one."""
         if self._ended:
             return b""
-        part = self._compressed(size) if self._decompressor is None else self._unfolded(size)
-        if not part and self._decompressor is None and self.folded() < (self._header.compressed or 0):
+        part = self._compressed(size) if self._decompressor is None else self._decompressed(size)
+        if not part and self._decompressor is None and self.compressed_bytes() < (self._header.compressed or 0):
             raise EOFError("the archive ends within this member")
         self._crc = zlib.crc32(part, self._crc)
         self._size += len(part)
@@ -352,19 +390,19 @@ class _Member:
                 raise zipfile.BadZipFile("Bad CRC-32")
         return part
 
-    def _unfolded(self, size: int) -> bytes:
+    def _decompressed(self, size: int) -> bytes:
         part = b""
         while not part and not self._decompressor.eof:
             block = self._compressed(COMPRESSED_BYTES_PER_READ) if self._decompressor.needs_input else b""
             if not block and self._decompressor.needs_input:
-                if self._header.compressed == self.folded() and self._size == self._header.size:
+                if self._header.compressed == self.compressed_bytes() and self._size == self._header.size:
                     break  # LZMA need not have an end marker.
                 raise EOFError("the archive ends within this member")
             part = self._decompressor.decompress(block, size)
         return part
 
     def end(self) -> int | None:
-        """Where the next member's header begins, or the archive's directory; None if that cannot be known."""
+        """Return where the next header begins; None if that cannot be known."""
         if self._header.compressed is not None:
             return self._header.data + self._header.compressed + 16 * bool(self._header.flags & _ZIP_UNKNOWN_SIZE)
         if self._decompressor is None:
@@ -376,7 +414,7 @@ class _Member:
             return None
         end = self._position - len(self._decompressor.unused_data)
         self._handle.seek(end)
-        behind = self._handle.read(_ZIP_LONGEST_DESCRIPTOR + len(_ZIP_SIGNATURE)).find(_ZIP_SIGNATURE)
+        behind = self._handle.read(_ZIP_MAX_DESCRIPTOR_BYTES + len(_ZIP_SIGNATURE)).find(_ZIP_SIGNATURE)
         return None if behind < 0 else end + behind
 
 
@@ -388,7 +426,7 @@ def _zip_name(member: zipfile.ZipInfo) -> str:
 
 
 def _member_name(name: bytes, flags: int) -> str:
-    """Archivers of Korean Windows write names in CP949 and do not say so."""
+    # Archivers on Korean Windows write names in CP949 without saying so.
     for encoding in ("utf-8",) if flags & _ZIP_UTF8_NAME else ("cp949", "cp437"):
         try:
             return name.decode(encoding)

@@ -1,4 +1,4 @@
-"""The schema of documents that data stages pass on, and of the records of dropped and quarantined ones."""
+"""Defines documents, the reasons why they are dropped, and quarantined input."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A decision not to keep a document."""
+    """The reason why a document is not kept."""
 
     reason: str
     """Snake-case name that the statistics count by: too_short, redirect, exact_duplicate, …"""
     rule: str = ""
-    """The reason in detail: the rule id, the metric with its value and limit, or the id of the copy that stays."""
+    """Details: the rule id, the metric with its value and limit, or the id of the copy that stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Quarantined:
     file: str
     """File name, with the member's name for archives (``dump.tar.zst::AA/wiki_00``)."""
     position: str
-    """Where in the file: ``line 12``, ``byte 4096``, ``record 7``."""
+    """``line 12``, ``byte 4096``, ``record 7``, …"""
     field: str
-    """Which field is at fault, or empty for the whole record."""
+    """Name of the bad field, or empty for the whole record."""
     reason: str
     """Snake-case name that the statistics count by: invalid_utf8, malformed_json, …"""
     remedy: str
-    """The remedy: a step that the owner of the source can take."""
+    """What the owner of the source can do about it."""
     excerpt: str = ""
     """At most 200 characters of the offending input."""
 
@@ -66,5 +66,5 @@ class Quarantined:
 
 
 def document_id(source: str, native_id: str) -> str:
-    """A stable 64-bit hash of source and native id, as 16 hex digits: the same in every run, order and process."""
+    """Return a 64-bit hash of source and native id as 16 hex digits."""
     return blake2b(f"{source}\0{native_id}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -1,8 +1,6 @@
-"""Shards of a data stage: Arrow files of its documents, of dropped documents, and of input that could not be read.
+"""Reads and writes the shards of a data stage: Arrow files that are written whole or not at all, and read batch by batch.
 
-Files are written whole or not at all, and read one batch at a time against their schema.
-
-``documents-*`` hold documents that pass, ``dropped-*`` whole documents with the reason and rule that dropped them,
+``documents-*`` hold the documents that pass, ``dropped-*`` dropped documents with the reason and rule,
 ``quarantine-*`` input that could not be read as documents, with file, position, field and remedy.
 """
 
@@ -31,11 +29,11 @@ _ROWS_PER_BATCH = 2_000
 
 
 class ShardError(ValueError):
-    """A shard is truncated or holds another schema than its name promises."""
+    """A shard that is damaged or has another schema than expected."""
 
 
 def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Record batches of one Arrow IPC shard. Raises ShardError naming the file when it is damaged or of another schema."""
+    """Yield the record batches of one Arrow IPC shard. Raises ShardError naming the file."""
     try:
         with ipc.open_file(pa.memory_map(str(path))) as reader:
             if not reader.schema.equals(schema):
@@ -49,13 +47,13 @@ def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def read_rows(path: Path, schema: pa.Schema) -> Iterator[tuple[Any, ...]]:
-    """The rows of one Arrow IPC shard, in order. Raises ShardError as ``read_batches`` does."""
+    """Yield the rows of one Arrow IPC shard. Raises ShardError as ``read_batches`` does."""
     for batch in read_batches(path, schema):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 class TableWriter:
-    """Writes rows to one zstd-compressed Arrow IPC file that is whole or absent; an empty table leaves no file."""
+    """Writes rows to one zstd-compressed Arrow IPC file; without rows there is no file."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path, self.schema = path, schema
@@ -101,21 +99,21 @@ QUARANTINE_SCHEMA = _schema(Quarantined)
 
 
 class DocumentStats(Statistics):
-    """Counts of every stage that takes documents; ``documents_in + repeated = documents_out + Σ dropped + quarantined``."""
+    """Counts of a data stage; ``documents_in + repeated = documents_out + Σ dropped + quarantined``."""
 
     documents_in: int
     documents_out: int
     repeated: int = 0
-    """Further copies of documents that were written; they are in ``documents_out``, not in ``documents_in``."""
+    """Additional copies of documents; they count in ``documents_out`` but not in ``documents_in``."""
     dropped: dict[str, int] = Field(default_factory=dict)
     """Documents by reason."""
     quarantined: int = 0
     """Records that could not be read as documents."""
     quarantine_reasons: dict[str, int] = Field(default_factory=dict)
     characters_out: int | None = None
-    """Characters of the documents that come out; None where a stage does not count them."""
+    """None if the stage does not count them."""
     bytes_out: int | None = None
-    """The same as UTF-8."""
+    """Size of the texts in UTF-8."""
 
 
 NO_DOCUMENTS: Mapping[str, Any] = {
@@ -123,15 +121,15 @@ NO_DOCUMENTS: Mapping[str, Any] = {
     "dropped": {},
     "quarantine_reasons": {},
 }
-"""The statistics of a shard, or a stage, that saw no documents."""
+"""Statistics of a shard or stage without documents."""
 
 document_row = attrgetter(*(f.name for f in fields(Document)))
-"""A document as a row of ``DOCUMENT_SCHEMA``; ``dataclasses.astuple`` copies deeply and takes 15 times as long."""
+"""Returns a document as a row of ``DOCUMENT_SCHEMA``; ``dataclasses.astuple`` copies deeply and takes 15 times as long."""
 _quarantine_row = attrgetter(*(f.name for f in fields(Quarantined)))
 
 
 def read_documents(path: Path, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Document]:
-    """The documents of one ``documents-*.arrow`` shard, in order; of ``chosen``, bool [documents], those that it holds for."""
+    """Yield the documents of one ``documents-*.arrow`` shard, or those for which ``chosen``, bool [documents], is true."""
     position = 0
     for whole in read_batches(path, DOCUMENT_SCHEMA):
         batch = whole if chosen is None else whole.filter(pa.array(chosen[position : position + len(whole)]))
@@ -141,10 +139,7 @@ def read_documents(path: Path, chosen: npt.NDArray[np.bool_] | None = None) -> I
 
 
 class DocumentShard:
-    """Writer of one shard of a data stage: its documents, its dropped documents, its quarantine, and their counts.
-
-    Use as a context manager; ``stats`` afterwards holds the conserved counts, characters and UTF-8 bytes.
-    """
+    """Context manager that writes the documents, dropped documents and quarantine of one shard; ``stats`` are their counts."""
 
     def __init__(self, out_dir: Path, index: int) -> None:
         def writer(kind: str, schema: pa.Schema) -> TableWriter:
@@ -159,26 +154,26 @@ class DocumentShard:
         return self
 
     def keep(self, document: Document) -> None:
-        """The document passes."""
+        """Write a document that passes."""
         self._documents.append(document_row(document))
         size = len(document.text.encode("utf-8"))
         self._counts.update(documents_in=1, documents_out=1, characters_out=len(document.text), bytes_out=size)
 
     def drop(self, document: Document, drop: Drop) -> None:
-        """The document does not pass; it is kept next to the output."""
+        """Write a document that does not pass."""
         self._dropped.append((*document_row(document), drop.reason, drop.rule))
         self._counts.update(documents_in=1)
         self._reasons[drop.reason] += 1
 
     def quarantine(self, bad: Quarantined) -> None:
-        """Input that is no readable document; counted as one document."""
+        """Write input that could not be read; it counts as one document."""
         self._quarantine.append(_quarantine_row(bad))
         self._counts.update(documents_in=1, quarantined=1)
         self._bad[bad.reason] += 1
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts of this shard, JSON-able and summable (see ``sum_stats``)."""
+        """Counts of this shard, for ``sum_stats``."""
         reasons = {"dropped": dict(sorted(self._reasons.items())), "quarantine_reasons": dict(sorted(self._bad.items()))}
         return sum_stats([NO_DOCUMENTS, self._counts, reasons])
 
@@ -188,7 +183,7 @@ class DocumentShard:
 
 
 def sum_stats(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add numbers by key, recursively; the statistics of shards become those of their stage."""
+    """Add the numbers of all shards by key, recursively."""
     total: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():

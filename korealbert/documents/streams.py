@@ -1,14 +1,13 @@
-"""One stream of bytes, plain or decompressed as its name says (gz, bz2, xz, zst), never read whole.
+"""Reads one file as a stream of bytes, decompressed if its name ends in .gz, .bz2, .xz or .zst.
 
-A fault of a stream (truncated or corrupt compression, a decompression bomb) is raised as ``ReadFault`` only after everything
-readable before it was handed out.
+A truncated or corrupt file and a decompression bomb raise ``ReadFault``, but only after all bytes before the fault were
+returned.
 """
 
 from __future__ import annotations
 
 import bz2
 import lzma
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -31,40 +30,37 @@ _MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "7z", ""),
     (b"PK\x03\x04", "zip", ".zip"),
 )
-"""First bytes of a packed file, its kind, and the ending under which it is read; none for what must be unpacked first."""
+"""First bytes of a compressed file, its kind, and the suffix under which it is read; no suffix if it is never read."""
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""Bytes after ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
+"""What follows ``BZh`` and a digit in bzip2: a block, or the end of an empty file. Text could begin with ``BZh`` too."""
 
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes read at once."""
 _MAX_BLANK_BYTES = 4 << 20
-"""Blanks and line ends in a row beyond which a file counts as an attack or an accident: each line costs as much as a record."""
+"""Longest run of blanks and line ends; each line costs as much time as a record."""
 ANY_RATIO_BYTES = 16 << 20
-"""Decompressed size up to which nothing is too strongly compressed."""
+"""Decompressed size up to which the compression ratio is not checked."""
 _REPETITION_FACTOR = 8
-"""Above ``ANY_RATIO_BYTES``, a ratio of this many times ``max_decompression_ratio`` is one repeated byte, never text."""
+"""Multiplies ``max_decompression_ratio`` between ``ANY_RATIO_BYTES`` and ``ratio_applies_above_bytes``: only one repeated byte
+compresses so well."""
 MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
-_WINDOW_BYTES = 128 << 20
-"""Memory that a header may ask for: twice that of ``xz -9``, and what zstd's own decoder grants. Headers may say 4 GB."""
+MAX_WINDOW_BYTES = 128 << 20
+"""Largest window that a header may ask for, of up to 4 GB: twice that of ``xz -9``, and the limit of zstd's own decoder."""
 
 MAX_EMPTY_RECORDS = 1 << 18
-"""Lines or records from which on a file of fewer than ``_FEWEST_BYTES`` for each counts as an attack or an accident: parsing
-one costs 10 to 120 µs."""
-_FEWEST_BYTES = 4
+"""A file with more lines or records than this must have ``_MIN_RECORD_BYTES`` for each: parsing one takes 10 to 120 µs."""
+_MIN_RECORD_BYTES = 4
 """One Hangul syllable and a line end."""
 FREE_RECORDS = 1 << 15
-"""Records of a file that may be packed into any number of bytes; each further one needs a compressed byte, because parsing and
-writing one costs 10 to 120 µs whatever it holds. Wikipedia's empty and redirecting pages take 40 and more."""
+"""A file with more records than this must have one compressed byte for each further one: parsing and writing one takes 10 to
+120 µs, whatever it holds. Wikipedia's empty and redirecting pages have 40 bytes and more."""
 
 COMPRESSED_BYTES_PER_READ = 1 << 14
-"""Unused input is copied for each gzip member, so blocks are small."""
+"""Small, because unused input is copied for each gzip member."""
 _ZSTANDARD_BYTES_PER_READ = 1 << 10
-_LZMA_HEADER = struct.Struct("<HHBI")
-"""Before a zip member's LZMA stream: version, bytes of the properties, lc + 9 · (lp + 5 · pb), bytes of the dictionary."""
 
-SALVAGED = "what comes before is kept, up to its last whole record; fetch the file again"
-"""The part of a damaged stream that is kept, and the remedy."""
+_SALVAGED = "what comes before is kept, up to its last whole record; fetch the file again"
 
 
 class ReadLimits(Spec):
@@ -82,84 +78,85 @@ class ReadLimits(Spec):
 
 
 class ReadFault(Exception):
-    """A stream that cannot be read on."""
+    """Raised where a stream cannot be read any further."""
 
     def __init__(self, reason: str, position: str, remedy: str) -> None:
         super().__init__(f"{position}: {reason}; {remedy}")
         self.reason, self.position, self.remedy = reason, position, remedy
 
 
-class Unfolding:
-    """How many bytes came out of something compressed, against how many went in; also counted for what contains it."""
+class RatioGuard:
+    """Compares the decompressed size of a stream with its compressed size, also on behalf of the archive around it."""
 
-    def __init__(self, limits: ReadLimits, folded: Callable[[], int], around: Unfolding | None = None) -> None:
-        self.limits, self.unfolded = limits, 0
-        self._folded, self._around = folded, around
+    def __init__(self, limits: ReadLimits, compressed: Callable[[], int], outer: RatioGuard | None = None) -> None:
+        """``compressed`` returns how many compressed bytes were read so far."""
+        self._limits, self._compressed, self._outer = limits, compressed, outer
+        self._decompressed = 0
 
     def add(self, size: int, position: str) -> None:
-        """Count ``size`` bytes more. Raises ReadFault beyond a limit."""
-        self.unfolded += size
-        if self.unfolded > min(ANY_RATIO_BYTES, self.limits.ratio_applies_above_bytes):
+        """Count ``size`` more decompressed bytes. Raises ReadFault beyond a limit."""
+        self._decompressed += size
+        if self._decompressed > min(ANY_RATIO_BYTES, self._limits.ratio_applies_above_bytes):
             self._check(position)
-        if self._around is not None:
-            self._around.add(size, position)
+        if self._outer is not None:
+            self._outer.add(size, position)
 
     def _check(self, position: str) -> None:
-        limit, folded = self.limits.max_decompression_ratio, max(1, self._folded())
-        if self.unfolded <= self.limits.ratio_applies_above_bytes:
+        limit, compressed = self._limits.max_decompression_ratio, max(1, self._compressed())
+        if self._decompressed <= self._limits.ratio_applies_above_bytes:
             limit *= _REPETITION_FACTOR
-        if self.unfolded > limit * folded:
+        if self._decompressed > limit * compressed:
             remedy = (
-                f"{folded:,} compressed bytes unfold to more than {self.unfolded:,}, all members and streams together, and the"
-                f" limit is {limit:,}-fold; if that is right, raise limits.max_decompression_ratio"
+                f"{compressed:,} compressed bytes unfold to more than {self._decompressed:,}, all members and streams together,"
+                f" and the limit is {limit:,}-fold; if that is right, raise limits.max_decompression_ratio"
             )
             raise ReadFault("decompression_bomb", position, remedy)
 
 
 @dataclass(slots=True)
-class Records:
-    """What was read of a file that was opened, all members of an archive together."""
+class RecordCount:
+    """Number and size of the records that were read of a file, or of all members of an archive."""
 
     count: int = 0
-    """Lines, or records where these are more."""
+    """Number of lines or of records, whichever is greater."""
     content_bytes: int = 0
-    """Bytes that they hold: of a WARC without headers, of Parquet the texts alone."""
+    """Size of these lines or records: without headers in WARC files, of the texts alone in Parquet."""
     parsed: int = 0
-    """Records alone, each of which a parser makes a document or an entry of the quarantine, and members of an archive."""
-    folded: Callable[[], int] | None = None
-    """How many bytes of the file itself were read; None where nobody counts them."""
+    """Number of records that become documents or entries of the quarantine, and of members of an archive."""
+    compressed: Callable[[], int] | None = None
+    """Returns how many bytes of the file itself were read; None if nobody counts them."""
 
     def add(self, count: int, content_bytes: int, parsed: int) -> None:
-        """Count some more."""
+        """Add to the three numbers."""
         self.count += count
         self.content_bytes += content_bytes
         self.parsed += parsed
 
     @property
-    def room(self) -> int:
-        """How many records more are no fault; a negative number at a fault."""
-        return FREE_RECORDS + (self.folded() if self.folded is not None else self.parsed) - self.parsed
+    def allowed(self) -> int:
+        """How many more records the file may have; negative if it already has too many."""
+        return FREE_RECORDS + (self.compressed() - self.parsed if self.compressed is not None else 0)
 
 
 class RawFile:
     """One named stream of bytes: a file, or a member of an archive."""
 
-    def __init__(self, name: str, stream: IO[bytes] | Any, limits: ReadLimits, unfolding: Unfolding | None = None) -> None:
+    def __init__(self, name: str, stream: IO[bytes] | Any, limits: ReadLimits, guard: RatioGuard | None = None) -> None:
         self.name = name.encode("utf-8", "backslashreplace").decode()  # names on disk need not be UTF-8, shards must be
         """File name, ``directory-relative/path``, or ``archive.tar.zst::member``."""
         self.limits = limits
         self.bytes_read = 0
         self.fault: ReadFault | None = None
-        self.records = Records()
-        """Counted by whoever cuts the file into records; one object for all members of an archive."""
-        self.may_be_packed = True
-        """Else bytes of a packed file are a fault: the name does not say how to read them."""
-        self._stream, self._unfolding = stream, unfolding
-        self._packed = Path(name).suffix if isinstance(stream, _Streams | _Zstandard) else ""
+        self.records = RecordCount()
+        """Filled by the framing; all members of an archive share one object."""
+        self.must_be_plain = False
+        """Raise ReadFault if the first bytes are those of a compressed file, whose name does not say so."""
+        self._stream, self._guard = stream, guard
+        self._suffix = Path(name).suffix if isinstance(stream, _ConcatenatedStreams | _Zstandard) else ""
         self._blank_bytes = 0
 
     def read(self, size: int = BYTES_PER_READ) -> bytes:
-        """The next ``size`` bytes, fewer only at the end; empty at the end. Raises ReadFault once all before it is returned."""
+        """Return the next ``size`` bytes, or fewer at the end. Raises ReadFault once all bytes before it were returned."""
         if self.fault:
             raise self.fault
         parts: list[bytes] = []
@@ -180,9 +177,7 @@ class RawFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_text(self, size: int = BYTES_PER_READ) -> bytes:
-        """``read``, but millions of blanks and line ends in a row, or of empty records, are a fault: they cost time and hold
-        nothing.
-        """
+        """``read``, but millions of empty records, or of blanks and line ends in a row, are a fault: they only cost time."""
         self.refuse_empty_records(f"byte {self.bytes_read}")
         block = self.read(size)
         if block.isspace():
@@ -190,25 +185,25 @@ class RawFile:
         else:
             self._blank_bytes = len(block) - len(block.rstrip())
         if self._blank_bytes > _MAX_BLANK_BYTES:
-            remedy = f"more than {_MAX_BLANK_BYTES:,} bytes of blanks and line ends in a row; {SALVAGED}, or remove the blanks"
+            remedy = f"more than {_MAX_BLANK_BYTES:,} bytes of blanks and line ends in a row; {_SALVAGED}, or remove the blanks"
             self.fault = ReadFault("blank_bytes", f"byte {self.bytes_read}", remedy)
             raise self.fault
         return block
 
     def refuse_empty_records(self, position: str) -> None:
-        """Raise ReadFault where the records counted so far hold too little, or came of too few compressed bytes."""
+        """Raise ReadFault if the records counted so far are too small, or come from too few compressed bytes."""
         if self.fault is not None and self.fault.reason == "empty_records":
             raise self.fault
         count, size = self.records.count, self.records.content_bytes
-        if self.records.room < 0:
-            said = "come of fewer compressed bytes, so they hold nothing, or the same again and again"
-            count, remedy = self.records.parsed, f"{SALVAGED}, unpack it, or leave it out"
-        elif count > MAX_EMPTY_RECORDS and size < _FEWEST_BYTES * count:
-            said, remedy = f"hold fewer than {_FEWEST_BYTES} bytes each", f"{SALVAGED}, or leave it out"
+        if self.records.allowed < 0:
+            problem = "come of fewer compressed bytes, so they hold nothing, or the same again and again"
+            count, remedy = self.records.parsed, f"{_SALVAGED}, unpack it, or leave it out"
+        elif count > MAX_EMPTY_RECORDS and size < _MIN_RECORD_BYTES * count:
+            problem, remedy = f"hold fewer than {_MIN_RECORD_BYTES} bytes each", f"{_SALVAGED}, or leave it out"
         else:
             return
-        told = f"{count:,} lines or records of this file, all its members together, {said}; {remedy}"
-        self.fault = ReadFault("empty_records", position, told)
+        message = f"{count:,} lines or records of this file, all its members together, {problem}; {remedy}"
+        self.fault = ReadFault("empty_records", position, message)
         raise self.fault
 
     def _read_some(self, size: int) -> bytes:
@@ -217,63 +212,64 @@ class RawFile:
             part: bytes = self._stream.read1(size) if hasattr(self._stream, "read1") else self._stream.read(size)
         except ReadFault as fault:  # of the file that contains this one
             raise ReadFault(fault.reason, position, fault.remedy) from fault
-        except (EOFError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
-            raise _fault_of(error, position, self._packed) from error
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise _fault_of(error, position, self._packed) from error
-        if self._unfolding is not None:
-            self._unfolding.add(len(part), position)
-        if not self.may_be_packed and self.bytes_read == 0:
-            _check_plain(part)
+        except (EOFError, OSError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # an error of the disk, not of a decompressor
+            raise _fault_of(error, position, self._suffix) from error
+        if self._guard is not None:
+            self._guard.add(len(part), position)
+        if self.must_be_plain and self.bytes_read == 0:
+            _refuse_compressed(part)
         return part
 
     def quarantined(self, fault: ReadFault) -> Quarantined:
-        """The fault as an entry of the quarantine."""
+        """Return the fault as an entry of the quarantine."""
         return Quarantined(self.name, fault.position, "", fault.reason, fault.remedy)
 
 
-def _check_plain(begin: bytes) -> None:
-    """Raises ReadFault for the first bytes of a packed file."""
+def _refuse_compressed(first_bytes: bytes) -> None:
     for magic, kind, suffix in _MAGIC:
-        if begin.startswith(magic) and (suffix != ".bz2" or begin[4:].startswith(_BZIP2_BLOCKS)):
-            named = f"name it …{suffix}, or unpack it before it comes by standard input" if suffix else "unpack it first"
-            raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {named}")
+        if first_bytes.startswith(magic) and (suffix != ".bz2" or first_bytes[4:].startswith(_BZIP2_BLOCKS)):
+            remedy = f"name it …{suffix}, or unpack it before it comes by standard input" if suffix else "unpack it first"
+            raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {remedy}")
 
 
-def _fault_of(error: Exception, position: str, packed: str) -> ReadFault:
-    """The fault of a stream that ends in an error of a decompressor or an archive; ``packed``: the ending of its name."""
+def _fault_of(error: Exception, position: str, suffix: str) -> ReadFault:
+    """Translate an error of a decompressor or an archive; ``suffix`` is that of a compressed file, else empty."""
     text = str(error) or type(error).__name__
     truncated = isinstance(error, EOFError) or "runcated" in text
     if isinstance(error, TarFault):
         truncated = error.reason == "truncated"
         text = f"{error.detail} (byte {error.byte} of the archive)"
     if "emory" in text:  # "Memory usage limit exceeded" (xz), "Frame requires too much memory for decoding" (zstd)
-        remedy = f"{text}: a window of more than {_WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
+        remedy = f"{text}: a window of more than {MAX_WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
         return ReadFault("decompression_bomb", position, remedy)
-    kept = SALVAGED
-    if packed and not truncated and position == "byte 0":
-        kept = f"if it is no {packed} file, give it the ending of what it is; otherwise fetch the file again"
-    return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {kept}")
+    remedy = _SALVAGED
+    if suffix and not truncated and position == "byte 0":
+        remedy = f"if it is no {suffix} file, give it the ending of what it is; otherwise fetch the file again"
+    return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {remedy}")
 
 
-def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = None) -> RawFile:
-    """The decompressed stream of a file whose name says that it is compressed, else the file itself.
+def decompressed(raw: RawFile, outer: RatioGuard | None = None) -> RawFile:
+    """Return the decompressed stream of a file, or the file itself if its name does not say that it is compressed.
 
-    ``folded`` says how many compressed bytes were read; ``around`` counts for the archive or file around it.
+    ``outer`` is the guard of the archive or file around it.
     """
+
+    def compressed_bytes() -> int:
+        return raw.bytes_read
+
     stream = _STREAMS.get(Path(raw.name).suffix.lower().replace(".t", "."))  # .tgz is .gz
     if stream is None:
-        raw.may_be_packed, unfolded = False, raw
+        raw.must_be_plain, opened = True, raw
     else:
-        unfolded = RawFile(raw.name, stream(raw), raw.limits, Unfolding(raw.limits, folded, around))
-    unfolded.records.folded = folded
-    return unfolded
+        opened = RawFile(raw.name, stream(raw), raw.limits, RatioGuard(raw.limits, compressed_bytes, outer))
+    opened.records.compressed = compressed_bytes
+    return opened
 
 
 class Inflate:
-    """zlib with the interface of the standard library's other decompressors: gzip members, or raw deflate."""
+    """zlib with the interface of ``bz2.BZ2Decompressor``; the default window is that of gzip."""
 
     def __init__(self, window: int = 16 + zlib.MAX_WBITS) -> None:
         self._inflate = zlib.decompressobj(window)
@@ -291,60 +287,20 @@ class Inflate:
 
     @property
     def needs_input(self) -> bool:
-        """Whether ``decompress`` needs bytes."""
+        """Whether ``decompress`` needs more data."""
         return not self._inflate.unconsumed_tail and not self._full
 
     def decompress(self, data: bytes, size: int) -> bytes:
-        """At most ``size`` bytes more."""
+        """Return at most ``size`` decompressed bytes."""
         part = self._inflate.decompress(self._inflate.unconsumed_tail + data, size)
         self._full = len(part) == size
         return part
 
 
-class ZipLzma:
-    """LZMA as zip archives have it, with the same interface: properties in a header of its own, then raw data."""
+class _ConcatenatedStreams:
+    """Reads gzip, bz2 or xz streams one after the other.
 
-    def __init__(self) -> None:
-        self._head = b""
-        self._raw: lzma.LZMADecompressor | None = None
-
-    @property
-    def eof(self) -> bool:
-        """Whether an end marker was reached; not every stream has one."""
-        return self._raw is not None and self._raw.eof
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether ``decompress`` needs bytes."""
-        return self._raw is None or self._raw.needs_input
-
-    @property
-    def unused_data(self) -> bytes:
-        """Bytes after the end of the stream."""
-        return self._raw.unused_data if self._raw is not None else b""
-
-    def decompress(self, data: bytes, size: int) -> bytes:
-        """At most ``size`` bytes more. Raises LZMAError."""
-        if self._raw is None:
-            self._head += data
-            if len(self._head) < _LZMA_HEADER.size:
-                return b""
-            _, properties, packed, dictionary = _LZMA_HEADER.unpack_from(self._head)
-            if properties != 5 or packed >= 9 * 5 * 5:
-                raise lzma.LZMAError("no LZMA properties")
-            if dictionary > _WINDOW_BYTES:
-                raise lzma.LZMAError("Memory usage limit exceeded")
-            coder = {"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 1 << 12)}
-            coder |= {"lc": packed % 9, "lp": packed // 9 % 5, "pb": packed // 45}
-            self._raw = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[coder])
-            data = self._head[_LZMA_HEADER.size :]
-        return self._raw.decompress(data, size)
-
-
-class _Streams:
-    """gzip, bz2 or xz streams in a row.
-
-    The standard library's readers treat any bytes after the first stream that are no stream as the end.
+    The standard library's readers stop without an error if other bytes follow the first stream.
     """
 
     def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:
@@ -353,7 +309,7 @@ class _Streams:
         self._empty = 0
 
     def read1(self, size: int) -> bytes:
-        """At most ``size`` bytes; empty at the end."""
+        """Return at most ``size`` bytes; none at the end."""
         while True:
             data = b""
             if self._decompressor.eof:
@@ -366,7 +322,7 @@ class _Streams:
                 self._decompressor = self._decompressor_of()
                 self._empty += 1
                 if self._empty > MAX_EMPTY_STREAMS:
-                    remedy = f"more than {MAX_EMPTY_STREAMS:,} empty streams in a row; {SALVAGED}"
+                    remedy = f"more than {MAX_EMPTY_STREAMS:,} empty streams in a row; {_SALVAGED}"
                     raise ReadFault("decompression_bomb", "", remedy)
             elif self._decompressor.needs_input:
                 data = self._source(COMPRESSED_BYTES_PER_READ)
@@ -379,10 +335,10 @@ class _Streams:
 
 
 class _Zstandard:
-    """Arrow's decompressor, whose failing read does not say how much of the buffer it had filled.
+    """Reads zstd with Arrow, and recovers the bytes before an error.
 
-    The buffer holds bytes 0xFF before, which no text in UTF-8 or CP949 has, so what differs was read. Compressed bytes are
-    handed over in small blocks, because those of a failing block are lost.
+    Arrow does not say how many bytes it wrote before it failed. So the buffer is filled with 0xFF, which no text in UTF-8 or
+    CP949 contains, and what differs was read. Blocks are small because what a failing block holds is lost.
     """
 
     closed = False
@@ -393,22 +349,20 @@ class _Zstandard:
         self._stream = pa.CompressedInputStream(pa.PythonFile(self, mode="r"), "zstd")
 
     def read(self, size: int = -1) -> bytes:
-        """Compressed bytes, for Arrow."""
+        """Return compressed bytes to Arrow."""
         return self._source.read(min(size, _ZSTANDARD_BYTES_PER_READ))
 
     def readable(self) -> bool:
-        """For Arrow."""
         return True
 
     def seekable(self) -> bool:
-        """For Arrow."""
         return False
 
     def close(self) -> None:
-        """The owner of the source closes it."""
+        """Do nothing: the owner of the source closes it."""
 
     def read1(self, size: int) -> bytes:
-        """At most ``size`` decompressed bytes; empty at the end."""
+        """Return at most ``size`` decompressed bytes; none at the end."""
         if self._fault is not None:
             raise self._fault
         buffer = bytearray(b"\xff") * size
@@ -423,9 +377,8 @@ class _Zstandard:
 
 
 _STREAMS: dict[str, Callable[[RawFile], Any]] = {
-    ".gz": lambda raw: _Streams(raw.read, Inflate),
-    ".bz2": lambda raw: _Streams(raw.read, bz2.BZ2Decompressor),
-    ".xz": lambda raw: _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES)),
+    ".gz": lambda raw: _ConcatenatedStreams(raw.read, Inflate),
+    ".bz2": lambda raw: _ConcatenatedStreams(raw.read, bz2.BZ2Decompressor),
+    ".xz": lambda raw: _ConcatenatedStreams(raw.read, lambda: lzma.LZMADecompressor(memlimit=MAX_WINDOW_BYTES)),
     ".zst": _Zstandard,
 }
-"""The reader of each compression, by the ending of a name that means it."""

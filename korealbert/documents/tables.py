@@ -1,4 +1,4 @@
-"""Reading CSV: fields of any length, wherever a table comes from."""
+"""Reads CSV with fields of any length."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import csv
 from collections.abc import Iterable
 from typing import Any
 
-_LONGEST_FIELD = 2**31 - 1
-"""In characters; the largest number that ``csv`` takes on every platform. Files and records have limits of their own."""
+_MAX_FIELD_CHARS = 2**31 - 1
+"""The largest limit that ``csv`` accepts on every platform; files and records have limits of their own."""
 
 
-def csv_reader(lines: Iterable[str], **form: Any) -> Any:
-    """``csv.reader``, whose limit of 131,072 characters a field is one for the whole process, without that limit."""
-    csv.field_size_limit(_LONGEST_FIELD)
-    return csv.reader(lines, **form)
+def csv_reader(lines: Iterable[str], **dialect: Any) -> Any:
+    """Return a ``csv.reader`` without the default limit of 131,072 characters a field, which is a setting of the process."""
+    csv.field_size_limit(_MAX_FIELD_CHARS)
+    return csv.reader(lines, **dialect)

@@ -18,7 +18,7 @@ from typing import Any
 
 from korealbert.artifact import InputPath, Stage
 from korealbert.artifact.files import files_of
-from korealbert.documents.containers import Members, is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadFault, ReadLimits
 from korealbert.finetune.features import SPLITS
@@ -326,7 +326,7 @@ _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
 def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> float:
     """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none. Of directories and archives only
     those of ``members`` and not of ``exclude``, patterns as extraction has them."""
-    wanted = Members(members, exclude)
+    wanted = MemberFilter(members, exclude)
     if path.is_dir():
         inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
         return float(sum(unpacked(one, members, exclude) for one, name in inside if is_archive(name) or wanted.takes(name)))
@@ -340,7 +340,7 @@ def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> f
     return float(sum(len(block) for _, block in _blocks(path)))
 
 
-def _unpacked_archive(path: Path, members: Members) -> float:
+def _unpacked_archive(path: Path, members: MemberFilter) -> float:
     size = path.stat().st_size
     if size > _UNPACKED_AT_MOST and path.suffix.lower() == ".zip":
         with suppress(zipfile.BadZipFile, OSError):

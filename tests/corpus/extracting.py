@@ -1,4 +1,4 @@
-"""Builds the extract stage in a temporary store and reads back what came out; makes compressed files."""
+"""Builds the extract stage in a temporary store and reads its output; makes compressed files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rows(artifact: Artifact, pattern: str, schema: pa.Schema) -> list[dict[str, 
 
 
 def compressed(kind: str, data: bytes) -> bytes:
-    """``data`` as gz, bz2, xz or zst."""
+    """Compress ``data`` as gz, bz2, xz or zst."""
     if kind == "zst":
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
@@ -92,6 +92,6 @@ PAGE = """  <page>
 
 
 def dump(*pages: str) -> bytes:
-    """A MediaWiki export of ``PAGE``s."""
+    """Return a MediaWiki export of ``PAGE``s."""
     header = "<mediawiki>\n<siteinfo><base>https://wiki.example/wiki/대문</base></siteinfo>\n"
     return f"{header}{''.join(pages)}</mediawiki>\n".encode()

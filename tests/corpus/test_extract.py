@@ -1,4 +1,4 @@
-"""The extract stage: every format to documents, the same bytes whoever works, and sources that do not fit their spec."""
+"""The extract stage reads every format, to the same bytes with any number of workers, and rejects sources that do not fit."""
 
 from __future__ import annotations
 
@@ -222,9 +222,11 @@ def test_lines_that_break_before_a_particle_are_one(body: str, text: str, tmp_pa
     assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]
 
 
-def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, sample_dir: Path) -> None:
+def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 10_000)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", 10_000)
     options = {"format": "mediawiki", "shard_bytes": 1024}
-    pages = [PAGE.format(title=f"강 {n}", id=n, text=f"'''강'''은 길다. [[산]]은 {n}번 높다.") for n in range(12_000)]
+    pages = [PAGE.format(title=f"강 {n}", id=n, text=f"'''강'''은 길다. [[산]]은 {n}번 높다.") for n in range(200)]
     path = tmp_path / "dump.xml"
     path.write_bytes(dump(*pages))
     alone = extract(tmp_path / "one", path, workers=1, **options)

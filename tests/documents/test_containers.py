@@ -1,4 +1,4 @@
-"""Truncated containers give all that is in them; small ones that unfold to much are stopped before they cost much."""
+"""Truncated containers are read up to their end; decompression bombs are stopped early."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ import pytest
 
 from korealbert.corpus.extract import ExtractSpec, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
-from korealbert.documents.containers import MAX_EMPTY_MEMBERS, open_files
+from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import (
     ANY_RATIO_BYTES,
     FREE_RECORDS,
     MAX_EMPTY_RECORDS,
-    MAX_EMPTY_STREAMS,
     ReadFault,
     ReadLimits,
 )
@@ -54,7 +53,7 @@ def whole_records(data: bytes) -> int:
 
 
 def read(path: Path) -> tuple[dict[str, int], list[Quarantined]]:
-    """Bytes by stream, and all faults."""
+    """Return the size of each stream, and all faults."""
     sizes, faults = {}, []
     for raw in open_files([path], "*", LIMITS):
         if isinstance(raw, Quarantined):
@@ -71,7 +70,7 @@ def read(path: Path) -> tuple[dict[str, int], list[Quarantined]]:
 
 @pytest.mark.parametrize("kind", ["", *KINDS])
 def test_a_truncated_archive_gives_the_records_of_the_same_truncated_file(tmp_path: Path, kind: str) -> None:
-    """Of one member nearly as large as a read, everything was lost."""
+    """Also of a member that is nearly as large as a read."""
     data = DATA[:250_000]
     suffix = f".{kind}" if kind else ""
     for name, content in (("a.jsonl", data), ("a.tar", tar({"a.jsonl": data}))):
@@ -134,29 +133,31 @@ def test_a_truncated_warc_gives_its_whole_records(tmp_path: Path) -> None:
     assert fault.position == f"byte {sizes['a.warc.gz']}" and "up to its last whole record" in fault.remedy
 
 
-def limited(path: Path, kind: str = "jsonl") -> list[str]:
-    """Reasons of the quarantine, read within 600 MB of address space for the data beside the libraries'."""
-    code = f"""
-import resource, sys
+def reasons_in_limited_memory(files: dict[str, Path]) -> dict[str, list[str]]:
+    """Return the reasons of the quarantine by format, read with 600 MB of address space beyond that of the libraries."""
+    code = """
+import json, resource, sys
 from pathlib import Path
 from korealbert.corpus.extract import ExtractSpec, raw_parts, parse
 from korealbert.corpus.readers.records import Tally
 from korealbert.documents.schema import Quarantined
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)
-spec = ExtractSpec.model_validate({{"source": "a", "format": {kind!r}, "paths": [{str(path)!r}]}})
-for part in raw_parts(spec):
-    for outcome in parse(spec, part, Tally()):
-        if isinstance(outcome, Quarantined):
-            print(outcome.reason, flush=True)
+found = {}
+for kind, path in json.loads(sys.argv[1]).items():
+    spec = ExtractSpec.model_validate({"source": "a", "format": kind, "paths": [path]})
+    outcomes = (outcome for part in raw_parts(spec) for outcome in parse(spec, part, Tally()))
+    found[kind] = [outcome.reason for outcome in outcomes if isinstance(outcome, Quarantined)]
+print(json.dumps(found))
 """
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    command = [sys.executable, "-c", code, json.dumps({kind: str(path) for kind, path in files.items()})]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.split()
+    return dict(json.loads(done.stdout))
 
 
 def zeros_of(kind: str, head: bytes, fill: bytes, megabytes: int) -> bytes:
-    """``head`` and then megabytes of one byte, compressed."""
+    """Compress ``head`` and megabytes of one byte."""
     if kind == "gz":
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         return packer.compress(head) + b"".join(packer.compress(fill * (1 << 20)) for _ in range(megabytes)) + packer.flush()
@@ -195,7 +196,7 @@ def test_a_sparse_file_is_no_source_of_zeros(tmp_path: Path) -> None:
 @pytest.mark.parametrize("container", ["tar", "tar.zst", "zip", ""])
 @pytest.mark.parametrize("inner", ["bz2", "zst"])
 def test_members_unfold_within_one_limit_for_all_of_them(tmp_path: Path, container: str, inner: str) -> None:
-    """Each within what one stream may unfold to, as 54 GB from 25 KB were."""
+    """Also if each is within the limit of one stream, as in a file of 25 KB that became 54 GB."""
     bomb = compressed(inner, bytes(5 << 20))
     members = {f"{number}.txt.{inner}": bomb for number in range(40)}
     if container == "zip":
@@ -226,17 +227,19 @@ def test_members_unfold_within_one_limit_for_all_of_them(tmp_path: Path, contain
     assert unfolded < 4 * ANY_RATIO_BYTES, "of 200 MB"
 
 
-def test_too_many_empty_members_and_streams(tmp_path: Path) -> None:
+def test_too_many_empty_members_and_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.documents.containers.MAX_EMPTY_MEMBERS", 1_000)
+    monkeypatch.setattr("korealbert.documents.streams.MAX_EMPTY_STREAMS", 100)
     header = tarfile.TarInfo("a").tobuf()
-    (tmp_path / "a.tar").write_bytes(header * (MAX_EMPTY_MEMBERS + 10))
+    (tmp_path / "a.tar").write_bytes(header * 1_010)
     assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == ["too_many_empty_members"]
     directory = tarfile.TarInfo("d")
     directory.type = tarfile.DIRTYPE
-    (tmp_path / "d.tar").write_bytes(directory.tobuf() * (MAX_EMPTY_MEMBERS + 10))
+    (tmp_path / "d.tar").write_bytes(directory.tobuf() * 1_010)
     assert [fault.reason for fault in read(tmp_path / "d.tar")[1]] == ["too_many_empty_members"]
     for kind in ("gz", "bz2", "xz"):
         path = tmp_path / f"a.{kind}"
-        path.write_bytes(compressed(kind, b"text") + compressed(kind, b"") * (MAX_EMPTY_STREAMS + 10))
+        path.write_bytes(compressed(kind, b"text") + compressed(kind, b"") * 110)
         sizes, (fault,) = read(path)
         assert (sizes, fault.reason) == ({path.name: 4}, "decompression_bomb")
 
@@ -273,33 +276,30 @@ def test_a_header_of_many_attributes_is_not_read_to_its_end(tmp_path: Path, name
         assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == reasons
 
 
-@pytest.mark.parametrize(
-    ("kind", "packed"),
-    [
-        *(("jsonl", packed) for packed in ("zst", "gz", "bz2")),
-        *((kind, "zst") for kind in ("json", "books", "text", "warc")),
+def test_blank_lines_without_end_are_stopped(tmp_path: Path) -> None:
+    files = {}
+    for kind, packed in (
+        *((kind, "zst") for kind in ("jsonl", "json", "books", "text", "warc")),
         ("mediawiki", "gz"),
         ("news_text", "bz2"),
-    ],
-)
-def test_blank_lines_without_end_are_stopped(tmp_path: Path, kind: str, packed: str) -> None:
-    path = tmp_path / f"a.txt.{packed}"
-    path.write_bytes(zeros_of(packed, b"", b"\n", 6))
-    reasons = limited(path, kind)
-    assert reasons[-1] in ("blank_bytes", "empty_records") and len(reasons) <= 2
+    ):
+        files[kind] = tmp_path / f"{kind}.txt.{packed}"
+        files[kind].write_bytes(zeros_of(packed, b"", b"\n", 6))
+    for kind, reasons in reasons_in_limited_memory(files).items():
+        assert reasons[-1] in ("blank_bytes", "empty_records") and len(reasons) <= 2, kind
 
 
 @pytest.mark.parametrize(("kind", "record"), [("jsonl", b"{}\n\n"), ("json", b"{},"), ("books", b"1\n\n"), ("text", b"\n\na")])
 def test_millions_of_records_with_nothing_in_them_are_stopped(tmp_path: Path, kind: str, record: bytes) -> None:
     path = tmp_path / "a.gz"
     head = b"[" if kind == "json" else b""
-    path.write_bytes(gzip.compress(head + record * (5 << 20)))
+    path.write_bytes(gzip.compress(head + record * (2 << 20), 1))
     of_records = {"document": "record"} if kind == "text" else {}
     spec = ExtractSpec.model_validate({"source": "a", "format": kind, "paths": [str(path)], **of_records})
     parts = list(raw_parts(spec))
     assert isinstance(parts[-1], Quarantined) and parts[-1].reason == "empty_records"
     read = sum(len(part.data) for part in parts if isinstance(part, RawRecords))
-    assert read <= int(parts[-1].position.removeprefix("byte ")) + (1 << 20) < 8 << 20, "of 15 MB and more"
+    assert read <= int(parts[-1].position.removeprefix("byte ")) + (1 << 20) < 4 << 20, "of 6 MB and more"
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "zip", "warc.gz", "parquet"])
@@ -329,7 +329,7 @@ def test_empty_records_are_counted_over_all_that_a_file_holds(tmp_path: Path, ki
     faults = [part for part in parts if isinstance(part, Quarantined)]
     assert [fault.reason for fault in faults] == ["empty_records"] and parts[-1] is faults[0]
     assert faults[0].file.startswith(path.name) and faults[0].position and "or leave it out" in faults[0].remedy
-    records = sum(len(part.cuts) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
+    records = sum(len(part.extents) or part.data.count(b"\n") for part in parts if isinstance(part, RawRecords))
     assert records < 2 * MAX_EMPTY_RECORDS, f"of {count:,}"
 
 
@@ -351,11 +351,11 @@ TEXTS = [f"{number}번째 글은 {number * 7919 % 1009}쪽에 있다." for numbe
         ("wet", b"", b"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 0\r\n\r\n\r\n\r\n", b"", 50),
     ],
 )
-@pytest.mark.parametrize("packed", ["gz", "zst"])
 def test_records_of_which_many_come_of_one_compressed_byte_are_stopped(
-    tmp_path: Path, kind: str, head: bytes, record: bytes, tail: bytes, kept: int, packed: str
+    tmp_path: Path, kind: str, head: bytes, record: bytes, tail: bytes, kept: int
 ) -> None:
-    """And what comes before them in the file is kept."""
+    """What comes before them in the file is kept."""
+    packed = "zst" if kind in ("jsonl", "text", "wet") else "gz"
     path = tmp_path / f"a.{packed}"
     honest = b"".join(one_of(kind, text) for text in TEXTS)
     path.write_bytes(compressed(packed, head + honest + record * (6 * FREE_RECORDS) + tail))
@@ -370,7 +370,7 @@ def test_records_of_which_many_come_of_one_compressed_byte_are_stopped(
 
 
 def one_of(kind: str, text: str) -> bytes:
-    """A record that holds a text."""
+    """Return a record with this text."""
     body = text.encode()
     if kind == "mediawiki":
         return PAGE.format(title=text, id=text.partition("번")[0], text=text).encode()
@@ -384,7 +384,7 @@ def one_of(kind: str, text: str) -> bytes:
 
 @pytest.mark.parametrize("packed", ["jsonl.bz2", "tar.zst"])
 def test_many_short_and_empty_records_of_an_honest_file_are_no_bomb(tmp_path: Path, packed: str) -> None:
-    """Nine of ten are without text: a dump of redirects and deleted pages, with a title and a number each."""
+    """Nine of ten have a title and a number, but no text, as in a dump of redirects and deleted pages."""
     lines = [json.dumps({"id": n, "title": f"제{n * 7919 % 100003}호", "text": "" if n % 10 else "글"}) for n in range(40_000)]
     data = "".join(line + "\n" for line in lines).encode()
     path = tmp_path / f"a.{packed}"
@@ -396,10 +396,10 @@ def test_many_short_and_empty_records_of_an_honest_file_are_no_bomb(tmp_path: Pa
     assert not any(isinstance(part, Quarantined) for part in parts)
 
 
-def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
+def test_a_large_window_is_refused(tmp_path: Path) -> None:
     import lzma
 
     path = tmp_path / "a.xz"
-    path.write_bytes(lzma.compress(b"text", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]))
+    path.write_bytes(lzma.compress(b"text", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}]))
     _, (fault,) = read(path)
     assert fault.reason == "decompression_bomb" and "xz -9" in fault.remedy

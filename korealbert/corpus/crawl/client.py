@@ -1,8 +1,8 @@
-"""The one HTTP client of crawl and fetch: it connects only to addresses that were checked, and every answer has limits.
+"""The HTTP client of crawl and fetch: connects only to checked addresses, and limits the size and time of every answer.
 
-httpcore keeps the connections and reads HTTP/1.1. Names are resolved here, once for each connection, and what is connected to
-is the address that was checked; certificate, SNI and Host header stay those of the name. Proxies of the environment are not
-used: they would resolve names behind the rule's back.
+httpcore keeps the connections and reads HTTP/1.1. Names are resolved here, once for each connection, which then goes to the
+checked address; certificate, SNI and Host header are those of the name. Proxies of the environment are not used, because they
+would resolve names without the check.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpcore
 
 _KEEP_ALIVE_SECONDS = 4.0
-"""An idle connection is closed after so long, before most servers do: Apache's default is five seconds."""
+"""Idle connections are closed earlier than by most servers: Apache's default is five seconds."""
 _OPENING_TIMEOUTS = 4
-"""Connecting and the headers of an answer may take this many times the timeout; a server could drip them for ever."""
+"""Connecting and reading the headers may take so many timeouts in all, in case a server sends them byte by byte."""
 _OP_LEGACY_SERVER_CONNECT = 0x4
 """OpenSSL's option for servers without secure renegotiation; Python names it from 3.12 on."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
-"""Time at which the request of this thread must be over, on the monotonic clock."""
+"""Time on the monotonic clock at which the request of this thread must have ended."""
 
 
 class NoAnswer(ConnectionError):
@@ -47,7 +47,7 @@ class NoAnswer(ConnectionError):
 
 
 class PrivateAddress(NoAnswer):
-    """A host without a public address; raised before anything is connected to, so it reveals nothing about the host's ports."""
+    """A host without a public address; raised before connecting, so that it reveals nothing about the host's ports."""
 
     def __init__(self, host: str, address: str) -> None:
         super().__init__("private_address", f"{host} lies at the private address {address}")
@@ -56,20 +56,20 @@ class PrivateAddress(NoAnswer):
 
 @dataclass
 class Answer:
-    """Status and headers of an answer as they were received, and its body."""
+    """Status, headers and body of an answer."""
 
     status: int
     headers: list[tuple[str, str]]
-    """With the spelling and order of the server; bytes beyond ASCII as Latin-1."""
+    """In the spelling and order of the server; bytes beyond ASCII as Latin-1."""
     address: str
-    """The IP address that gave it."""
+    """IP address of the server."""
     blocks: Iterator[bytes]
-    """The body as it arrives, its Content-Encoding kept. Raises NoAnswer when it breaks off."""
+    """The body as it arrives, with its Content-Encoding. Raises NoAnswer when it breaks off."""
     body: bytes = b""
-    """The part of it that ``Client.read`` has read."""
+    """What ``Client.read`` has read of the body."""
 
     def header(self, name: str) -> str:
-        """The last value of a header, or empty."""
+        """Return the last value of a header, or an empty string."""
         return next((value for key, value in reversed(self.headers) if key.lower() == name.lower()), "").strip()
 
     @property
@@ -79,16 +79,16 @@ class Answer:
 
     @property
     def location(self) -> str:
-        """The target of a redirect, empty if it is none. Bytes beyond ASCII are sent back as they came, as browsers do."""
+        """The target of a redirect, or an empty string. Bytes beyond ASCII are kept, as in browsers."""
         value = self.header("Location") if 300 <= self.status < 400 else ""
         return quote(value.encode("latin-1"), safe=string.punctuation + " ")
 
 
 class Client:
-    """Connections to web servers; for use from several threads.
+    """Connections to web servers; thread-safe.
 
-    ``may_be_private`` says of a host name whether it may be at a private address. ``timeout_seconds`` is the longest time
-    without a byte.
+    ``may_be_private`` returns whether a host may have a private address. ``timeout_seconds`` is the longest time without a
+    byte.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Client:
 
     @contextmanager
     def get(self, url: str, headers: Iterable[tuple[str, str]] = (), within_seconds: float = math.inf) -> Iterator[Answer]:
-        """Request a URL (ASCII only, see ``ascii_url``); redirects are left to the caller. Raises NoAnswer."""
+        """Request an ASCII URL (see ``ascii_url``) without following redirects. Raises NoAnswer."""
         sent = [("Host", urlsplit(url).netloc.rpartition("@")[2]), *self._headers, *headers]
         begin = time.monotonic()
         token = _deadline.set(begin + min(within_seconds, _OPENING_TIMEOUTS * self._timeout["read"]))
@@ -126,20 +126,20 @@ class Client:
             _deadline.reset(token)
 
     def read(self, url: str, headers: Iterable[tuple[str, str]], max_bytes: int, within_seconds: float) -> Answer:
-        """A whole answer. Raises NoAnswer; only an answer of status 2xx must have its whole body for that."""
+        """Return an answer with its body. Raises NoAnswer; an answer of another status than 2xx may lack its body."""
         with self.get(url, headers, within_seconds) as answer:
             if 200 <= answer.status < 300:
                 answer.body = _limited(answer, max_bytes)
             else:
-                with suppress(NoAnswer):  # read only so that the connection can be used again
+                with suppress(NoAnswer):  # read so that the connection can be used again
                     _limited(answer, max_bytes)
             return answer
 
 
 def ascii_url(url: str) -> str:
-    """A URL in the form of a request: host in IDNA, everything beyond ASCII percent-encoded. Raises ValueError."""
+    """Encode the host in IDNA, and all else beyond ASCII with percent signs. Raises ValueError."""
     parts = urlsplit(url)
-    if not parts.hostname or parts.port == 0:  # reading the port raises ValueError where it is invalid
+    if not parts.hostname or parts.port == 0:  # reading an invalid port raises ValueError
         raise ValueError(f"{url} names no host and port")
     netloc = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode("ascii")
     return urlunsplit((parts.scheme, netloc, *(quote(part, safe=string.punctuation) for part in (parts.path, parts.query)), ""))
@@ -165,15 +165,15 @@ def _blocks(response: httpcore.Response) -> Iterator[bytes]:
 
 
 @contextmanager
-def _raising(otherwise: str) -> Iterator[None]:
-    """httpcore's errors as ours."""
+def _raising(default_reason: str) -> Iterator[None]:
+    """Translate httpcore's errors into NoAnswer."""
     try:
         yield
     except httpcore.TimeoutException as error:
         raise NoAnswer("timeout", str(error) or "no answer in time") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
         bad = error.args and isinstance(error.args[0], ssl.SSLCertVerificationError)
-        raise NoAnswer("bad_certificate" if bad else otherwise, str(error) or type(error).__name__) from None
+        raise NoAnswer("bad_certificate" if bad else default_reason, str(error) or type(error).__name__) from None
 
 
 def _tls(verify: bool) -> ssl.SSLContext:
@@ -186,7 +186,7 @@ def _tls(verify: bool) -> ssl.SSLContext:
 
 
 def _addresses(host: str, port: int, may_be_private: bool) -> list[str]:
-    """The addresses of a host that may be connected to. Raises NoAnswer for a name without any address."""
+    """Return the allowed addresses of a host. Raises NoAnswer."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -206,8 +206,6 @@ def _time_left(timeout: float | None) -> float:
 
 
 class _CheckedBackend(httpcore.SyncBackend):
-    """Connects to checked addresses only."""
-
     def __init__(self, may_be_private: Callable[[str], bool]) -> None:
         self._may_be_private = may_be_private
 
@@ -220,7 +218,7 @@ class _CheckedBackend(httpcore.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         addresses = _addresses(host, port, self._may_be_private(host))
-        for untried in range(len(addresses), 0, -1):  # each gets its share of the time: the first may swallow packets
+        for untried in range(len(addresses), 0, -1):  # each gets a share of the time, because the first may never answer
             address, share = addresses[-untried], _time_left(timeout) / untried
             try:
                 return _Stream(super().connect_tcp(address, port, share, local_address, socket_options), address)
@@ -231,7 +229,7 @@ class _CheckedBackend(httpcore.SyncBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection whose every step ends with the time of its request."""
+    """A connection on which nothing takes longer than the deadline of the request."""
 
     def __init__(self, inner: httpcore.NetworkStream, address: str) -> None:
         self._inner, self._address = inner, address
@@ -255,7 +253,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet, also when it hides in an IPv6 form of an IPv4 address."""
+    """Return whether an IP address is public, also for an IPv4 address within an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

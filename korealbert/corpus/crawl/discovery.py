@@ -1,4 +1,4 @@
-"""How a crawl finds URLs: sitemaps, feeds and archive pages, with the dates and sections that they give, and redirects."""
+"""Finds the URLs of a crawl in sitemaps, feeds, archive pages and redirects, with their dates and sections."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
 _BARE_AMPERSAND = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(?!#\d+;|#[xX][0-9A-Fa-f]+;|[A-Za-z]\w*;)", re.DOTALL
 )
-"""Matches ``&`` that begins no reference; the sections where it needs none are passed over whole."""
+"""Matches ``&`` that begins no reference, and whole sections in which ``&`` is allowed."""
 
 
 class UnreadableListing(ValueError):
-    """A listing that is not as its source says; the message says how it differs."""
+    """A listing of another format than its source states."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One address that a listing names."""
+    """One address of a listing."""
 
     url: str
     published: str = ""
-    """ISO date when the listing gives the day of publication."""
+    """ISO date of publication, if the listing states it."""
     modified: str = ""
-    """ISO date of the last change; the page is not younger than it."""
+    """ISO date of the last change; the page is not newer."""
     section: str = ""
     index: bool = False
-    """A further sitemap, not a page."""
+    """Whether it is a further sitemap, not a page."""
 
 
 def sitemap_entries(data: bytes) -> Iterator[Entry]:
-    """The entries of a sitemap, of a sitemap index, or of a plain list of addresses."""
+    """Yield the entries of a sitemap, of a sitemap index, or of a plain list of addresses."""
     text = decode_page(data).text.lstrip()
     if not text.startswith("<"):
         lines = text.split()
@@ -64,7 +64,7 @@ def sitemap_entries(data: bytes) -> Iterator[Entry]:
 
 
 def feed_entries(data: bytes) -> Iterator[Entry]:
-    """The entries of an RSS or Atom feed."""
+    """Yield the entries of an RSS or Atom feed."""
     for element in _elements(data, "feed", ("rss", "RDF", "feed"), ("item", "entry")):
         values: dict[str, str] = {}
         for child in _children(element):
@@ -78,7 +78,7 @@ def feed_entries(data: bytes) -> Iterator[Entry]:
 
 
 def page_links(data: bytes, content_type: str, url: str) -> list[str]:
-    """All links of an HTML page, absolute, in document order."""
+    """Return all links of an HTML page as absolute URLs, in document order."""
     text = decode_page(data, content_type).text
     try:
         tree = lxml_html.document_fromstring(text.encode("utf-8", "replace"), parser=lxml_html.HTMLParser(encoding="utf-8"))
@@ -90,26 +90,28 @@ def page_links(data: bytes, content_type: str, url: str) -> list[str]:
 
 
 def _elements(data: bytes, what: str, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
-    """The wanted elements of an XML file, one at a time, also of a file that is damaged further on. No entities, no network."""
-    source, found = BytesIO(_as_utf8(data)), False
+    """Yield the wanted elements of an XML file, which may be damaged, without resolving entities or using the network."""
+    source, root, found = BytesIO(_as_utf8(data)), "", False
     options: dict[str, Any] = {"recover": True, "resolve_entities": False, "no_network": True, "load_dtd": False}
     try:
-        for _, element in etree.iterparse(source, events=("end",), **options):
-            if isinstance(element.tag, str) and _name(element) in wanted:
+        for event, element in etree.iterparse(source, events=("start", "end"), **options):
+            name = _name(element) if isinstance(element.tag, str) else ""
+            root = root or name
+            if event == "end" and name in wanted:
                 found = True
                 yield element
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
     except etree.XMLSyntaxError as error:
-        if not _root_is(data, roots):
+        if root not in roots:
             raise UnreadableListing(f"not XML ({error})") from None
-    if not found and not _root_is(data, roots):
+    if not found and root not in roots:
         raise UnreadableListing(f"no {what}")
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """The file in UTF-8 without a declaration, because a wrong one would win, and with ``&`` escaped where a site forgot it."""
+    """Convert to UTF-8, remove the declaration, which may be wrong, and escape ``&`` where the site did not."""
     text = decode_page(data).text.lstrip()
     if text.startswith("<?xml"):
         text = text.partition("?>")[2]
@@ -117,23 +119,14 @@ def _as_utf8(data: bytes) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _root_is(data: bytes, roots: tuple[str, ...]) -> bool:
-    try:
-        for _, element in etree.iterparse(BytesIO(_as_utf8(data)), events=("start",), recover=True, resolve_entities=False):
-            return isinstance(element.tag, str) and _name(element) in roots
-    except etree.XMLSyntaxError:
-        return False
-    return False
-
-
 def _children(element: Any) -> list[Any]:
-    """The elements directly below, those of the element's own namespace first: ``<link>`` before ``<media:link>``."""
+    """Return the child elements, those of the element's own namespace first: ``<link>`` before ``<media:link>``."""
     children = [child for child in element if isinstance(child.tag, str)]
     return sorted(children, key=lambda child: _prefix(child) != _prefix(element))
 
 
 def _name(element: Any) -> str:
-    """The name without namespace, and without a prefix that the file does not declare (lxml calls such a name invalid)."""
+    """Return the name without namespace or undeclared prefix."""
     return str(element.tag).removeprefix(_prefix(element))
 
 
@@ -142,7 +135,7 @@ def _prefix(element: Any) -> str:
 
 
 def _day(value: str) -> str:
-    """The day of a date in ISO 8601 or in the form of e-mails; empty for anything else."""
+    """Return the day of a date in ISO 8601 or in the form of e-mails, or an empty string."""
     day = iso_date(value)[:10]
     if day or not value:
         return day
@@ -153,13 +146,13 @@ def _day(value: str) -> str:
 
 
 class Discovery:
-    """Adds URLs to the frontier, refused at once where host, pattern or date say so."""
+    """Adds URLs to the frontier, as refused if their host, pattern or date is not allowed."""
 
     def __init__(self, spec: CrawlSpec, source: Source, frontier: Frontier) -> None:
         self._spec, self._source, self._frontier = spec, source, frontier
 
     def seed(self) -> None:
-        """Every listing of the source, for every day and section of the window."""
+        """Add every listing of the source, for every day and section of the window."""
         first, last = date.fromisoformat(self._spec.first_day), date.fromisoformat(self._spec.last_day)
         with self._frontier.transaction():
             for number, listing in enumerate(self._source.listing):
@@ -168,15 +161,15 @@ class Discovery:
                         self._add_listing(number, day, section, 1, None)
 
     def read(self, known: Known, body: bytes, content_type: str) -> list[bool]:
-        """Take in a listing; for each page that it names, whether it is new. Raises UnreadableListing."""
+        """Add the URLs of a listing; return for each whether it is new. Raises UnreadableListing."""
         if known.kind == "sitemap":
             return self._read_sitemap(known, body)
         if known.kind == "rss":
-            return [self._named(known, entry) for entry in feed_entries(body)]
+            return [self._add_page(known, entry) for entry in feed_entries(body)]
         return self._read_archive(known, body, content_type)
 
     def redirected(self, known: Known, page: PageUrl) -> int | None:
-        """The id of the article that a redirect leads to."""
+        """Add the article to which a redirect leads, and return its id."""
         entry = Entry(page.url, published=known.published, section=known.section)
         return self._article(page, entry, known, hops=known.hops + 1) or self._frontier.id_of(page.key)
 
@@ -186,14 +179,14 @@ class Discovery:
         if page is not None:
             facts = {"listing": number, "page": page_number, "day": day.isoformat() if day else ""}
             section = listing.sections.get(section_key, "")
-            self._learn(page, listing.kind, parent, section_key=section_key, section=section, **facts)
+            self._add(page, listing.kind, parent, section_key=section_key, section=section, **facts)
 
     def _read_sitemap(self, known: Known, body: bytes) -> list[bool]:
         listing = self._source.listing[known.listing or 0]
         named = []
         for entry in sitemap_entries(body):
             if not entry.index:
-                named.append(self._named(known, entry))
+                named.append(self._add_page(known, entry))
                 continue
             page = page_url(entry.url, self._source, base=known.url)
             if page is None:
@@ -204,7 +197,7 @@ class Discovery:
                 facts |= {"state": "refused", "reason": "not_followed"}
             elif self._spec.outside_window(modified=entry.modified):
                 facts |= {"state": "refused", "reason": "outside_window"}
-            named.append(self._learn(page, "sitemap", known.id, **facts) is not None)
+            named.append(self._add(page, "sitemap", known.id, **facts) is not None)
         return named
 
     def _read_archive(self, known: Known, body: bytes, content_type: str) -> list[bool]:
@@ -214,22 +207,22 @@ class Discovery:
             if page is not None and article_url(page.url, self._source) is not None:
                 named.append(self._article(page, Entry(link, section=known.section), known) is not None)
         listing = self._source.listing[known.listing or 0]
-        if any(named) and listing.paged and known.page < listing.max_pages:
+        if any(named) and "page" in listing.placeholders and known.page < listing.max_pages:
             day = date.fromisoformat(known.day) if known.day else None
             self._add_listing(known.listing or 0, day, known.section_key, known.page + 1, known.id)
         return named
 
-    def _named(self, known: Known, entry: Entry) -> bool:
+    def _add_page(self, known: Known, entry: Entry) -> bool:
         page = page_url(entry.url, self._source, base=known.url)
         return self._unusable(entry.url, "article", known) if page is None else self._article(page, entry, known) is not None
 
     def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
-        """Record something that is not a web address (``mailto:``, a broken host, thousands of characters)."""
+        """Record something that is not a web address (``mailto:``, a malformed host, thousands of characters)."""
         shown, facts = reference[:MAX_URL_CHARS], {"parent": parent.id, "state": "refused", "reason": "no_address"}
         return self._frontier.add(f"no address {shown}", shown, kind, **facts) is not None
 
     def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
-        """Add an article; its id if it is new."""
+        """Add an article; return its id if it is new."""
         facts: dict[str, Any] = {"section": entry.section or parent.section, "published": entry.published, "hops": hops}
         stated = article_url(page.url, self._source)
         if stated is None:
@@ -238,9 +231,9 @@ class Discovery:
             facts |= {"section": facts["section"] or stated.section, "published": facts["published"] or stated.published}
             if self._spec.outside_window(facts["published"], entry.modified):
                 facts |= {"state": "refused", "reason": "outside_window"}
-        return self._learn(page, "article", parent.id, **facts)
+        return self._add(page, "article", parent.id, **facts)
 
-    def _learn(self, address: PageUrl, kind: Kind, parent: int | None, **facts: Any) -> int | None:
+    def _add(self, address: PageUrl, kind: Kind, parent: int | None, **facts: Any) -> int | None:
         if not self._source.allows(address.host):
             facts |= {"state": "refused", "reason": "host_not_allowed"}
         key = address.key if kind == "article" else f"{kind} {address.key}"

@@ -1,9 +1,9 @@
-"""The fetch stage: one dump by URL, resumed where it broke off, verified, and kept; or a local file in its place.
+"""The fetch stage: downloads and verifies one dump by URL, or copies a local file.
 
-Files of object stores and of the Hugging Face hub (``s3://…``, ``hf://datasets/…``) come through fsspec, see ``remote``.
+Files of object stores and of the Hugging Face hub (``s3://…``, ``hf://datasets/…``) are fetched with fsspec, see ``remote``.
 
-Out: ``files/NAME``. A killed or cut-off download continues with a Range request, as long as the server says by ETag or date
-(``If-Range``) that the file is still the same; else it starts again.
+Out: ``files/NAME``. An interrupted download continues with a Range request if ETag or date (``If-Range``) show that the file
+has not changed; otherwise it starts again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from korealbert.corpus.crawl.remote import BLOCK_BYTES, MAX_WAIT_SECONDS, SCHEME
 
 _MAX_REDIRECTS = 10
 _BYTES_BETWEEN_REPORTS = 16 << 20
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses that another try may get past."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses after which another try may succeed."""
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HEX_CHARACTERS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 
 log = logging.getLogger(__name__)
@@ -44,27 +44,27 @@ class FetchSpec(Spec):
     """One file of raw data, or the files of a directory of an object store."""
 
     url: str = Field(default="", pattern=rf"^((https?|{'|'.join(SCHEMES)})://.+)?$")
-    """Address of the file. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory (all
-    files below it but hidden ones), or a pattern of several files (``s3://bucket/web/*.parquet``); their packages
-    (huggingface_hub, s3fs, gcsfs, adlfs) are asked for where they are missing, and find the credentials in the environment."""
+    """Address of the file. With ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://`` or ``az://`` it may be a directory (all
+    files below it except hidden ones), or a pattern (``s3://bucket/web/*.parquet``). These need the package huggingface_hub,
+    s3fs, gcsfs or adlfs, which takes the credentials from the environment."""
     path: InputPath | None = None
     """A local file instead of the URL; it is copied and verified like a download."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
-    """Name of the file; its ending says how it is read. By default the last part of the URL or path."""
+    """Name of the file, whose suffix determines how it is read. By default the last part of the URL or path."""
     checksum: str = ""
-    """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""
+    """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, the received file is pinned."""
     snapshot: str = "1"
-    """Name of the snapshot. Another name fetches again, because the file at a URL changes while a recipe does not."""
+    """Name of the snapshot. Another name fetches again, because the file at a URL may change while the recipe does not."""
     max_bytes: int = Field(default=1 << 40, ge=1)
     """Larger files are refused."""
     retries: int = Field(default=8, ge=0)
-    """Tries after one that brought no new bytes."""
+    """Retries in a row that may bring no new bytes."""
     backoff_seconds: float = Field(default=2.0, ge=0)
-    """Wait before the first retry; it doubles with each, up to five minutes."""
+    """Wait before the first retry; it doubles with each further one, up to five minutes."""
     timeout_seconds: float = Field(default=60.0, gt=0)
-    """Time without a byte after which a transfer counts as broken off."""
+    """Time without a byte after which a transfer is interrupted."""
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
-    """Hosts that may be at a private address; all others, also those reached by redirects, must be at public ones."""
+    """Hosts that may have a private address; all others, including targets of redirects, must have a public one."""
 
     @field_validator("url")
     @classmethod
@@ -110,10 +110,9 @@ class FetchSpec(Spec):
 
     @property
     def file_name(self) -> str:
-        """The name of the file in the artifact."""
-        return self.name or (
-            self.path.path.name if self.path else unquote(urlsplit(self.url).path.rpartition("/")[2]).replace("/", "_")
-        )
+        """Name of the file in the artifact."""
+        last = self.path.path.name if self.path else unquote(urlsplit(self.url).path.rpartition("/")[2])
+        return self.name or last.replace("/", "_")
 
 
 class FetchStats(Statistics):
@@ -126,7 +125,7 @@ class FetchStats(Statistics):
 def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FetchStats:
     """Fetch one file, or several of an object store.
 
-    Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
+    Raises FetchError if it cannot be fetched or has another checksum, and Interrupted if the server has a temporary error.
     """
     if spec.remote:
         (out_dir / markers.DONE).mkdir(exist_ok=True)
@@ -162,8 +161,7 @@ def _verify(spec: FetchSpec, part: Path) -> None:
         found = hashlib.file_digest(handle, kind).hexdigest()
     if found != expected:
         size = part.stat().st_size
-        part.unlink()
-        _note(part).unlink(missing_ok=True)
+        _forget(part)
         raise FetchError(
             f"{spec.url or spec.path}: {kind} is {found} over {size:,} bytes, expected {expected}; the file was removed: fetch"
             " it again, or correct the checksum if the publisher has another edition"
@@ -171,14 +169,18 @@ def _verify(spec: FetchSpec, part: Path) -> None:
 
 
 def _note(part: Path) -> Path:
-    """Remembers which edition of the file the bytes in ``part`` are of."""
+    """Return the path of the note on which edition of the file the bytes in ``part`` belong to."""
     return part.with_name(".download.json")
 
 
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
 def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> None:
-    fruitless = 0
+    failed_tries = 0
     while True:
-        before = part.stat().st_size if part.exists() else 0
+        before = _size(part)
         try:
             if _transfer(spec, part, client, runtime):
                 return
@@ -186,33 +188,31 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
         except OSError as error:
             _raise_final(spec, error, part)
             problem = f"{type(error).__name__}: {error}"
-        grown = part.exists() and part.stat().st_size > before
-        fruitless = 0 if grown else fruitless + 1
-        if fruitless > spec.retries:
+        failed_tries = 0 if _size(part) > before else failed_tries + 1
+        if failed_tries > spec.retries:
             raise Interrupted(
-                f"{spec.url}: {problem}; {fruitless} tries in a row brought no bytes; those received before are kept"
+                f"{spec.url}: {problem}; {failed_tries} tries in a row brought no bytes; those received before are kept"
             )
-        wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
+        wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, failed_tries - 1))
         log.warning("%s: %s; trying again in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
 
 
 def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
-    """Raise FetchError for what no retry will mend."""
+    """Raise FetchError for an error that a retry cannot fix."""
     if isinstance(error, PrivateAddress):
         raise FetchError(f"{spec.url}: {error}; if that is meant, name the host in private_hosts") from None
     if isinstance(error, NoAnswer) and error.reason == "bad_certificate":
         raise FetchError(f"{spec.url}: {error}; fetch it by hand, and name it as path") from None
-    if error.errno in _NO_ROOM:
-        came = part.stat().st_size if part.exists() else 0
+    if error.errno in _DISK_FULL_ERRNOS:
         raise FetchError(
-            f"{spec.url}: {error.strerror} after {came:,} bytes, which are kept: free disk space and run it again"
+            f"{spec.url}: {error.strerror} after {_size(part):,} bytes, which are kept: free disk space and run it again"
         ) from None
 
 
 @contextmanager
 def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> Iterator[Answer]:
-    """The answer after all redirects; none leads to ``ftp:`` or from HTTPS to plain HTTP."""
+    """Follow redirects, but not to ``ftp:`` or from HTTPS to plain HTTP."""
     url = ascii_url(spec.url)
     for _ in range(_MAX_REDIRECTS + 1):
         with client.get(url, headers) as answer:
@@ -231,75 +231,76 @@ def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> 
 
 
 def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> bool:
-    """Fetch the missing part; returns whether the file is complete now."""
+    """Fetch the missing part; return whether the file is now complete."""
     edition, digest = _read_note(part)
-    have = edition["size"] if edition else 0
+    kept_bytes = edition["size"] if edition else 0
     headers = [("Accept-Encoding", "identity")]
-    if have:
-        headers += [("Range", f"bytes={have}-"), ("If-Range", edition["validator"])]
+    if kept_bytes:
+        headers += [("Range", f"bytes={kept_bytes}-"), ("If-Range", edition["validator"])]
     with _answer(spec, client, headers) as answer:
-        if answer.status == 416 and have:
-            if edition.get("total") == have:
+        if answer.status == 416 and kept_bytes:
+            if edition.get("total") == kept_bytes:
                 return True
             _forget(part)  # the file shrank
             return False
         if not 200 <= answer.status < 300:
             problem = f"{spec.url}: the server answers {answer.status}"
-            raise Interrupted(problem) if answer.status in _PASSING else FetchError(problem)
-        start, total = _extent(answer, have)
+            raise Interrupted(problem) if answer.status in _TRANSIENT_STATUSES else FetchError(problem)
+        start, total = _extent(answer, kept_bytes)
         if start is None:
-            _forget(part)  # a part of something other than requested
+            _forget(part)  # another part than the requested one
             return False
         if total is not None and total > spec.max_bytes:
             raise FetchError(f"{spec.url}: {total:,} bytes, more than max_bytes = {spec.max_bytes:,}")
         validator = _validator(answer)
         if start and ((validator or edition["validator"]), total) != (edition["validator"], edition["total"] or total):
-            _forget(part)  # a server that knows Range, but not If-Range
+            _forget(part)  # the server supports Range, but not If-Range
             return False
         if start == 0:
-            _forget(part)  # before the note: if killed between the two, the next run must not resume another edition's bytes
+            # First, so that a killed run never leaves bytes of one edition with a note of another.
+            _forget(part)
             edition, digest = {"validator": validator, "total": total}, hashlib.sha256()
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)
             handle.truncate()
-            came = _Part(part, handle, edition, digest, start)
+            received = _Part(part, handle, edition, digest, start)
             try:
-                return _copy(spec, answer, came, total, runtime)
+                return _copy(spec, answer, received, total, runtime)
             finally:
-                came.note()
+                received.note()
 
 
 def _validator(answer: Answer) -> str:
-    """Return the value that distinguishes one edition of a file from another; If-Range takes strong ones only."""
+    """Return the value that identifies an edition of the file; If-Range requires a strong one."""
     etag = answer.header("ETag")
     return etag if etag and not etag.startswith("W/") else answer.header("Last-Modified")
 
 
-def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
-    """Return the offset of an answer's bytes in the file, and the file's size if known; (None, None) for a wrong part."""
+def _extent(answer: Answer, kept_bytes: int) -> tuple[int | None, int | None]:
+    """Return the offset of an answer's bytes in the file, and the file's size if known; (None, None) for another part."""
     length = answer.header("Content-Length")
     if answer.status != 206:
         return 0, int(length) if length and length.isdecimal() else None
     found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.header("Content-Range"))
-    if not found or int(found[1]) != have:
+    if not found or int(found[1]) != kept_bytes:
         return None, None
-    return have, int(found[2]) + 1 if found[3] == "*" else int(found[3])
+    return kept_bytes, int(found[2]) + 1 if found[3] == "*" else int(found[3])
 
 
 class _Part:
-    """The received part of a file, and a note of its edition, size and sha256: the next run continues after the noted part."""
+    """Writes the received part of a file, and a note of its edition, size and SHA-256, after which the next run continues."""
 
     def __init__(self, path: Path, handle: IO[bytes], edition: Mapping[str, Any], digest: hashlib._Hash, size: int) -> None:
         self._path, self._handle, self._edition, self._digest, self.size = path, handle, edition, digest, size
 
     def append(self, block: bytes) -> None:
-        """The next bytes."""
+        """Write the next bytes."""
         self._handle.write(block)
         self._digest.update(block)
         self.size += len(block)
 
     def note(self) -> None:
-        """Note the part received so far; not without a validator, since nothing would then reveal parts of another edition."""
+        """Write the note, unless there is no validator to recognise the edition by."""
         self._handle.flush()
         os.fsync(self._handle.fileno())
         if self._edition["validator"]:
@@ -307,24 +308,24 @@ class _Part:
             atomic_write(_note(self._path), digested_json(known))
 
 
-def _copy(spec: FetchSpec, answer: Answer, came: _Part, total: int | None, runtime: Runtime) -> bool:
-    reported = came.size
+def _copy(spec: FetchSpec, answer: Answer, received: _Part, total: int | None, runtime: Runtime) -> bool:
+    reported = received.size
     for block in answer.blocks:
-        came.append(block)
-        if came.size > spec.max_bytes:
+        received.append(block)
+        if received.size > spec.max_bytes:
             raise FetchError(f"{spec.url}: more than max_bytes = {spec.max_bytes:,}")
-        if came.size - reported >= _BYTES_BETWEEN_REPORTS:
-            reported = came.size
-            came.note()
-            runtime.report(Progress(came.size, total, "bytes"))
-    runtime.report(Progress(came.size, total or came.size, "bytes"))
-    if total is not None and came.size != total:
-        raise Interrupted(f"{came.size:,} of {total:,} bytes came")
+        if received.size - reported >= _BYTES_BETWEEN_REPORTS:
+            reported = received.size
+            received.note()
+            runtime.report(Progress(received.size, total, "bytes"))
+    runtime.report(Progress(received.size, total or received.size, "bytes"))
+    if total is not None and received.size != total:
+        raise Interrupted(f"{received.size:,} of {total:,} bytes came")
     return True
 
 
 def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
-    """The note of a part whose bytes are unchanged, and the hash to continue from; nothing where they are not."""
+    """Return the note, and the hash of the part; no note if the part has changed on the disk."""
     note, digest = known_digested(_note(part)) or {}, hashlib.sha256()
     if note and part.exists():
         left = note["size"]
@@ -351,6 +352,5 @@ STAGE = Stage(
     table="fetch.SOURCE",
     deployment=Deployment("Dumps by URL", queue="crawl", recipe="korealbert-web"),
 )
-"""Dumps of sources."""
 BENCHMARK = replace(STAGE, label="benchmark", table="", deployment=None)
-"""The files of benchmarks."""
+"""Fetches the files of benchmarks."""

@@ -1,8 +1,8 @@
-"""The durable frontier: every URL that a crawl knows, and its outcome. One SQLite file, one transaction per answer.
+"""The frontier: every URL of a crawl and its outcome, in one SQLite file with one transaction for each answer.
 
-A SIGKILL loses at most the answers in flight: a URL waits until the transaction that records its outcome, and a
-page counts as stored only together with its place in the WARC files. A bit that flips in the file is found: it holds a check
-sum of all rows, which changes with each row; ``checked`` compares it, and SQLite's own check compares the indexes.
+A SIGKILL loses at most the answers in flight: a URL waits until the transaction that records its outcome, and a page is stored
+in the same transaction as its place in the WARC files. Flipped bits are detected by a checksum of all rows, which triggers
+update and ``open_checked`` compares, and by SQLite's own check of the indexes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
+import math
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ TRANSIENT = (
     *("unreachable", "timeout", "truncated", "bad_certificate", "robots_unreachable", "server_error", "too_many_requests"),
     *("status_401", "status_403"),
 )
-"""Reasons of a failure that a later run tries again; sites answer 403 to a crawler that they have had enough of."""
+"""Reasons for failures that a later run retries; sites also answer 403 to a crawler that asks too often."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS urls (
@@ -44,13 +45,13 @@ CREATE TABLE IF NOT EXISTS sums (id INTEGER PRIMARY KEY, total INTEGER NOT NULL)
 INSERT OR IGNORE INTO sums VALUES (1, 0);
 """
 
-_SUMMED = ("urls", "claims")
+_TABLES = ("urls", "claims")
 _FILE = ".frontier.sqlite"
-_HEAD = b"SQLite format 3\0"
-_JOURNALED = b"\2\2"
-"""Bytes 18 and 19 of a file in WAL mode."""
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_WAL_VERSIONS = b"\2\2"
+"""Bytes 18 and 19 of a SQLite file in WAL mode."""
 
-_NOT_THE_FILES_FAULT = {
+_ENVIRONMENT_ERRORS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -64,7 +65,7 @@ _NOT_THE_FILES_FAULT = {
 
 
 class FrontierDamaged(ValueError):
-    """The file of a frontier does not hold what was written to it."""
+    """A file that does not hold what was written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +99,17 @@ _SELECT = f"SELECT {', '.join(field.name for field in fields(Known))} FROM urls"
 
 
 class Frontier:
-    """The URLs of one crawl. Not for use from several threads."""
+    """The URLs of one crawl; not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._db = sqlite3.connect(directory / _FILE, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
+        self._db.execute("PRAGMA synchronous = NORMAL")  # survives a kill of the process; heal() is for that of the machine
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only after the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
-        self._sum_up_changes()
-        self._last_fresh = {True: 0, False: 0}
-        """The last article, and the last other URL, that was taken for the first time."""
+        self._create_triggers()
+        self._last_taken = {True: 0, False: 0}
+        """Ids of the last article (True) and of the last other URL (False) that were taken for the first time."""
         self._retries: list[tuple[float, int]] = self._db.execute(
             "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
         ).fetchall()
@@ -116,22 +117,22 @@ class Frontier:
         self._counts: dict[str, int] = dict(self._db.execute("SELECT state, count(*) FROM urls GROUP BY state").fetchall())
         self.in_flight = 0
 
-    def _sum_up_changes(self) -> None:
-        """Let every change of a row change the sum, within its transaction."""
-        self._db.create_function("turned", -1, _turned, deterministic=True)
-        for table in _SUMMED:
+    def _create_triggers(self) -> None:
+        """Update the checksum in the transaction of each change."""
+        self._db.create_function("xor_row", -1, _xor_row, deterministic=True)
+        for table in _TABLES:
             names = [row[1] for row in self._db.execute(f"PRAGMA table_info({table})")]
             old, new = (", ".join(f"{version}.{name}" for name in names) for version in ("OLD", "NEW"))
             for event, sums in (
-                ("INSERT", f"turned(total, '{table}', {new})"),
-                ("DELETE", f"turned(total, '{table}', {old})"),
-                ("UPDATE", f"turned(turned(total, '{table}', {old}), '{table}', {new})"),
+                ("INSERT", f"xor_row(total, '{table}', {new})"),
+                ("DELETE", f"xor_row(total, '{table}', {old})"),
+                ("UPDATE", f"xor_row(xor_row(total, '{table}', {old}), '{table}', {new})"),
             ):
                 trigger = f"CREATE TEMP TRIGGER {table}_{event.lower()} AFTER {event} ON main.{table}"
                 self._db.execute(f"{trigger} BEGIN UPDATE sums SET total = {sums}; END")  # noqa: S608 (our own names)
 
     def fault(self) -> str | None:
-        """Return what is damaged in the file, or None; all of it is read."""
+        """Read the whole file and return what is damaged, or None."""
         with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
             fresh.executescript(_SCHEMA)
             schema = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
@@ -141,12 +142,11 @@ class Frontier:
         if wrong != "ok":
             return str(wrong)
         total = 0
-        for table in _SUMMED:
+        for table in _TABLES:
             for row in self._db.execute(f"SELECT * FROM {table}"):  # noqa: S608
-                total = _turned(total, table, *row)
-        return (
-            None if self._db.execute("SELECT total FROM sums").fetchall() == [(total,)] else "its rows have another check sum"
-        )
+                total = _xor_row(total, table, *row)
+        is_whole = self._db.execute("SELECT total FROM sums").fetchall() == [(total,)]
+        return None if is_whole else "its rows have another check sum"
 
     def close(self) -> None:
         """Close the file."""
@@ -154,7 +154,7 @@ class Frontier:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing of what happens inside."""
+        """Commit the changes made inside, or undo them if an exception is raised."""
         self._db.execute("BEGIN IMMEDIATE")
         counts = dict(self._counts)
         try:
@@ -168,7 +168,7 @@ class Frontier:
     # --- what waits --------------------------------------------------------------------------------------------------------
 
     def add(self, key: str, url: str, kind: Kind, **facts: Any) -> int | None:
-        """Add a URL; its id, or None for one that was known already."""
+        """Add a URL and return its id, or None if it is already known."""
         names = ", ".join(["key", "url", "kind", *facts])
         marks = ", ".join("?" * (3 + len(facts)))
         sql = f"INSERT INTO urls ({names}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
@@ -179,11 +179,11 @@ class Frontier:
         return cursor.lastrowid
 
     def take(self) -> Known | None:
-        """The next URL to ask for: retries that are due, articles, listings; None while nothing is due.
+        """Return the next URL to request (due retries, then articles, then listings), or None if nothing is due.
 
-        Articles first, so that a crawl of a few pages need not read thousands of listings before them.
+        Articles come first, so that a crawl of a few pages need not read thousands of listings before.
         """
-        known = self._due_retry() or self._next_fresh(True) or self._next_fresh(False)
+        known = self._due_retry() or self._next_untried(True) or self._next_untried(False)
         self.in_flight += known is not None
         return known
 
@@ -195,23 +195,23 @@ class Frontier:
                 return Known(*row)
         return None
 
-    def _next_fresh(self, articles: bool) -> Known | None:
+    def _next_untried(self, articles: bool) -> Known | None:
         row = self._db.execute(
             f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT 1",
-            (articles, self._last_fresh[articles]),
+            (articles, self._last_taken[articles]),
         ).fetchone()
         if row is None:
             return None
         known = Known(*row)
-        self._last_fresh[articles] = known.id
+        self._last_taken[articles] = known.id
         return known
 
-    def seconds_until_due(self) -> float | None:
-        """Time until the first retry is due; None when there is none."""
-        return max(0.0, self._retries[0][0] - time.time()) if self._retries else None
+    def seconds_until_due(self) -> float:
+        """Return the time until the first retry is due, or infinity."""
+        return max(0.0, self._retries[0][0] - time.time()) if self._retries else math.inf
 
     def count(self, state: State) -> int:
-        """URLs in a state; those in flight are ``waiting``."""
+        """Return the number of URLs in a state; those in flight are ``waiting``."""
         return self._counts.get(state, 0)
 
     # --- the outcome of a URL ----------------------------------------------------------------------------------------------
@@ -221,12 +221,12 @@ class Frontier:
         self._set(known.id, "waiting", state, reason=reason, fetched=utc_now(), **facts)
 
     def store(self, known: Known, place: Place, sha256: str, claims: tuple[str, ...]) -> None:
-        """Record a page that is in the WARC files, and what makes other pages its duplicates."""
+        """Record a page of the WARC files, and its ``claims``, by any of which another page is a duplicate."""
         self.finish(known, "stored", status=200, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
         self._db.executemany("INSERT OR IGNORE INTO claims VALUES (?, ?)", [(claim, known.id) for claim in claims])
 
-    def claimant(self, claims: tuple[str, ...]) -> int | None:
-        """The stored page that has one of these claims."""
+    def owner_of(self, claims: tuple[str, ...]) -> int | None:
+        """Return the id of the stored page that has one of these claims, or None."""
         for claim in claims:
             found = self._db.execute("SELECT id FROM claims WHERE claim = ?", (claim,)).fetchone()
             if found:
@@ -243,19 +243,19 @@ class Frontier:
         heapq.heappush(self._retries, (due, known.id))
 
     def move(self, known: Known, url: str) -> None:
-        """A redirect to another address of the same page: ask for it there, at once."""
+        """Follow a redirect to another address of the same page, at once."""
         self._db.execute(
             "UPDATE urls SET url = ?, hops = hops + 1, attempts = max(attempts, 1), not_before = 0 WHERE id = ?",
             (url, known.id),
         )
         heapq.heappush(self._retries, (0.0, known.id))
 
-    def landed(self) -> None:
-        """A URL that was taken is no longer in flight."""
+    def release(self) -> None:
+        """Note that a URL which was taken is no longer in flight."""
         self.in_flight -= 1
 
     def leads_to(self, start: str, goal: int) -> bool:
-        """Whether the redirects from the page with key ``start`` lead to the page ``goal``."""
+        """Return whether redirects lead from the page with key ``start`` to the page ``goal``."""
         row = self._db.execute("SELECT id, other FROM urls WHERE key = ?", (start,)).fetchone()
         seen: set[int] = set()
         while row is not None and row[0] not in seen:
@@ -266,25 +266,25 @@ class Frontier:
         return False
 
     def id_of(self, key: str) -> int | None:
-        """The id of a known page."""
+        """Return the id of a page, or None if it is not known."""
         row = self._db.execute("SELECT id FROM urls WHERE key = ?", (key,)).fetchone()
         return int(row[0]) if row else None
 
     def note_robots(self, key: str, url: str, state: State, reason: str, status: int | None) -> None:
-        """Record how a robots.txt answered; the latest answer counts."""
+        """Record the latest answer to the request of a robots.txt."""
         with self.transaction():
             if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=utc_now()) is None:
                 old = self._db.execute("SELECT id, state FROM urls WHERE key = ?", (key,)).fetchone()
                 self._set(old[0], old[1], state, reason=reason, status=status, fetched=utc_now())
 
     def refuse_waiting(self, reason: str) -> None:
-        """Refuse everything that still waits."""
+        """Refuse all waiting URLs."""
         with self.transaction():
             self._db.execute("UPDATE urls SET state = 'refused', reason = ? WHERE state = 'waiting'", (reason,))
             self._count("refused", self._counts.pop("waiting", 0))
 
     def try_failed_again(self) -> int:
-        """Queue temporary failures again; returns their number."""
+        """Queue temporary failures again; return their number."""
         marks = ", ".join("?" * len(TRANSIENT))
         sql = f"UPDATE urls SET state = 'waiting', attempts = 0, not_before = 0 WHERE state = 'failed' AND reason IN ({marks})"  # noqa: S608
         with self.transaction():
@@ -305,10 +305,9 @@ class Frontier:
     # --- after a kill, and at the end ---------------------------------------------------------------------------------------
 
     def heal(self, sizes: dict[int, int]) -> dict[int, int]:
-        """Bring frontier and WARC files together: ``sizes`` are their bytes by number; returns the bytes that count.
+        """Queue again the pages whose record is not whole, because the machine went down after their transaction.
 
-        Records without a row are cut off by the caller. Rows without their whole record (the machine went down between the
-        two) wait again.
+        ``sizes`` are the valid bytes of each WARC file by number. Returns ``ends``, after which the caller truncates the files.
         """
         with self.transaction():
             for file, end in self._db.execute("SELECT file, max(offset + length) FROM urls GROUP BY file").fetchall():
@@ -323,16 +322,16 @@ class Frontier:
         return self.ends()
 
     def ends(self) -> dict[int, int]:
-        """Bytes of each WARC file, by number, up to the end of its last stored page."""
+        """Return the end of the last stored page in each WARC file, by number."""
         ends = self._db.execute("SELECT file, max(offset + length) FROM urls WHERE file IS NOT NULL GROUP BY file").fetchall()
         return {int(file): int(end) for file, end in ends}
 
     def checkpoint(self) -> None:
-        """Write the journal into the file; the WARC files must be on disk before."""
+        """Write the journal into the file; the WARC files must have been synced before."""
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def log(self) -> Iterator[dict[str, Any]]:
-        """Every URL and its outcome, in the order in which they were found."""
+        """Yield every URL and its outcome, in the order in which they were found."""
         cursor = self._db.execute(
             "SELECT u.id, u.url, u.kind, u.state, u.reason, u.detail, u.status, u.attempts, u.fetched, u.section, u.published,"
             " p.url AS found_on, o.url AS other, u.file, u.offset, u.length, u.sha256"
@@ -343,7 +342,7 @@ class Frontier:
             yield {name: value for name, value in zip(names, row) if value not in (None, "")}
 
     def outcomes(self) -> dict[str, dict[str, int]]:
-        """Numbers of URLs by kind, and within by state and reason (``refused: robots``)."""
+        """Return the number of URLs by kind, and then by state and reason (``refused: robots``)."""
         found: dict[str, dict[str, int]] = {}
         sql = "SELECT kind, state, reason, count(*) FROM urls GROUP BY kind, state, reason ORDER BY kind, state, reason"
         for kind, state, reason, count in self._db.execute(sql):
@@ -353,13 +352,13 @@ class Frontier:
         return found
 
 
-def checked(directory: Path) -> Frontier:
-    """The frontier of a directory, all of it read. Raises FrontierDamaged, and sqlite3.Error for errors other than damage."""
+def open_checked(directory: Path) -> Frontier:
+    """Open a frontier and read all of it. Raises FrontierDamaged, and sqlite3.Error for errors other than damage."""
     path = directory / _FILE
     if path.exists():
         with path.open("rb") as file:
             head = file.read(20)
-        if head and (head[:16] != _HEAD or head[18:] != _JOURNALED):
+        if head and (head[:16] != _SQLITE_MAGIC or head[18:] != _WAL_VERSIONS):
             raise FrontierDamaged(f"{path}: it is no SQLite file with a journal")
     frontier = None
     try:
@@ -367,7 +366,7 @@ def checked(directory: Path) -> Frontier:
         fault = frontier.fault()
     except (sqlite3.Error, UnicodeError) as error:  # SQLite's message may contain damaged text.
         fault = str(error)
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_THE_FILES_FAULT:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _ENVIRONMENT_ERRORS:
             raise
     if fault is not None or frontier is None:
         if frontier is not None:
@@ -377,11 +376,11 @@ def checked(directory: Path) -> Frontier:
 
 
 def discard(directory: Path) -> None:
-    """Forget a frontier; the WARC files, of which it knows nothing any more, are cut off when it is opened next."""
+    """Delete a frontier; the WARC files will be truncated when it is opened next."""
     for end in ("", "-wal", "-shm"):
         (directory / f"{_FILE}{end}").unlink(missing_ok=True)
 
 
-def _turned(total: int, *row: Any) -> int:
-    """The sum with one row more, or with one that was in it less: 64 bits."""
+def _xor_row(total: int, *row: Any) -> int:
+    """Add a row to a checksum of 64 bits, or remove it."""
     return total ^ int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), signed=True)

@@ -1,6 +1,6 @@
-"""Polite downloads: robots.txt is obeyed (RFC 9309), and each host gets few requests at a time with a pause between them.
+"""Downloads that obey robots.txt (RFC 9309) and limit the number of requests to each host and the pause between them.
 
-A robots.txt is requested once per origin, however many threads wait for it, and again after a day.
+A robots.txt is requested once for each origin, however many threads wait for it, and again after a day.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddr
 from korealbert.corpus.crawl.source import Source, page_url
 from korealbert.corpus.html.encoding import BodyError, decode_body, decode_page
 
-_AGENT = "korealbert"
-"""The name that rules of a robots.txt are looked up under."""
+_ROBOTS_NAME = "korealbert"
+"""Name of the crawler in a robots.txt."""
 _MAX_ROBOTS_BYTES = 8 << 20
-"""A larger answer is no robots.txt."""
-_READ_ROBOTS_BYTES = 512 << 10
-"""Rules after so many bytes do not count; RFC 9309 requires at least 500 KiB."""
+"""Larger answers are refused."""
+_MAX_RULES_BYTES = 512 << 10
+"""Rules after this position are ignored; RFC 9309 requires at least 500 KiB."""
 _MAX_ROBOTS_REDIRECTS = 5
 _SECONDS_VALID = 24 * 3600.0
 _TRIES = 3
@@ -35,11 +35,11 @@ _HEADERS = (
 
 
 class Refused(Exception):
-    """A page that robots.txt forbids."""
+    """robots.txt forbids a page."""
 
 
 class RobotsUnreachable(Exception):
-    """The rules of an origin could not be read, so none of its pages may be requested now (RFC 9309, 2.3.1.4)."""
+    """A robots.txt could not be read, so that no page of its origin may be requested now (RFC 9309, 2.3.1.4)."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
@@ -51,24 +51,24 @@ class Rules:
     """The rules of one robots.txt."""
 
     parser: Protego | None
-    """None where there is no robots.txt, so that everything may be requested."""
+    """None if there is no robots.txt, so that every page may be requested."""
     status: int
     read_at: float
 
     def allow(self, url: str) -> bool:
-        """Whether a page may be requested."""
-        return self.parser is None or bool(self.parser.can_fetch(url, _AGENT))
+        """Return whether a page may be requested."""
+        return self.parser is None or bool(self.parser.can_fetch(url, _ROBOTS_NAME))
 
     @property
     def crawl_delay(self) -> float:
-        """Seconds between two requests that the file demands; 0 if it does not say."""
-        return float((self.parser.crawl_delay(_AGENT) if self.parser else None) or 0.0)
+        """Seconds between two requests, 0 if the file does not state it."""
+        return float((self.parser.crawl_delay(_ROBOTS_NAME) if self.parser else None) or 0.0)
 
 
 class _Robots:
-    """The rules of all origins of a source; for use from several threads.
+    """The rules of all origins of a source; thread-safe.
 
-    ``read`` fetches a URL within a number of bytes; ``report`` receives each origin with its rules, or with why there are none.
+    ``read`` fetches a URL within a number of bytes; ``report`` receives each origin with its rules, or the error.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class _Robots:
         self._rules: dict[str, Future[Rules]] = {}
 
     def check(self, url: str) -> None:
-        """Raises Refused for addresses that the rules forbid, RobotsUnreachable or PrivateAddress when they cannot be read."""
+        """Raise Refused for a page that the rules forbid, RobotsUnreachable or PrivateAddress if they cannot be read."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         with self._lock:
@@ -88,22 +88,22 @@ class _Robots:
             if rules is None or outdated:
                 rules = self._rules[origin] = Future()
         if outdated:
-            self._fulfil(rules, origin)
+            self._resolve(rules, origin)
         if not rules.result().allow(url):
             raise Refused("robots")
 
-    def _fulfil(self, promise: Future[Rules], origin: str) -> None:
-        """Read the rules for all threads that wait for them."""
+    def _resolve(self, future: Future[Rules], origin: str) -> None:
+        """Read the rules for all threads that wait for the future."""
         try:
             rules = self._read(origin)
         except (PrivateAddress, RobotsUnreachable) as error:
             self._report(origin, error if isinstance(error, RobotsUnreachable) else RobotsUnreachable(str(error)))
-            promise.set_exception(error)
+            future.set_exception(error)
         except BaseException as error:
-            promise.set_exception(error)
+            future.set_exception(error)
         else:
             self._report(origin, rules)
-            promise.set_result(rules)
+            future.set_result(rules)
 
     def _read(self, origin: str) -> Rules:
         url = f"{origin}/robots.txt"
@@ -125,11 +125,11 @@ class _Robots:
             body = decode_body(answer.body, answer.content_encoding, _MAX_ROBOTS_BYTES)
         except BodyError as error:
             raise RobotsUnreachable(str(error), answer.status) from None
-        read = body if len(body) <= _READ_ROBOTS_BYTES else body[: body.rfind(b"\n", 0, _READ_ROBOTS_BYTES)]
+        read = body if len(body) <= _MAX_RULES_BYTES else body[: body.rfind(b"\n", 0, _MAX_RULES_BYTES) + 1]
         return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
 
     def _answer(self, url: str) -> Answer:
-        """The answer, after a few tries if the server has an error."""
+        """Return the answer, after a few tries if the server has an error."""
         for attempt in range(1, _TRIES + 1):
             try:
                 answer = self._read_url(url, _MAX_ROBOTS_BYTES)
@@ -149,10 +149,7 @@ def _is_outdated(rules: Future[Rules]) -> bool:
 
 
 class Downloads:
-    """Requests to one source; for use from several threads, each of which waits for its turn.
-
-    ``report`` receives each origin with its rules, or with why there are none.
-    """
+    """Requests to one source; thread-safe. ``report`` receives each origin with its rules, or the error."""
 
     def __init__(self, source: Source, user_agent: str, report: Callable[[str, Rules | RobotsUnreachable], None]) -> None:
         self._source, self._report = source, report
@@ -162,7 +159,7 @@ class Downloads:
             timeout_seconds=source.timeout_seconds,
             verify=source.verify_certificates,
         )
-        self._robots = _Robots(source, self._in_turn, self._keep_delay)
+        self._robots = _Robots(source, self._get_in_turn, self._take_rules)
         self._turns: dict[str, _Turns] = {}
 
     def close(self) -> None:
@@ -170,14 +167,14 @@ class Downloads:
         self._client.close()
 
     def get(self, url: str, max_bytes: int) -> Answer:
-        """The whole answer to a request. Raises Refused, RobotsUnreachable or NoAnswer."""
+        """Return an answer with its body. Raises Refused, RobotsUnreachable or NoAnswer."""
         if self._source.robots:
             self._robots.check(url)
-        return self._in_turn(url, max_bytes)
+        return self._get_in_turn(url, max_bytes)
 
-    def _in_turn(self, url: str, max_bytes: int) -> Answer:
+    def _get_in_turn(self, url: str, max_bytes: int) -> Answer:
         turns = self._turns_of(url)
-        with turns.places:
+        with turns.slots:
             turns.wait()
             return self._client.read(url, _HEADERS, max_bytes, self._source.timeout_seconds)
 
@@ -185,7 +182,7 @@ class Downloads:
         turns = _Turns(self._source.concurrency, self._source.delay_seconds)
         return self._turns.setdefault(urlsplit(url).hostname or "", turns)
 
-    def _keep_delay(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
+    def _take_rules(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
         if isinstance(rules, Rules):
             turns = self._turns_of(origin)
             turns.delay_seconds = max(turns.delay_seconds, rules.crawl_delay)
@@ -193,16 +190,16 @@ class Downloads:
 
 
 class _Turns:
-    """The times at which hosts may be asked next."""
+    """Limits the requests to one host."""
 
     def __init__(self, concurrency: int, delay_seconds: float) -> None:
-        self.places = threading.BoundedSemaphore(concurrency)
+        self.slots = threading.BoundedSemaphore(concurrency)
         self.delay_seconds = delay_seconds
         self._lock = threading.Lock()
         self._next = 0.0
 
     def wait(self) -> None:
-        """Sleep until the host's pause is over, and begin the next one."""
+        """Sleep until the pause of the host is over, and begin the next one."""
         with self._lock:
             now = time.monotonic()
             begin = max(now, self._next)

@@ -1,15 +1,15 @@
 """The process that crawls: ``python -m korealbert.corpus.crawl.spider SPEC DIRECTORY PARENT``.
 
-It takes URLs from the frontier, downloads them in threads, and records each outcome in the frontier. Retries, redirects and
-duplicates are decided in one thread, because each answer must be one durable transaction. It is a process of its own, so that
-hostile pages share no memory with the flow and its other stages, and a flow that ends can end the crawl at once, whatever its
-threads are waiting for.
+It takes URLs from the frontier, downloads them in threads, and records each outcome in one transaction in the main thread. It
+is a separate process, so that hostile pages share no memory with the flow, and the flow can end the crawl at once, whatever its
+threads wait for.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import signal
@@ -44,7 +44,7 @@ _SECONDS_BETWEEN_REPORTS = 1.0
 _REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")
 _DETAIL_CHARS = 300
 _HEAD_BYTES = 64 << 10
-"""How far into a page ``rel=canonical`` is looked for."""
+"""Length of the beginning of a page in which ``rel=canonical`` is searched."""
 
 _LINK = re.compile(rb"<link\b[^>]{0,2000}>", re.IGNORECASE)
 _CANONICAL = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
@@ -55,30 +55,30 @@ log = logging.getLogger(__name__)
 
 
 class _Spider:
-    """Crawls until nothing waits; prints one line of JSON a second about its progress."""
+    """Crawls until no URL is waiting, and prints its progress as a line of JSON every second."""
 
     def __init__(self, spec: CrawlSpec, source: Source, frontier: Frontier, files: WarcFiles) -> None:
         self._spec, self._source, self._frontier, self._files = spec, source, frontier, files
         self._discovery = Discovery(spec, source, frontier)
         self._downloads = Downloads(
-            source, spec.user_agent, lambda origin, rules: self._events.put(partial(self._note, origin, rules))
+            source, spec.user_agent, lambda origin, rules: self._events.put(partial(self._record_robots, origin, rules))
         )
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._checked = time()
-        self._reported = 0.0
+        self._checkpointed_at = time()
+        self._reported_at = 0.0
         self._paused_until = 0.0
         self._most_in_flight = source.concurrency * min(len(source.hosts), 16)
 
     def run(self) -> None:
-        """Raises OSError or sqlite3.Error where nothing more can be written; the next run cuts off partial records."""
+        """Crawl. Raises OSError or sqlite3.Error if nothing more can be written; the next run removes partial records."""
         self._discovery.seed()
         threads = ThreadPoolExecutor(self._most_in_flight)
         try:
             while self._frontier.in_flight or self._frontier.count("waiting"):
-                known = self._next()
+                known = self._next_to_request()
                 if known is not None:
                     threads.submit(self._download, known)
-                elif not self._frontier.in_flight and self._at_page_limit():
+                elif not self._frontier.in_flight and self._pages_left() <= 0:
                     self._frontier.refuse_waiting("max_pages")
                 else:
                     self._handle_event()
@@ -87,31 +87,29 @@ class _Spider:
         self._downloads.close()
 
     def _download(self, known: Known) -> None:
-        """Runs in a separate thread: the frontier belongs to the other one."""
+        """Run in a thread, which must not use the frontier."""
+        outcome: Callable[[], None]
         try:
-            answer = self._downloads.get(known.url, self._limit(known))
+            outcome = partial(self._handle_answer, known, self._downloads.get(known.url, self._max_bytes(known)))
         except Exception as error:
-            self._events.put(partial(self._settle, known, partial(self._take_error, known, error)))
-        else:
-            self._events.put(partial(self._settle, known, partial(self._take_in, known, answer)))
+            outcome = partial(self._handle_error, known, error)
+        self._events.put(partial(self._record, known, outcome))
 
     def _handle_event(self) -> None:
         """Wait for an answer, or for a retry to be due."""
-        due = self._frontier.seconds_until_due()
+        due = max(self._frontier.seconds_until_due(), 0.005)
         with suppress(Empty):
-            self._events.get(
-                timeout=_SECONDS_BETWEEN_REPORTS if due is None else min(_SECONDS_BETWEEN_REPORTS, max(due, 0.005))
-            )()
+            self._events.get(timeout=min(_SECONDS_BETWEEN_REPORTS, due))()
         now = time()
-        if now - self._reported > _SECONDS_BETWEEN_REPORTS:
-            self._reported = now
+        if now - self._reported_at > _SECONDS_BETWEEN_REPORTS:
+            self._reported_at = now
             print(json.dumps({state: self._frontier.count(state) for state in _REPORTED}), flush=True)
-        if now - self._checked > _SECONDS_BETWEEN_CHECKPOINTS:
-            self._checked = now
+        if now - self._checkpointed_at > _SECONDS_BETWEEN_CHECKPOINTS:
+            self._checkpointed_at = now
             self._files.sync()
             self._frontier.checkpoint()
 
-    def _note(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
+    def _record_robots(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
         state: State = "listed"
         reason = ""
         if isinstance(rules, RobotsUnreachable):
@@ -122,36 +120,33 @@ class _Spider:
 
     # --- what to ask for ----------------------------------------------------------------------------------------------
 
-    def _at_page_limit(self) -> bool:
-        return self._spec.max_pages is not None and self._frontier.count("stored") >= self._spec.max_pages
+    def _pages_left(self) -> float:
+        """Return how many more pages may be requested."""
+        limit = math.inf if self._spec.max_pages is None else self._spec.max_pages
+        return limit - self._frontier.count("stored") - self._frontier.in_flight
 
-    def _next(self) -> Known | None:
-        """The next URL that is worth a request."""
+    def _next_to_request(self) -> Known | None:
+        """Return the next URL to request, or None if there is none now."""
         while self._frontier.in_flight < self._most_in_flight and time() >= self._paused_until:
-            if self._spec.max_pages is not None:
-                room = self._spec.max_pages - self._frontier.count("stored") - self._frontier.in_flight
-                if room <= 0:
-                    return None
-            known = self._frontier.take()
+            known = self._frontier.take() if self._pages_left() > 0 else None
             if known is None:
                 return None
-            owner = self._frontier.claimant((known.key,)) if known.kind == "article" else None
+            owner = self._frontier.owner_of((known.key,)) if known.kind == "article" else None
             if owner is not None:
                 with self._frontier.transaction():
                     self._frontier.finish(known, "duplicate", "same_address", other=owner)
-                self._frontier.landed()
+                self._frontier.release()
                 continue
             return known
         return None
 
-    def _limit(self, known: Known) -> int:
-        """The largest answer in bytes."""
+    def _max_bytes(self, known: Known) -> int:
         return self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
 
     # --- what came back -----------------------------------------------------------------------------------------------
 
-    def _settle(self, known: Known, outcome: Callable[[], None]) -> None:
-        """The URL gets its one outcome, whatever that is, and the next one its turn."""
+    def _record(self, known: Known, outcome: Callable[[], None]) -> None:
+        """Record the outcome of a URL and release it."""
         try:
             with self._frontier.transaction():
                 outcome()
@@ -162,25 +157,25 @@ class _Spider:
             with self._frontier.transaction():
                 self._frontier.finish(known, "failed", "internal_error", detail=repr(error)[:_DETAIL_CHARS])
         finally:
-            self._frontier.landed()
+            self._frontier.release()
 
-    def _take_in(self, known: Known, answer: Answer) -> None:
+    def _handle_answer(self, known: Known, answer: Answer) -> None:
         status = answer.status
         if answer.location:
-            self._redirected(known, answer.location, status)
+            self._handle_redirect(known, answer.location, status)
         elif status in _RETRIED_STATUSES or status >= 500:
             reason = "too_many_requests" if status == 429 else "server_error"
             asked = _retry_after(answer.header("Retry-After"))
             if asked and status in (429, 503):
-                self._paused_until = time() + asked  # the hosts of a source are one publisher's
+                self._paused_until = time() + asked  # for all hosts of the source, which belong to one publisher
             self._retry(known, reason, f"status {status}", status, asked)
         elif status != 200:
             self._frontier.finish(known, "failed", f"status_{status}", status=status)
         else:
-            self._take_page(known, answer)
+            self._handle_page(known, answer)
 
-    def _take_page(self, known: Known, answer: Answer) -> None:
-        limit = self._limit(known)
+    def _handle_page(self, known: Known, answer: Answer) -> None:
+        limit = self._max_bytes(known)
         try:
             body = decode_body(answer.body, answer.content_encoding, limit)
             if known.kind != "article":
@@ -197,7 +192,7 @@ class _Spider:
             else:
                 self._frontier.finish(known, "failed", error.reason, detail=error.detail, status=200)
 
-    def _take_error(self, known: Known, error: Exception) -> None:
+    def _handle_error(self, known: Known, error: Exception) -> None:
         detail = str(error)[:_DETAIL_CHARS]
         if isinstance(error, Refused):
             self._frontier.finish(known, "refused", str(error))
@@ -219,7 +214,7 @@ class _Spider:
         wait = min(_MAX_WAIT_SECONDS, max(asked_seconds, self._source.backoff_seconds * 2**known.attempts))
         self._frontier.retry(known, wait, reason, detail, status)
 
-    def _redirected(self, known: Known, location: str, status: int) -> None:
+    def _handle_redirect(self, known: Known, location: str, status: int) -> None:
         page = page_url(location, self._source, base=known.url)
         if page is None:
             self._frontier.finish(known, "failed", "bad_redirect", detail=location[:_DETAIL_CHARS], status=status)
@@ -241,7 +236,7 @@ class _Spider:
     def _store(self, known: Known, answer: Answer, body: bytes) -> None:
         digest = sha256(body).hexdigest()
         claims = tuple(dict.fromkeys([self._canonical_key(known, body) or known.key, known.key, f"sha256 {digest}"]))
-        owner = self._frontier.claimant(claims)
+        owner = self._frontier.owner_of(claims)
         if owner is not None:
             self._frontier.finish(known, "duplicate", "same_page", status=200, other=owner, sha256=digest)
             return
@@ -255,7 +250,7 @@ class _Spider:
         self._frontier.store(known, place, digest, claims)
 
     def _canonical_key(self, known: Known, body: bytes) -> str | None:
-        """The key of the address that a page declares as its own, if that is an article of the site."""
+        """Return the key of the address that a page declares as its own, if it is that of an article of the site."""
         if not self._source.trust_canonical:
             return None
         end = body.find(b"</head", 0, _HEAD_BYTES)
@@ -278,7 +273,7 @@ class _Spider:
 
 
 def _retry_after(text: str) -> float:
-    """Seconds that a server asks to wait; 0 if it does not say."""
+    """Return the seconds that a server asks to wait, or 0."""
     if text.isdecimal():
         return float(min(int(text), _MAX_WAIT_SECONDS))
     try:
@@ -287,25 +282,29 @@ def _retry_after(text: str) -> float:
         return 0.0
 
 
-def main(spec_json: str, out_dir: str, parent: str) -> int:
-    """Crawl until nothing waits. Returns 1 when it was stopped before."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is stored is stored at any moment
-    if os.getppid() != int(parent):
-        return 1  # it died before it could be watched
-    spec = CrawlSpec.model_validate_json(spec_json)
+def crawl(spec: CrawlSpec, out_dir: Path) -> None:
+    """Crawl until no URL is waiting. Raises OSError or sqlite3.Error if nothing more can be written."""
     source = load_source(spec.source.path)
-    frontier, ends = open_frontier(Path(out_dir))
+    frontier, ends = open_frontier(out_dir)
     about = {"software": "korealbert", "format": "WARC File Format 1.1", "robots": "obey" if source.robots else "ignore"}
-    files = WarcFiles(Path(out_dir), ends, spec.max_file_bytes, about)
+    files = WarcFiles(out_dir, ends, spec.max_file_bytes, about)
     frontier.try_failed_again()
+    _Spider(spec, source, frontier, files).run()
+    files.close()
+    frontier.close()
+
+
+def main(spec_json: str, out_dir: str, parent: str) -> int:
+    """Crawl as a child process; return the exit status."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a crawl may be killed at any time
+    if os.getppid() != int(parent):
+        return 1  # the parent died before it was watched
     try:
-        _Spider(spec, source, frontier, files).run()
+        crawl(CrawlSpec.model_validate_json(spec_json), Path(out_dir))
     except (OSError, sqlite3.Error) as error:
         print(f"ERROR: {error}; the crawl stops here", file=sys.stderr, flush=True)
         os._exit(1)  # requests in flight are not waited for
-    files.close()
-    frontier.close()
     return 0
 
 

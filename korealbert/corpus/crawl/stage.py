@@ -1,8 +1,8 @@
 """The crawl stage: one site → a pinned snapshot of its articles.
 
-Out: ``pages-*.warc.gz`` (the articles' responses as they came off the wire), ``log.jsonl.gz`` (every URL that the crawl
-found and its outcome, with the place of its record), ``snapshot.json`` (facts about the source for extraction).
-A killed crawl continues where it was: nothing stored is fetched again.
+Out: ``pages-*.warc.gz`` (the responses as they were received), ``log.jsonl.gz`` (every URL that was found, its outcome, and the
+place of its record), ``snapshot.json`` (what extraction needs to know about the site). A killed crawl continues; no stored page
+is fetched again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage
 from korealbert.artifact.files import atomic_path, atomic_write
-from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier, FrontierDamaged, checked, discard
+from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier, FrontierDamaged, discard, open_checked
 from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.documents.shards import DocumentStats
 
 _LOG = "log.jsonl.gz"
 _SNAPSHOT = "snapshot.json"
-_NEEDED = ("protego", "warcio")
+_REQUIRED_PACKAGES = ("protego", "warcio")
 _GRACE_SECONDS = 20.0
-_TAIL_BYTES = 8000
-_SHOWN_FAILURES = 5
+_MAX_ERROR_BYTES = 8000
+_MAX_SHOWN_FAILURES = 5
 
 log = logging.getLogger(__name__)
 
@@ -47,28 +47,28 @@ class CrawlSpec(Spec):
     source: InputPath
     """The source file (``data_specs/sources/*.toml``)."""
     snapshot: str = "1"
-    """Name of the snapshot. Another name starts a new crawl, because the web changes while a recipe does not."""
+    """Name of the snapshot. Another name starts a new crawl, because the web may change while the recipe does not."""
     first_day: str = "2007-01-01"
-    """Start of the date window, inclusive. KoreALBERT's news are of 2007–2019."""
+    """Start of the date window, inclusive. KoreALBERT's news are from 2007–2019."""
     last_day: str = "2019-12-31"
-    """End of the date window, inclusive. Articles whose date is known only from their text are sorted out by extraction."""
+    """End of the date window, inclusive. Extraction drops articles outside it whose date is only in their text."""
     contact: str = Field(default="", max_length=200)
-    """An address (e-mail or page) that the crawler names to the site's operators."""
+    """An e-mail address or page that the crawler sends to the site's operators."""
     max_pages: int | None = Field(default=None, ge=1)
-    """Articles to store at most; the rest is logged as refused."""
+    """Largest number of articles to store; the rest is logged as refused."""
     max_failed_share: float = Field(default=0.05, ge=0, le=1)
     """
     Largest share of articles, and of listings, that could not be fetched for a temporary reason (timeouts, 403, 5xx …); above
-    it the stage fails, and the next run tries them again. Pages that are gone (404) or broken are only counted and logged.
+    it the stage fails, and the next run retries them. Pages that are gone (404) or broken are only counted and logged.
     """
     failed_share_applies_from: int = Field(default=20, ge=1)
-    """Articles, or listings, below which no share is too large."""
+    """With fewer articles, or listings, no share is too large."""
     max_file_bytes: int = Field(default=256 << 20, ge=1 << 16)
-    """Size from which the next WARC file is begun."""
+    """Size at which the next WARC file begins."""
 
     @field_validator("first_day", "last_day")
     @classmethod
-    def _is_a_day(cls, value: str) -> str:
+    def _check_day(cls, value: str) -> str:
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
             raise ValueError("expected a day as 2019-12-31")
         date.fromisoformat(value)
@@ -76,24 +76,24 @@ class CrawlSpec(Spec):
 
     @field_validator("contact")
     @classmethod
-    def _is_one_line(cls, value: str) -> str:
+    def _check_contact(cls, value: str) -> str:
         if not value.isascii() or not value.isprintable():
             raise ValueError("expected ASCII on one line: it is sent in a request header")
         return value
 
     @model_validator(mode="after")
-    def _is_a_window(self) -> CrawlSpec:
+    def _check_window(self) -> CrawlSpec:
         if self.first_day > self.last_day:
             raise ValueError(f"first_day {self.first_day} is after last_day {self.last_day}")
         return self
 
     @property
     def user_agent(self) -> str:
-        """The name that the crawler gives."""
+        """Name under which the crawler sends requests."""
         return f"korealbert/0.1 ({self.contact or 'text corpus crawler'})"
 
     def outside_window(self, published: str = "", modified: str = "") -> bool:
-        """Whether dates (ISO, as precise as known) place a page outside; a page last changed before the window is older."""
+        """Return whether a page is outside the window by its ISO date of publication, or was last changed before the window."""
         if published:
             length = len(published[:10])
             return not self.first_day[:length] <= published[:10] <= self.last_day[:length]
@@ -101,15 +101,15 @@ class CrawlSpec(Spec):
 
 
 class CrawlError(RuntimeError):
-    """A crawl that would fail again at another try."""
+    """The crawl failed, and another try would fail too."""
 
 
 class CrawlInterrupted(ConnectionError):
-    """A crawl that is not complete; another try continues where it was."""
+    """The crawl is not complete; another try continues it."""
 
 
 class CrawlStats(DocumentStats):
-    """Documents are articles: stored ones come out, duplicates and refused ones are dropped, failures are quarantined."""
+    """Counts of articles: ``documents_out`` are stored, duplicates and refused ones dropped, failed ones quarantined."""
 
     urls: dict[str, dict[str, int]] = Field(default_factory=dict)
     """URLs by kind (article, sitemap, rss, archive, …) and their outcome."""
@@ -118,23 +118,23 @@ class CrawlStats(DocumentStats):
 def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CrawlStats:
     """Crawl one site.
 
-    Raises CrawlError for a source that does not fit the site, and CrawlInterrupted when too much could not be fetched for now
-    or the crawling process died; stored pages stay for the next run.
+    Raises CrawlError for a source that does not fit the site, and CrawlInterrupted if the crawling process died or too many
+    requests failed for a temporary reason; the next run keeps stored pages.
     """
     source = load_source(spec.source.path)
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise CrawlError(f"crawling needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`")
     if not source.tested:
         log.warning("%s: never tried against the live site; look at the first pages of the log", spec.source)
     try:
-        checked(out_dir).close()
+        open_checked(out_dir).close()
     except FrontierDamaged as error:
         log.warning("%s; the crawl begins anew", error)
         discard(out_dir)
     _crawl(spec, out_dir, runtime)
     try:
-        frontier = checked(out_dir)
+        frontier = open_checked(out_dir)
     except FrontierDamaged as error:
         raise CrawlInterrupted(f"{error}; run it again to crawl anew") from None
     try:
@@ -144,7 +144,7 @@ def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cra
         _check_files(frontier, out_dir)
     finally:
         frontier.close()
-    atomic_write(out_dir / _SNAPSHOT, _about(spec, source))
+    atomic_write(out_dir / _SNAPSHOT, _snapshot(spec, source))
     return stats
 
 
@@ -159,13 +159,14 @@ def _crawl(spec: CrawlSpec, out_dir: Path, runtime: Runtime) -> None:
                     runtime.report(Progress(done, done + counts["waiting"], "pages"))
                 code = worker.wait()
             finally:
-                _end(worker)
+                _terminate(worker)
         if code:
-            raise CrawlInterrupted(f"the crawl ended early (exit status {code}); run it again to continue\n{_tail(errors)}")
+            raise CrawlInterrupted(
+                f"the crawl ended early (exit status {code}); run it again to continue\n{_last_output(errors)}"
+            )
 
 
-def _end(worker: subprocess.Popen[str]) -> None:
-    """Leave no process behind."""
+def _terminate(worker: subprocess.Popen[str]) -> None:
     if worker.poll() is None:
         worker.terminate()
         try:
@@ -175,21 +176,22 @@ def _end(worker: subprocess.Popen[str]) -> None:
             worker.wait()
 
 
-def _tail(stream: IO[bytes]) -> str:
+def _last_output(stream: IO[bytes]) -> str:
     size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - _TAIL_BYTES))
+    stream.seek(max(0, size - _MAX_ERROR_BYTES))
     return stream.read().decode("utf-8", "replace").strip()
 
 
 def _stats(frontier: Frontier) -> CrawlStats:
     outcomes = frontier.outcomes()
     articles = outcomes.get("article", {})
-    failed = {name.partition(": ")[2]: count for name, count in articles.items() if name.startswith("failed")}
-    dropped: dict[str, int] = {}
-    for name, count in articles.items():
-        if name != "stored" and not name.startswith("failed"):
-            reason = name.partition(": ")[2] or name
-            dropped[reason] = dropped.get(reason, 0) + count
+    failed, dropped = Counter[str](), Counter[str]()
+    for outcome, count in articles.items():
+        state, _, reason = outcome.partition(": ")
+        if state == "failed":
+            failed[reason] += count
+        elif state != "stored":
+            dropped[reason or state] += count
     return CrawlStats(
         documents_in=sum(articles.values()),
         documents_out=articles.get("stored", 0),
@@ -225,7 +227,7 @@ def _check(spec: CrawlSpec, source: Source, stats: CrawlStats, frontier: Frontie
 
 
 def _check_files(frontier: Frontier, out_dir: Path) -> None:
-    """Raise CrawlInterrupted where the files do not hold every page that the frontier says is stored; the next run heals it."""
+    """Raise CrawlInterrupted if the files lack a page that the frontier has as stored; the next run fetches it again."""
     from korealbert.corpus.crawl.warc_files import warc_files, whole_bytes  # noqa: PLC0415 (needs the extra)
 
     ends = frontier.ends()
@@ -236,7 +238,7 @@ def _check_files(frontier: Frontier, out_dir: Path) -> None:
 
 def _first_failed(frontier: Frontier, kinds: tuple[str, ...], states: tuple[str, ...] = ("failed",)) -> str:
     failed = (row for row in frontier.log() if row["state"] in states and row["kind"] in kinds)
-    shown = itertools.islice(failed, _SHOWN_FAILURES)
+    shown = itertools.islice(failed, _MAX_SHOWN_FAILURES)
     return "\n".join(f"  {row['url']}: {row['state']}, {row['reason']} {row.get('detail', '')}".rstrip() for row in shown)
 
 
@@ -247,13 +249,13 @@ def _write_log(frontier: Frontier, path: Path) -> None:
 
 
 def read_log(directory: Path) -> Iterator[dict[str, Any]]:
-    """Every URL that a finished crawl found and its outcome, in the order in which they were found."""
+    """Yield every URL of a finished crawl and its outcome, in the order in which they were found."""
     with gzip.open(directory / _LOG, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
 
 
-def _about(spec: CrawlSpec, source: Source) -> bytes:
+def _snapshot(spec: CrawlSpec, source: Source) -> bytes:
     known: dict[str, Any] = {
         "outlet": source.outlet,
         "categories": {category: list(names) for category, names in source.categories.items()},

@@ -1,111 +1,88 @@
-"""HTML → article: main text (trafilatura, or script data); title, outlet, section, time and authors as the page says."""
+"""Extracts the article of an HTML page: its main text, by trafilatura or from script data, and its stated title, date, …"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from korealbert.corpus.html.encoding import decode_page
-from korealbert.corpus.html.metadata import byline, date_line, read_facts
+from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
 
 _MIN_TEXT_CHARS = 60
-"""A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
-_SHORTEST_ARTICLE_CHARS = 40
-"""Least length of a text that trafilatura accepts as the main one. Its default of 250 is made for Latin letters: three Korean
-sentences stay below, and what it does instead flattens the page, captions, lists and advertisements included."""
+"""A shorter main text is a caption or a login notice, so the script data are searched for the article."""
+_MIN_EXTRACTED_CHARS = 40
+"""Smallest main text for trafilatura. Its default of 250 suits Latin letters; three Korean sentences are shorter, and then it
+takes the text of the whole page, with captions, lists and advertisements."""
 _MAX_ELEMENTS = 20_000
-"""Larger pages are refused: news have two to five thousand, and trafilatura takes 7 s for 60,000, more than linear time."""
+"""Larger pages are refused: trafilatura takes 7 s for 60,000 elements, more than linear time. News have 2,000 to 5,000."""
 _MAX_ATTRIBUTES = 1_000
-"""Pages with more on one element are refused: building it takes quadratic time, 20 s for 40,000. Real ones have dozens."""
-_MORE_TEXT = 1.1
-"""How much longer the text that a page declares must be than the one that it shows, to be taken for the whole of a teaser."""
+"""Elements with more attributes are refused: building them takes quadratic time, 20 s for 40,000. Real ones have dozens."""
+_MIN_LENGTH_RATIO = 1.1
+"""The text that a page declares is the whole of a teaser if it is so many times as long as the text that the page shows."""
 _MARKER = re.compile(r"\$\$[A-Z_]{2,30}\$\$")
-_BLOCK = re.compile(r"<(?:p|br|div)\b", re.IGNORECASE)
-_NO_TEXT = [
+_BLOCK_TAG = re.compile(r"<(?:p|br|div)\b", re.IGNORECASE)
+_CAPTION_PATHS = [
     f".//*[contains(concat(' ', normalize-space(@class), ' '), ' {name} ')]"
     for name in ("cap", "caption", "img_caption", "photo_caption", "img_desc", "photo_desc", "toast-popup", "tooltip", "blind")
 ]
-"""Captions in elements that are no ``figcaption``, and messages that only scripts show."""
-_SCRIPT_ELEMENTS, _SCRIPT_CHARS = 5, 40
-"""A superscript with more in it was never closed."""
+"""Captions in elements other than ``figcaption``, and messages that only scripts show."""
+_MAX_SCRIPT_ELEMENTS, _MAX_SCRIPT_CHARS = 5, 40
+"""A superscript with more content was never closed."""
 _INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img"),
     *("ins", "kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time"),
     *("tt", "u", "var", "wbr"),
 }
-"""Elements within a paragraph, whose text belongs to what is around them."""
-_DATE_LINE_CHARS = 32_000
-"""How far into a page's characters its date line is looked for."""
+"""Elements within a paragraph."""
+_DATE_LINE_MAX_CHARS = 32_000
+"""Length of the beginning of a page in which its date line is searched."""
 
 
 class UnreadablePage(ValueError):
-    """A page that is no text or no HTML; ``reason`` names the kind, the message the remedy."""
+    """A page that cannot be read; ``reason`` is for the statistics, the message is the remedy."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(remedy)
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    """One page's article; empty where the page says nothing."""
-
-    title: str
-    text: str
-    """Paragraphs, separated by blank lines."""
-    outlet: str
-    section: str
-    published: str
-    """ISO 8601, as precise as the page is."""
-    authors: tuple[str, ...]
-    url: str
-    declared: bool
-    """Whether the page declares itself an article."""
-
-
 def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Article:
-    """Extract the article of a page; ``content_type`` is its HTTP header, ``outlet`` the site's name where it is known.
+    """Extract the article of a page; ``content_type`` is its HTTP header, ``outlet`` the name of the site, if known.
 
     Raises UnreadablePage.
     """
     tree = _tree(data, content_type)
-    facts = read_facts(tree, outlet)
+    article = read_metadata(tree, outlet)
     stream, story = _flight_stream(tree), _arc_story(tree)
-    dates = (facts.published, _flight_date(stream), iso_date(str(story.get("display_date", ""))))
-    published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_CHARS]))
+    if not article.published:
+        article.published = _flight_date(stream) or iso_date(str(story.get("display_date", "")))
+    if not article.published:
+        article.published = date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_MAX_CHARS]))
     links = {one_line(link.text_content()) for link in tree.iter("a")}
-    declared = _text_of(facts.body) if _BLOCK.search(facts.body) else _plain_text(facts.body)
+    declared = _text_of(article.body) if _BLOCK_TAG.search(article.body) else _plain_text(article.body)
     for script in tree.iterfind(".//script[@type='application/ld+json']") if declared else ():
-        if "articleBody" in (script.text or ""):  # trafilatura reads it, without its tags, where it finds no text in the page
+        if "articleBody" in (script.text or ""):  # trafilatura takes it with its tags if it finds no text in the page
             script.text = json.dumps({"articleBody": declared})
-    text = declared if facts.book else _fuller(_main_text(tree), declared)
+    text = declared if article.is_book else _longer_version(_main_text(tree), declared)
     if len(text) < _MIN_TEXT_CHARS:
         text = max((text, _text_of(_flight_body(stream)), _arc_text(story), declared), key=len)
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
-    if paragraphs and one_line(paragraphs[0]) == facts.title:
+    if paragraphs and one_line(paragraphs[0]) == article.title:
         del paragraphs[0]
     if not paragraphs and (broken_off := tree.getroottree().parser.error_log.filter_from_fatals()):
         raise UnreadablePage("unreadable_html", f"no text up to where it cannot be read on: {broken_off[0].message.strip()}")
     if links.issuperset(paragraphs):
-        paragraphs = []  # a list of articles, such as a front page
-    return Article(
-        title=facts.title,
-        text="\n\n".join(paragraphs),
-        outlet=facts.outlet,
-        section=facts.section,
-        published=published,
-        authors=facts.authors or byline(tree, paragraphs),
-        url=facts.url,
-        declared=facts.article or facts.book,
-    )
+        paragraphs = []  # a front page or another list of articles
+    article.text = "\n\n".join(paragraphs)
+    article.authors = article.authors or byline(tree, paragraphs)
+    return article
 
 
 def _tree(data: bytes, content_type: str) -> Any:
@@ -118,30 +95,30 @@ def _tree(data: bytes, content_type: str) -> Any:
         raise UnreadablePage("undecodable", remedy)
     text = decoded.text.replace("\0", "").encode("utf-8", "replace")
     _refuse_attributes(text)
-    try:  # as bytes, because lxml refuses characters under an XML declaration
+    try:  # as bytes, because lxml refuses str with an XML declaration
         tree = lxml_html.document_fromstring(text, parser=lxml_html.HTMLParser(encoding="utf-8", remove_comments=True))
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError) as error:
         raise UnreadablePage("unreadable_html", f"{error}: is it an HTML page?") from None
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
-    _read_scripts(tree)
+    _replace_scripts(tree)
     return tree
 
 
-def _read_scripts(tree: Any) -> None:
-    """Put the plain form into superscripts and subscripts, the inner ones first."""
+def _replace_scripts(tree: Any) -> None:
+    """Replace superscripts and subscripts by plain text, the inner ones first."""
     for script in reversed(list(tree.iter("sup", "sub"))):
-        elements = list(islice(script.iter(), _SCRIPT_ELEMENTS + 1))
-        content = "".join(script.itertext()) if len(elements) <= _SCRIPT_ELEMENTS else ""
-        if not 0 < len(content) <= _SCRIPT_CHARS:
+        elements = list(islice(script.iter(), _MAX_SCRIPT_ELEMENTS + 1))
+        content = "".join(script.itertext()) if len(elements) <= _MAX_SCRIPT_ELEMENTS else ""
+        if not 0 < len(content) <= _MAX_SCRIPT_CHARS:
             continue
         before, lower = _text_before(script), script.getnext()
         if script.tag == "sup" and lower is not None and lower.tag == "sub" and (script.tail or "").strip() in ("/", "⁄"):
             marked = f"{before}{RAISED}{content.strip()}{LEVEL}/{LOWERED}{''.join(lower.itertext()).strip()}{LEVEL}"
             shown, script.tail = read_scripts(marked)[len(before) :].partition("/")[0], "/"
         else:
-            shown = script_text(content, before, _text_behind(script), raised=script.tag == "sup")
+            shown = script_text(content, before, _text_after(script), raised=script.tag == "sup")
         if shown != content:
             for inner in list(script):
                 script.remove(inner)
@@ -149,7 +126,7 @@ def _read_scripts(tree: Any) -> None:
 
 
 def _text_before(element: Any) -> str:
-    """The last characters before an element in its paragraph."""
+    """Return the last characters before an element in its paragraph."""
     text, node = "", element
     for _ in range(CONTEXT_CHARS):
         previous = node.getprevious()
@@ -165,35 +142,35 @@ def _text_before(element: Any) -> str:
     return text[-CONTEXT_CHARS:]
 
 
-def _text_behind(element: Any) -> str:
-    """What follows an element in its paragraph, up to where the next one begins or this one's ends."""
-    while (
-        not element.tail and element.getnext() is None and (parent := element.getparent()) is not None and parent.tag in _INLINE
-    ):
+def _text_after(element: Any) -> str:
+    """Return the text after an element in its paragraph, or else that of the next inline element."""
+    while not element.tail and element.getnext() is None:
+        parent = element.getparent()
+        if parent is None or parent.tag not in _INLINE:
+            break
         element = parent
     following = element.getnext()
     return element.tail or ("".join(following.itertext()) if following is not None and following.tag in _INLINE else "")
 
 
 class _Attributes:
-    """What lxml's parser calls for each element instead of building a tree."""
+    """A target of lxml's parser, which calls it for each element instead of building a tree."""
 
     def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
-        """Raises UnreadablePage."""
         if len(attributes) > _MAX_ATTRIBUTES:
-            told = f"an element with {len(attributes):,} attributes, more than {_MAX_ATTRIBUTES:,}: is it an article?"
-            raise UnreadablePage("too_many_attributes", told)
+            message = f"an element with {len(attributes):,} attributes, more than {_MAX_ATTRIBUTES:,}: is it an article?"
+            raise UnreadablePage("too_many_attributes", message)
 
     def close(self) -> None:
-        """The document has ended."""
+        pass
 
 
 def _refuse_attributes(text: bytes) -> None:
-    """Raise UnreadablePage for HTML in UTF-8 with too many attributes on one element; takes linear time."""
+    """Raise UnreadablePage for HTML in UTF-8 with too many attributes on one element, in linear time."""
     from lxml import etree  # noqa: PLC0415
 
     if len(text) > 2 * _MAX_ATTRIBUTES:
-        with suppress(etree.ParserError, etree.XMLSyntaxError, AssertionError):  # told by whoever builds the tree
+        with suppress(etree.ParserError, etree.XMLSyntaxError, AssertionError):  # raised again when the tree is built
             etree.fromstring(text, etree.HTMLParser(target=_Attributes(), encoding="utf-8"))
 
 
@@ -206,10 +183,10 @@ def _main_text(tree: Any) -> str:
             include_comments=False,
             include_tables=False,
             with_metadata=False,
-            prune_xpath=_NO_TEXT,
+            prune_xpath=_CAPTION_PATHS,
             config=_trafilatura_settings(),
         )
-    except Exception as error:  # a third party's heuristics over arbitrary trees; one page must not end a run
+    except Exception as error:  # heuristics of a third party on arbitrary trees; one page must not end a run
         raise UnreadablePage("unreadable_html", f"trafilatura failed on it ({type(error).__name__}: {error})") from error
     if not found or not found.text:
         return ""
@@ -224,33 +201,32 @@ def _trafilatura_settings() -> Any:
     from trafilatura.settings import use_config  # noqa: PLC0415
 
     settings = use_config()
-    settings["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORTEST_ARTICLE_CHARS)
+    settings["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_MIN_EXTRACTED_CHARS)
     return settings
 
 
-def _fuller(shown: str, declared: str) -> str:
-    """The text that a page shows, or the one that it declares where that is the same, but whole or with its paragraphs."""
-    short, long = ("".join(text.split()) for text in (shown, declared))
-    if short not in long:
-        return shown
-    return declared if len(long) > _MORE_TEXT * len(short) or declared.count("\n") > shown.count("\n") else shown
+def _longer_version(shown: str, declared: str) -> str:
+    """Return the text that a page declares if it contains the text that it shows, and is longer or has more paragraphs."""
+    shown_chars, declared_chars = ("".join(text.split()) for text in (shown, declared))
+    is_longer = len(declared_chars) > _MIN_LENGTH_RATIO * len(shown_chars) or declared.count("\n") > shown.count("\n")
+    return declared if is_longer and shown_chars in declared_chars else shown
 
 
 def _text_of(body: str) -> str:
-    """The main text of a body in HTML, as of a whole page."""
+    """Return the main text of an HTML body without a page around it."""
     if not body:
         return ""
     page = f"<html><body><article>{_MARKER.sub('', body)}</article></body></html>"
     return _main_text(_tree(page.encode("utf-8", "replace"), "charset=utf-8"))
 
 
-# Text that a page has only in its script data. Arc XP assigns the story as one JSON object to ``Fusion.globalContent``.
-# Next.js streams its server components as ``self.__next_f.push`` calls: rows ``id:T<hex length>,<text>`` for long texts (the
-# body's HTML among them) and ``id:<JSON>`` for the rest.
-_CONTENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
-_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_PUSH = "self.__next_f.push("
-_TEXT_ROW = re.compile(rb"(?:^|\n|(?<=[\x80-\xff>}\]\s.]))([0-9a-f]{1,8}):T([0-9a-f]{1,8}),")
+# Some pages have their text only in script data. Arc XP assigns the story as a JSON object to ``Fusion.globalContent``. Next.js
+# streams server components as ``self.__next_f.push`` calls: rows ``id:T<hex length>,<text>`` for long texts, such as the HTML
+# of the body, and ``id:<JSON>`` for the rest ("flight").
+_ARC_ASSIGNMENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
+_BR_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_FLIGHT_PUSH = "self.__next_f.push("
+_FLIGHT_TEXT_ROW = re.compile(rb"(?:^|\n|(?<=[\x80-\xff>}\]\s.]))([0-9a-f]{1,8}):T([0-9a-f]{1,8}),")
 _DATE_FIELD = re.compile(
     r'"(?:datePublished|published_?[aA]t|published_?(?:[tT]ime|[dD]ate|[dD]t)?|publish_?(?:[dD]ate|[dD]t)|first_?[pP]ublished\w*|deploy_?[dD]t'
     r'|service_?(?:[dD]ate|[dD]t)|input_?(?:[dD]ate|[dD]t)|reg_?(?:[dD]ate|[dD]t)|created_?(?:[aA]t|[dD]ate))":"([^"]{8,40})"'
@@ -258,9 +234,9 @@ _DATE_FIELD = re.compile(
 
 
 def _arc_story(tree: Any) -> dict[str, Any]:
-    """The story of a parsed page; empty if it has none."""
+    """Return the Arc XP story of a page, or an empty dictionary."""
     for node in tree.iter("script"):
-        found = _CONTENT.search(node.text) if "Fusion.globalContent" in (node.text or "") else None
+        found = _ARC_ASSIGNMENT.search(node.text) if "Fusion.globalContent" in (node.text or "") else None
         if found is not None:
             try:
                 story, _ = json.JSONDecoder(strict=False).raw_decode(node.text, found.end())
@@ -272,32 +248,29 @@ def _arc_story(tree: Any) -> dict[str, Any]:
 
 
 def _arc_text(story: dict[str, Any]) -> str:
-    """Paragraphs, headings and list items of a story, a line each; pictures, advertisements and raw HTML are no text."""
-    return "\n".join(filter(None, (_plain_text(value) for value in _contents(story.get("content_elements")))))
+    """Return one line for each paragraph, heading and list item of an Arc XP story."""
+    contents = (content for content in _contents(story.get("content_elements")) if isinstance(content, str))
+    return "\n".join(filter(None, map(_plain_text, contents)))
 
 
-def _contents(elements: Any) -> list[str]:
-    found: list[str] = []
+def _contents(elements: Any) -> Iterator[Any]:
     for element in elements if isinstance(elements, list) else []:
-        if not isinstance(element, dict):
-            continue
-        if element.get("type") in ("text", "header") and isinstance(element.get("content"), str):
-            found.append(element["content"])
-        elif element.get("type") == "list":
+        kind = element.get("type") if isinstance(element, dict) else None
+        if kind in ("text", "header"):
+            yield element.get("content")
+        elif kind == "list":
             items = element.get("items")
-            texts = [item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict)]
-            found += [text for text in texts if isinstance(text, str)]
-        elif element.get("type") == "quote":
-            found += _contents(element.get("content_elements"))
-    return found
+            yield from (item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict))
+        elif kind == "quote":
+            yield from _contents(element.get("content_elements"))
 
 
 def _plain_text(fragment: str) -> str:
-    """The text of an HTML fragment without block elements; a line for each break. Raises UnreadablePage."""
+    """Return the text of an HTML fragment without block elements. Raises UnreadablePage."""
     from lxml import etree  # noqa: PLC0415
     from lxml import html as lxml_html  # noqa: PLC0415
 
-    text = UNWANTED.sub("", _BREAK.sub("\n", fragment))
+    text = UNWANTED.sub("", _BR_TAG.sub("\n", fragment))
     if "<" not in text and "&" not in text:
         return text.strip()
     _refuse_attributes(text.encode("utf-8", "replace"))
@@ -305,15 +278,15 @@ def _plain_text(fragment: str) -> str:
         tree: Any = lxml_html.fragment_fromstring(text, create_parent="div")
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         return ""
-    _read_scripts(tree)
+    _replace_scripts(tree)
     return str(tree.text_content()).strip()
 
 
 def _flight_stream(tree: Any) -> str:
-    """The joined stream of a parsed page; empty if it has none."""
+    """Return the Next.js stream of a page, or an empty string."""
     parts: list[str] = []
     for node in tree.iter("script"):
-        _, found, call = (node.text or "").partition(_PUSH)
+        _, found, call = (node.text or "").partition(_FLIGHT_PUSH)
         if not found:
             continue
         try:
@@ -326,19 +299,19 @@ def _flight_stream(tree: Any) -> str:
 
 
 def _flight_body(stream: str) -> str:
-    """The longest text row that is HTML: the body of the article; empty if there is none."""
+    """Return the longest text row that is HTML, which is the body of the article, or an empty string."""
     data = stream.encode("utf-8", "replace")
     best = ""
     position = 0
-    while (found := _TEXT_ROW.search(data, position)) is not None:
+    while (found := _FLIGHT_TEXT_ROW.search(data, position)) is not None:
         start, length = found.end(), int(found[2], 16)
         text = data[start : start + length].decode("utf-8", "replace")
-        if len(text) > len(best) and _BLOCK.search(text):
+        if len(text) > len(best) and _BLOCK_TAG.search(text):
             best = text
         position = min(start + length, len(data)) if length else start
     return best
 
 
 def _flight_date(stream: str) -> str:
-    """The first field of the stream's objects that is named and formed like a date of publication."""
+    """Return the first date in a field of the stream whose name is that of a publication date."""
     return next((day for value in _DATE_FIELD.findall(stream) if (day := iso_date(value))), "")

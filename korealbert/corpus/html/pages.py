@@ -1,7 +1,7 @@
-"""HTML pages → documents: files of one page each, the HTTP responses in WARC files, and texts of pages in WET files.
+"""Reads HTML files, WARC files of HTTP responses, and WET files of texts.
 
-WARC files are cut into records by our own code, because a reader that works on a stream cannot say where a damaged record is,
-nor continue after it; fastwarc reads the inside of a record.
+WARC files are cut into records here, because readers of streams neither report the position of a damaged record nor continue
+after it; fastwarc parses a single record.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from korealbert.corpus.html.article import Article, UnreadablePage, read_article
+from korealbert.corpus.html.article import UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
-from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
+from korealbert.corpus.html.metadata import Article
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.records import (
     EXCERPT_CHARS,
     UNWANTED,
@@ -34,57 +36,54 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 from korealbert.documents.streams import RawFile, ReadFault
 
 _MAX_HEADER_BYTES = 64 << 10
-_ANY_LENGTH = 1 << 30
-"""Headers are within a record in memory; fastwarc's own limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
-# Line ends are those of the standard, or line feeds alone, as some programs and editors write them.
+_MAX_FASTWARC_HEADER = 1 << 30
+"""fastwarc's default limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
+# Some programs and editors write line feeds alone instead of the line ends of the standard.
 _VERSION = re.compile(rb"WARC/\d\.\d{1,2}\r?\n")
-_NEXT = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
-_LONGEST_NEXT = len(b"\nWARC/1.00\r\n") + 65
+_NEXT_HEADER = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
+_MAX_NEXT_HEADER_BYTES = len(b"\nWARC/1.00\r\n") + 65
 _HEADER_END = re.compile(rb"\n\r?\n")
 _LINE_END = re.compile("\r?\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
-_READ_AS = {
+_OTHER_KIND_REMEDIES = {
     b"response": 'they hold responses of servers; set format = "warc"',
     b"conversion": 'they hold texts of pages; set format = "wet"',
     b"resource": 'they hold files (resource), which are not read; write their pages as files and set format = "html"',
 }
-"""What to do with a file that holds records of another type alone."""
+"""Remedies for files in which all records have another type."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Facts that a crawl has about its source."""
+    """What the snapshot of a crawl states about its site."""
 
     outlet: str = ""
-    category_of: tuple[tuple[str, str], ...] = ()
+    categories: dict[str, str] = field(default_factory=dict)
+    """Categories of sections."""
     first_day: str = ""
     last_day: str = ""
 
-    def category(self, section: str) -> str:
-        """The category of a section, or the section itself."""
-        return next((category for name, category in self.category_of if name == section), section)
-
     def outside_window(self, published: str) -> bool:
-        """Whether a date, as precise as it is known, is outside the window of the crawl."""
+        """Return whether a date, as precise as it is known, is outside the window of the crawl."""
         day = published[:10]
         return bool(day and self.first_day) and not self.first_day[: len(day)] <= day <= self.last_day[: len(day)]
 
 
 @lru_cache(maxsize=8)
 def _site_of(context: str) -> _Site:
-    """The ``snapshot.json`` of a crawl, which batches of its WARC files carry as their context."""
+    """Parse the ``snapshot.json`` of a crawl, which is the context of the batches of its WARC files."""
     if not context:
         return _Site()
     facts = json.loads(context)
-    pairs = tuple((name, category) for category, names in sorted(facts["categories"].items()) for name in names)
-    return _Site(facts["outlet"], pairs, facts["first_day"], facts["last_day"])
+    categories = {section: category for category, sections in facts["categories"].items() for section in sections}
+    return _Site(facts["outlet"], categories, facts["first_day"], facts["last_day"])
 
 
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per file."""
+    """Yield one document for the file."""
     tally.records += 1
     declared = f"charset={spec.encoding}" if {"encoding"} & spec.model_fields_set and spec.encoding != "auto" else ""
     try:
@@ -97,15 +96,14 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         yield bad_record(records, 0, len(records.data), "not_html", remedy)
         return
     section = article.section or category_of_folder(spec, records.file)
-    yield _document(
-        spec, records, (0, len(records.data)), article, _Site(spec.outlet), (records.file, article.url, section, ""), tally
-    )
+    page = _Page(records.file, article.url, section, article.published, article)
+    yield _document(spec, records, (0, len(records.data)), page, _Site(spec.outlet), tally)
 
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per response record, by its address in a crawl of ours, which fetches each once, else by its identifier."""
+    """Yield a document for each response, identified by its address if a crawl stage fetched it, else by its record id."""
     site = _site_of(records.context)
-    for start, end in records.cuts:
+    for start, end in records.extents:
         tally.records += 1
         record = records.data[start:end]
         try:
@@ -115,77 +113,83 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         else:
             detail = ""
         if response is None:
-            remedy = f"{_target(record)}: it is no HTTP response{detail}: fetch the file again, the records around it were read"
+            remedy = (
+                f"{_address_of(record)}: it is no HTTP response{detail}: fetch the file again, the records around it were read"
+            )
             yield bad_record(records, start, end, "malformed_record", remedy)
         else:
-            yield _page(spec, records, (start, end), response, site, tally)
+            yield _outcome_of(spec, records, (start, end), response, site, tally)
 
 
-def _target(record: bytes) -> str:
-    """The address of a record that may be damaged."""
+def _address_of(record: bytes) -> str:
+    """Return the address of a record, which may be damaged."""
     found = _TARGET.search(record, 0, _MAX_HEADER_BYTES)
     return UNWANTED.sub("", found[1].decode("utf-8", "replace")) if found else "a record without an address"
 
 
-def _page(
+def _outcome_of(
     spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: _Response, site: _Site, tally: Tally
 ) -> Outcome:
     limit = spec.limits.max_record_bytes
     fault: BodyError | None = None
     try:
-        body = decode_body(response.body, response.transfer_encoding, limit)
+        body = decode_body(response.body, response.http.get("transfer-encoding", ""), limit)
     except BodyError as error:
         body, fault = response.body, error
-    if response.status != 200 or not is_html(body, response.content_type):
+    content_type = response.http.get("content-type", "")
+    if response.status != 200 or not is_html(body, content_type):
         identity = document_id(spec.source, f"{response.url} {records.file}@{records.byte + extent[0]}")
-        rule = f"status {response.status}" if response.status != 200 else response.content_type
-        drop = Drop("not_a_page" if response.status != 200 else "not_html", rule)
+        drop = Drop("not_html", content_type) if response.status == 200 else Drop("not_a_page", f"status {response.status}")
         return Dropped(Document(identity, spec.source, "", url=response.url), drop)
     try:
         if fault is not None:
             raise fault
-        body = decode_body(body, response.content_encoding, limit)
-        article = read_article(body, response.content_type, site.outlet or spec.outlet)
+        body = decode_body(body, response.http.get("content-encoding", ""), limit)
+        article = read_article(body, content_type, site.outlet or spec.outlet)
     except BodyError as error:
         return bad_record(records, *extent, f"{error.reason}_body", f"{response.url}: {error.detail}; fetch it again")
     except UnreadablePage as error:
         return bad_record(records, *extent, error.reason, f"{response.url}: {error}")
     section = unquote(response.headers.get("x-section", "")) or article.section
     native_id = (not records.context and response.headers.get("warc-record-id")) or response.url
-    facts = (native_id, response.url, section, iso_date(unquote(response.headers.get("x-published", ""))))
-    return _document(spec, records, extent, article, site, facts, tally)
+    published = article.published or iso_date(unquote(response.headers.get("x-published", "")))
+    return _document(spec, records, extent, _Page(native_id, response.url, section, published, article), site, tally)
+
+
+class _Page(NamedTuple):
+    """An article, and what the page or the crawl states about it."""
+
+    native_id: str
+    url: str
+    section: str
+    published: str
+    article: Article
 
 
 def _document(
-    spec: ExtractSpec,
-    records: RawRecords,
-    extent: tuple[int, int],
-    article: Article,
-    site: _Site,
-    facts: tuple[str, str, str, str],
-    tally: Tally,
+    spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], page: _Page, site: _Site, tally: Tally
 ) -> Outcome:
-    native_id, url, section, listed_day = facts
-    published = article.published or listed_day
+    article = page.article
     document = Document(
-        id=document_id(spec.source, native_id),
+        id=document_id(spec.source, page.native_id),
         source=spec.source,
         text=article.text,
         title=article.title,
         outlet=site.outlet or article.outlet or spec.outlet,
-        category=site.category(section) or spec.category,
-        url=url,
-        published=published,
+        category=site.categories.get(page.section, page.section) or spec.category,
+        url=page.url,
+        published=page.published,
         authors=", ".join(article.authors),
     )
     for role in ("title", "outlet", "category", "url", "published"):
         if not getattr(document, role):
             tally.missing_fields[role] += 1
     if article.text:
-        return Dropped(document, Drop("outside_window", published)) if site.outside_window(published) else document
+        outside = site.outside_window(page.published)
+        return Dropped(document, Drop("outside_window", page.published)) if outside else document
     if not article.declared:
         return Dropped(document, Drop("empty"))
-    remedy = f"{url or records.file}: it declares itself an article, but no main text was found; look at the page"
+    remedy = f"{page.url or records.file}: it declares itself an article, but no main text was found; look at the page"
     return bad_record(records, *extent, "no_main_text", remedy)
 
 
@@ -195,56 +199,48 @@ class _Response:
 
     url: str
     status: int
-    content_type: str
-    content_encoding: str
-    transfer_encoding: str
+    http: dict[str, str]
+    """HTTP headers by lower-case name."""
     headers: dict[str, str]
-    """Headers of the WARC record, by lower-case name."""
+    """Headers of the WARC record by lower-case name."""
     body: bytes
-    """As the record holds it, under both encodings."""
+    """With content and transfer encoding."""
 
 
 def _read_response(record: bytes) -> _Response | None:
-    """The HTTP response in one whole record; None if it holds none. Raises OSError or ValueError on damaged headers."""
+    """Return the HTTP response of one whole record, or None. Raises OSError or ValueError on damaged headers."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
     for found in ArchiveIterator(
         io.BytesIO(record),
         record_types=WarcRecordType.response,
         parse_http=True,
-        max_header_len=_ANY_LENGTH,
+        max_header_len=_MAX_FASTWARC_HEADER,
         quirks_mode=True,  # line feeds alone
     ):
         if found.http_headers is None or not found.http_headers.status_code:
             return None
         http = {name.lower(): value for name, value in found.http_headers.items()}
         headers = {name.lower(): value for name, value in found.headers.items()}
-        return _Response(
-            url=headers.get("warc-target-uri", "").strip("<>"),
-            status=int(found.http_headers.status_code),
-            content_type=http.get("content-type", ""),
-            content_encoding=http.get("content-encoding", ""),
-            transfer_encoding=http.get("transfer-encoding", ""),
-            headers=headers,
-            body=found.reader.read(),
-        )
+        url = headers.get("warc-target-uri", "").strip("<>")
+        return _Response(url, int(found.http_headers.status_code), http, headers, found.reader.read())
     return None
 
 
 def frame_warc(
     raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
 ) -> Iterator[RawRecords | Quarantined]:
-    """Batches of whole records of one type; others are skipped. ``encoding`` of responses is decided for each page."""
+    """Yield batches of whole records of one type, skipping others. The encoding of responses is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
-    return guarded(cursor, _Cutter(cursor, kind).batches())
+    return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches())
 
 
 def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per conversion record, as Common Crawl's WET files have them: the text of a page as it is.
+    """Yield a document for each conversion record, that is the text of a page, of Common Crawl's WET files.
 
-    Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (as the crawl identified them) and ``id``.
+    Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (identified by the crawl) and ``id``.
     """
-    for start, end in records.cuts:
+    for start, end in records.extents:
         tally.records += 1
         head_end = next(_HEADER_END.finditer(records.data, start)).end()
         body = decode_record(records, head_end, end)
@@ -259,19 +255,19 @@ def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[
         yield document_of(spec, record, records, (start, end), tally)
 
 
-class _Cutter:
-    """Holds the bytes from the last batch up to where the file was read, and cuts them into records."""
+class _WarcFramer:
+    """Cuts a WARC file into records. The buffer begins after the last batch; the position is that of the next record in it."""
 
     def __init__(self, cursor: Cursor, kind: bytes) -> None:
         self._cursor, self._kind = cursor, kind
         self._buffer = bytearray()
-        self._position = 0  # of the next record in the buffer
-        self._cuts: list[tuple[int, int]] = []
-        self._kinds: set[bytes] = set()
+        self._position = 0
+        self._extents: list[tuple[int, int]] = []
+        self._seen_kinds: set[bytes] = set()
         self._ended = False
 
     def batches(self) -> Iterator[RawRecords | Quarantined]:
-        """All batches in order. Raises ReadFault once everything before it was cut."""
+        """Yield all batches. Raises ReadFault after all records before the fault."""
         try:
             while self._at_record():
                 yield from self._record()
@@ -279,56 +275,58 @@ class _Cutter:
             yield from self._flush()
             raise
         yield from self._flush()
-        if self._kind not in self._kinds and (others := sorted(self._kinds & _READ_AS.keys())):
-            remedy = f"no record is of type {self._kind.decode()}: {_READ_AS[others[0]]}"
+        if self._kind not in self._seen_kinds and (others := sorted(self._seen_kinds & _OTHER_KIND_REMEDIES.keys())):
+            remedy = f"no record is of type {self._kind.decode()}: {_OTHER_KIND_REMEDIES[others[0]]}"
             yield Quarantined(self._cursor.raw.name, "byte 0", "", "no_records", remedy)
 
     def _at_record(self) -> bool:
-        """Move past the line ends that separate records; whether anything follows."""
-        while self._hold(1) and self._buffer[self._position] in b"\r\n":
+        """Move past the line ends between records; return whether anything follows."""
+        while self._read_ahead(1) and self._buffer[self._position] in b"\r\n":
             self._position += 1
-        return self._hold(1)
+        return self._read_ahead(1)
 
     def _record(self) -> Iterator[RawRecords | Quarantined]:
         header_bytes = self._header_bytes()
         head = bytes(self._buffer[self._position : self._position + header_bytes])
         length = _LENGTH.search(head) if _VERSION.match(head) else None
-        self._cursor.raw.records.add(1, int(length[1]) if length else 0, 1)
-        size = header_bytes + int(length[1]) if length else 0
-        if not size or size > self._cursor.limit or not self._hold(size) or not self._ends(size):
+        body_bytes = int(length[1]) if length else 0
+        size = header_bytes + body_bytes if length else 0
+        self._cursor.raw.records.add(1, body_bytes, 1)
+        if not size or size > self._cursor.limit or not self._read_ahead(size) or not self._ends_record(size):
             yield from self._flush()
             yield self._fault(size)
-            self._forget_until_header(_MAX_HEADER_BYTES if not size else None)
+            self._drop_until_header(_MAX_HEADER_BYTES if not size else None)
             return
-        kind = _TYPE.search(head)
-        self._kinds.add(kind[1].lower() if kind is not None else b"")
-        if kind is not None and kind[1].lower() == self._kind:
-            self._cuts.append((self._position, self._position + size))
+        found = _TYPE.search(head)
+        kind = found[1].lower() if found is not None else b""
+        self._seen_kinds.add(kind)
+        if kind == self._kind:
+            self._extents.append((self._position, self._position + size))
         self._position += size
         if self._position >= RAW_RECORDS_BYTES:
             yield from self._flush()
 
-    def _ends(self, size: int) -> bool:
-        """Whether a record can end ``size`` bytes behind the position: there is a line end, another record, or nothing more."""
+    def _ends_record(self, size: int) -> bool:
+        """Return whether a line end, another record or nothing follows a record of this size."""
         end = self._position + size
         try:
-            return not self._hold(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
-        except ReadFault:  # of what follows: it is raised again when that is read
+            return not self._read_ahead(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
+        except ReadFault:  # raised again when what follows is read
             return True
 
     def _header_bytes(self) -> int:
-        """Length of the header at the position with its blank line; 0 if there is none."""
-        held = 4
+        """Return the length of the header with its blank line; 0 if there is none."""
+        searched = 4
         while True:
-            end = _HEADER_END.search(self._buffer, self._position + held - 4, self._position + _MAX_HEADER_BYTES)
+            end = _HEADER_END.search(self._buffer, self._position + searched - 4, self._position + _MAX_HEADER_BYTES)
             if end is not None:
                 return end.end() - self._position
-            held = max(held, len(self._buffer) - self._position)
-            if held > _MAX_HEADER_BYTES or not self._hold(held + 1):
+            searched = max(searched, len(self._buffer) - self._position)
+            if searched > _MAX_HEADER_BYTES or not self._read_ahead(searched + 1):
                 return 0
 
-    def _hold(self, size: int) -> bool:
-        """Read until ``size`` bytes from the position on are there; whether they are."""
+    def _read_ahead(self, size: int) -> bool:
+        """Buffer ``size`` bytes from the position on; return whether there are so many."""
         while len(self._buffer) - self._position < size and not self._ended:
             block = self._cursor.raw.read_text()
             self._ended = not block
@@ -339,45 +337,45 @@ class _Cutter:
         data = bytes(self._buffer[: self._position])
         del self._buffer[: self._position]
         self._position = 0
-        cuts, self._cuts = tuple(self._cuts), []
-        if cuts:
-            yield from self._cursor.batch(data, cuts)
+        extents, self._extents = tuple(self._extents), []
+        if extents:
+            yield from self._cursor.batch(data, extents)
         else:
             self._cursor.skip(data)
 
     def _fault(self, size: int) -> Quarantined:
-        """The entry for what begins at the cursor: a record of ``size`` bytes by its header, or bytes without one (0)."""
+        """Return the entry for what begins at the cursor, which has ``size`` bytes by its header, or no header (0)."""
         cursor = self._cursor
         if size > cursor.limit:
             return cursor.too_long(cursor.line, cursor.byte)
         reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
-        if size and not self._hold(size):
+        if size and not self._read_ahead(size):
             reason, remedy = "truncated_record", "the file ends within this record; the others are kept; fetch the file again"
         elif size:
             remedy = "its Content-Length does not lead to its end; it was left out up to the next header; fetch the file again"
         excerpt = UNWANTED.sub("", self._buffer[:EXCERPT_CHARS].decode("utf-8", "replace"))
         return Quarantined(cursor.raw.name, f"line {cursor.line}, byte {cursor.byte}", "", reason, remedy, excerpt)
 
-    def _forget(self, size: int) -> None:
-        """Move past ``size`` bytes that are held."""
+    def _drop(self, size: int) -> None:
+        """Move past ``size`` bytes of the buffer."""
         self._cursor.skip(bytes(self._buffer[:size]))
         del self._buffer[:size]
 
-    def _forget_until_header(self, at_most: int | None) -> None:
-        """Move past all bytes before the next header, which may be within the record that its length leads beyond.
+    def _drop_until_header(self, at_most: int | None) -> None:
+        """Move to the next header, which may be before the end that the length of the bad record states.
 
-        At most so many bytes: a long stretch without headers counts as more than one bad record.
+        Stop after ``at_most`` bytes, so that a long part without headers counts as more than one bad record.
         """
         while True:
-            found = _NEXT.search(self._buffer, 0, at_most or len(self._buffer))
+            found = _NEXT_HEADER.search(self._buffer, 0, at_most or len(self._buffer))
             if found is not None:
-                self._forget(found.start() + 1)
+                self._drop(found.start() + 1)
                 return
             if at_most and len(self._buffer) >= at_most:
-                self._forget(at_most - _LONGEST_NEXT)
+                self._drop(at_most - _MAX_NEXT_HEADER_BYTES)
                 return
             if not at_most:
-                self._forget(max(0, len(self._buffer) - _LONGEST_NEXT))
-            if not self._hold(len(self._buffer) + 1):
-                self._forget(len(self._buffer))
+                self._drop(max(0, len(self._buffer) - _MAX_NEXT_HEADER_BYTES))
+            if not self._read_ahead(len(self._buffer) + 1):
+                self._drop(len(self._buffer))
                 return

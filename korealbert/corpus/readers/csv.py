@@ -1,4 +1,4 @@
-"""Books and other tables: finds the rows of a CSV file, quoted fields over several lines included, and reads them."""
+"""Finds the rows of a CSV file, whose quoted fields may have several lines, and reads them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
-from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, one_line, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
@@ -16,29 +17,27 @@ from korealbert.documents.streams import RawFile, ReadFault
 from korealbert.documents.tables import csv_reader
 
 _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
-
-
 _MAX_FIELDS = 1 << 20
-"""Delimiters from which on a row counts as an attack or an accident: each field costs memory, however short."""
-
-_PLACES = 3
-"""Rows of a shard that hold others, as it seems, which its statistics name; the lines of further ones are counted together."""
+"""Largest number of delimiters of a row, because each field costs memory, however short."""
+_MAX_SHOWN_ROWS = 3
+"""Number of rows with other rows in their quoted fields that the statistics of a shard name; the rest is only counted."""
 
 
 class _RowTooLong(Exception):
-    """A physical line, or the lines of one row, exceed the limit."""
+    """Raised if a row is longer than ``max_record_bytes``."""
 
 
 class _TooManyFields(Exception):
-    """A row has more than ``_MAX_FIELDS`` delimiters."""
+    """Raised if a row has more than ``_MAX_FIELDS`` delimiters."""
 
 
 class _RowLines:
-    """Feeds a csv reader physical lines and remembers the bytes of the row that it is at."""
+    """Iterates over physical lines for a csv reader, and remembers the bytes of the current row."""
 
     def __init__(self, cursor: Cursor, delimiter: str) -> None:
         self.row = bytearray()
-        self.lines_forgotten = self.bytes_forgotten = 0
+        self.dropped_lines = self.dropped_bytes = 0
+        """What was removed from ``row`` because the row is too long."""
         self._delimiter, self._delimiters = delimiter.encode(), 0
         self._cursor, self._buffer, self._position = cursor, b"", 0
 
@@ -46,46 +45,46 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
-        begun = len(self.row)
-        if not begun and (blank := _BLANK_LINES.match(self._buffer, self._position)):
+        line_start = len(self.row)
+        if not line_start and (blank := _BLANK_LINES.match(self._buffer, self._position)):
             self._position = blank.end()
             self.row += blank[0]
-            return "\n"  # one empty row, because files may have millions
-        forgotten_before = self.bytes_forgotten
+            return "\n"  # a single empty row, because files may have millions
+        dropped_before = self.dropped_bytes
         while True:
             end = self._buffer.find(b"\n", self._position) + 1
             part = self._buffer[self._position : end or None]
             self._position += len(part)
             self.row += part
             if len(self.row) > self._cursor.limit:
-                self.lines_forgotten += self.row.count(b"\n")
-                self.bytes_forgotten += len(self.row)
+                self.dropped_lines += self.row.count(b"\n")
+                self.dropped_bytes += len(self.row)
                 self.row.clear()
             if end:
                 break
             self._buffer, self._position = self._cursor.read(), 0
             if not self._buffer:
                 break
-        if self.bytes_forgotten > forgotten_before:
+        if self.dropped_bytes > dropped_before:
             raise _RowTooLong
-        if len(self.row) == begun:
+        if len(self.row) == line_start:
             raise StopIteration
-        self._delimiters = self.row.count(self._delimiter, begun) + (self._delimiters if begun else 0)
+        self._delimiters = self.row.count(self._delimiter, line_start) + (self._delimiters if line_start else 0)
         if self._delimiters > _MAX_FIELDS:
             raise _TooManyFields(f"more than {_MAX_FIELDS:,} fields")
-        return self.row[begun:].decode("latin-1")  # only finds where rows end, so bytes and characters stay one to one
+        return self.row[line_start:].decode("latin-1")  # one character a byte, because only the ends of rows matter
 
     def give_back(self, start: int) -> None:
-        """Read the current row's bytes from ``start`` on again, as rows of their own."""
+        """Cut the current row at ``start``; the bytes after it will be read again as further rows."""
         self._buffer = bytes(self.row[start:]) + self._buffer[self._position :]
         self._position = 0
         del self.row[start:]
 
-    def forget(self, cursor: Cursor) -> None:
-        """Move the cursor past the current row without keeping it."""
-        cursor.line += self.lines_forgotten
-        cursor.byte += self.bytes_forgotten
-        self.lines_forgotten = self.bytes_forgotten = 0
+    def drop(self, cursor: Cursor) -> None:
+        """Move the cursor past the current row."""
+        cursor.line += self.dropped_lines
+        cursor.byte += self.dropped_bytes
+        self.dropped_lines = self.dropped_bytes = 0
         cursor.skip(bytes(self.row))
         self.row.clear()
 
@@ -93,26 +92,26 @@ class _RowLines:
 def frame_csv(
     raw: RawFile, *, delimiter: str, columns: int, skip: int, quoted: bool, encoding: str, max_record_bytes: int
 ) -> Iterator[RawRecords | Quarantined]:
-    """Batches of whole rows, in bounded memory; the header row is the ``context`` (decoded as Latin-1) of each.
+    """Yield batches of whole rows, whose ``context`` is the header row, decoded as Latin-1; empty lines are skipped.
 
-    Empty lines are no rows. ``columns``: how many there are where no header row is; 0 where one is. ``skip``: rows before
-    either that are left out. ``quoted``: fields may be in quotation marks and over several lines.
+    ``columns`` is their number if there is no header row, else 0. ``skip`` is the number of rows before the header or first row
+    that are skipped. ``quoted``: fields may be in quotation marks and have several lines.
     """
-    cursor = Cursor(raw, encoding, max_record_bytes, marks=None)
+    cursor = Cursor(raw, encoding, max_record_bytes, record_mark=None)
     cursor.context = delimiter.join("x" * columns)
-    return guarded(cursor, _rows(cursor, delimiter, skip=skip, quoted=quoted))
+    return quarantining_faults(cursor, _rows(cursor, delimiter, skip=skip, quoted=quoted))
 
 
 def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterator[RawRecords | Quarantined]:
     lines = _RowLines(cursor, delimiter)
     reader = _reader(lines, delimiter, quoted=quoted, strict=True)
-    data, cuts = bytearray(), list[tuple[int, int]]()
+    data, extents = bytearray(), list[tuple[int, int]]()
 
     def flush() -> Iterator[RawRecords]:
         if data:
-            yield from cursor.batch(bytes(data), tuple(cuts))
+            yield from cursor.batch(bytes(data), tuple(extents))
         data.clear()
-        cuts.clear()
+        extents.clear()
 
     while True:
         try:
@@ -129,22 +128,20 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
                 remedy = f"{error}: correct the quotes of this row" if quoted else f"{error}: correct this row"
                 excerpt = lines.row[:200].decode("utf-8", "replace")
                 yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", "malformed_csv", remedy, excerpt)
-            lines.forget(cursor)
+            lines.drop(cursor)
             continue
         if fields is None:
             break
-        filled = any(field.strip() for field in fields)
-        if skip:
-            skip -= filled
-            lines.forget(cursor)
-            continue
-        if not cursor.context:
-            if filled:  # blank lines may come before the header
+        if skip or not cursor.context:
+            is_blank = not any(field.strip() for field in fields)
+            if skip and not is_blank:
+                skip -= 1
+            elif not is_blank:
                 cursor.context = lines.row.decode("latin-1")
-            lines.forget(cursor)
+            lines.drop(cursor)
             continue
         if fields:
-            cuts.append((len(data), len(data) + len(lines.row)))
+            extents.append((len(data), len(data) + len(lines.row)))
         data += lines.row
         lines.row.clear()
         if len(data) >= RAW_RECORDS_BYTES:
@@ -153,29 +150,25 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
 
 
 def _next_row(row: bytes, header: str, delimiter: str) -> int:
-    """Where, in a row that an unclosed quote made too long, a line begins that is a row by itself; its end if none does."""
+    """Return where a line begins that is a whole row, within a row that an unclosed quote made too long; else the row's end."""
     columns = len(_fields(header, delimiter))
     start = row.find(b"\n") + 1
     while 0 < start < len(row) and columns > 1:
         end = row.find(b"\n", start) + 1 or len(row)
-        try:
-            few = row.count(delimiter.encode(), start, end) <= _MAX_FIELDS
-            if (
-                few
-                and len(next(csv_reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns
-            ):
-                return start
-        except csv.Error:
-            pass
+        if row.count(delimiter.encode(), start, end) <= _MAX_FIELDS:
+            line = row[start:end].decode("latin-1")
+            with suppress(csv.Error):
+                if len(next(csv_reader([line], delimiter=delimiter, strict=True), [])) == columns:
+                    return start
         start = end
     return len(row)
 
 
 def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per row; a row with another number of fields than the header goes to quarantine.
+    """Yield a document for each row; a row with another number of fields than the header is quarantined.
 
-    Blanks and byte order marks around column names do not count. Where the header names a column twice that the field map
-    uses, no row can be read.
+    Blanks and byte order marks around column names are removed. If the header has a column of the field map twice, all rows are
+    quarantined.
     """
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
     header = list(spec.columns) or [one_line(name) for name in _fields(first, spec.delimiter, quoted=spec.quoted)]
@@ -184,8 +177,9 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     def read(text: str, start: int, end: int) -> Outcome:
         fields = _fields(text, spec.delimiter, quoted=spec.quoted)
         if spec.quoted and "\n" in text[:-1] and (within := _rows_within(text, spec.delimiter, len(header))):
-            seen = tally.rows_in_quotes
-            seen[f"{records.file}, line {records.line_at(start)}" if len(seen) < _PLACES else "further rows"] += within
+            counts = tally.rows_in_quotes
+            place = f"{records.file}, line {records.line_at(start)}" if len(counts) < _MAX_SHOWN_ROWS else "further rows"
+            counts[place] += within
         if len(fields) != len(header):
             remedy = (
                 f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
@@ -197,22 +191,23 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             return bad_record(records, start, end, "duplicate_column", remedy, field=ambiguous)
         return document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
 
-    return read_each(records, records.cuts, tally, read)
+    return read_each(records, records.extents, tally, read)
 
 
 def _rows_within(row: str, delimiter: str, columns: int) -> int:
-    """Lines of a row after its first that would be rows by themselves, as each of its lines would.
+    """Return the number of lines after the first if each line of the row looks like a row itself, else 0.
 
-    Then a quotation mark that is text may have begun the field, and another ended it lines later. Prose that has a comma in
-    each of its lines is no row of two columns.
+    Then a quotation mark in the text may have begun the field, and another ended it lines later. With two columns only tabs
+    count, because prose may well have a comma in each line.
     """
-    first, *others = (line.count(delimiter) == columns - 1 for line in row.rstrip("\n").split("\n"))
-    likely = columns > 2 or (columns == 2 and delimiter == "\t")
-    return len(others) if likely and first and all(others) else 0
+    if columns < 2 or (columns == 2 and delimiter != "\t"):
+        return 0
+    lines = row.rstrip("\n").split("\n")
+    return len(lines) - 1 if all(line.count(delimiter) == columns - 1 for line in lines) else 0
 
 
 def _fields(row: str, delimiter: str, *, quoted: bool = True) -> list[str]:
-    lines = io.StringIO(row, newline="\n")  # Lines as the framing has them.
+    lines = io.StringIO(row, newline="\n")  # cut at line feeds only, as the framing does
     return next(_reader(lines, delimiter, quoted=quoted), [])
 
 

@@ -1,7 +1,7 @@
-"""Cuts raw streams into batches of whole records, cheaply and in bounded memory; workers parse the batches.
+"""Cuts streams of bytes into batches of whole records, fast and in bounded memory; workers parse the batches.
 
-Borders are found by looking for delimiters in bytes alone. UTF-8 and CP949 never use the bytes of ASCII punctuation inside a
-character, so cutting before decoding is safe in both.
+It only searches for delimiters and does not decode. That is safe because UTF-8 and CP949 never use the bytes of ASCII
+punctuation within a character.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
 _PARQUET = b"PAR1"
-_LINE_END = re.compile(rb"\n")
-_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+LINE_END = re.compile(rb"\n")
+BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
-"""At least one for each value of an array or line that is no string or list."""
+"""Matches at least once for each value of an array or line that is not a string or list."""
 RAW_RECORDS_BYTES = 1 << 20
-"""Size towards which batches are cut; records above it make larger ones."""
+"""Size at which a batch ends, after its last record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class RawRecords:
     file: str
     encoding: str
     line: int
-    """Line of the first byte, from 1."""
+    """Line number of the first byte, from 1."""
     byte: int
-    """Position of the first byte in the (decompressed) file, from 0."""
+    """Position of the first byte in the decompressed file, from 0."""
     data: bytes
-    cuts: tuple[tuple[int, int], ...] = ()
-    """Extents of the records within ``data``, where the framing had to find them."""
+    extents: tuple[tuple[int, int], ...] = ()
+    """Begin and end of each record within ``data``, if the framing had to find them."""
     context: str = ""
-    """Data that a file gives once for all records: the CSV header, the address of the wiki."""
+    """What a file states once for all records: the CSV header, the address of the wiki."""
     last: bool = False
-    """Nothing of the file follows."""
+    """Whether this is the last batch of the file."""
     _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
-    """The byte offset last asked for, and the lines before it: a million bad records must not count them all again."""
+    """The last offset given to ``line_at`` and the lines before it, so that a million bad records take linear time."""
 
     def line_at(self, offset: int) -> int:
-        """Line number of a byte offset within these records."""
+        """Return the line number of a byte offset within these records."""
         begin, lines = self._counted if self._counted[0] <= offset else (0, 0)
         self._counted[:] = offset, lines + self.data.count(b"\n", begin, offset)
         return self.line + self._counted[1]
 
 
 class Cursor:
-    """The position in a file at which the next batch starts, and its encoding."""
+    """Reads a file block by block, and keeps the position at which the next batch starts."""
 
     def __init__(
         self,
@@ -63,32 +63,31 @@ class Cursor:
         max_record_bytes: int,
         *,
         counts: bool = True,
-        marks: re.Pattern[bytes] | None = _LINE_END,
+        record_mark: re.Pattern[bytes] | None = LINE_END,
     ) -> None:
-        """``counts``: lines or records are counted as they are passed; False where the framing does that.
+        """``counts``: count lines and records; False if the framing does that.
 
-        ``marks`` are in bytes without cuts what each record has at least one of; None: they are one record.
+        ``record_mark`` matches at least once in each record, to count records without extents. None: each batch is one record.
         """
         self.raw, self.limit = raw, max_record_bytes
         self.line, self.byte = 1, 0
         self._recoder = codecs.getincrementaldecoder("utf-16")() if encoding == "utf-16" else None
         self.encoding = "utf-8" if encoding in ("utf-8-sig", "utf-16") else encoding
         self.context = ""
-        self._counts, self._marks = counts, marks
+        self._counts, self._record_mark = counts, record_mark
         self._first = True
         self._carriage_returns = False
         self._peeked = b""
 
     def peek(self) -> bytes:
-        """The next block; ``read`` returns it again."""
+        """Return the next block, which ``read`` will return again."""
         self._peeked = self._peeked or self.read()
         return self._peeked
 
     def read(self) -> bytes:
-        """The next block, without a leading byte order mark; lines that end in lone carriage returns end in line feeds, and
-        UTF-16 becomes UTF-8.
+        """Return the next block: UTF-16 as UTF-8, without a byte order mark, carriage returns as line feeds.
 
-        Which a file has is decided by its first block: carriage returns and not one line feed.
+        The latter only if the first block of the file has carriage returns and no line feed.
         """
         if self._peeked:
             block, self._peeked = self._peeked, b""
@@ -113,44 +112,46 @@ class Cursor:
     def _recoded(self, block: bytes, decoder: codecs.IncrementalDecoder) -> bytes:
         try:
             return decoder.decode(block, final=not block).encode()
-        except UnicodeError as error:  # Of a file without its mark, a plain one.
+        except UnicodeError as error:
             position = f"within the bytes before {self.raw.bytes_read}"
             if isinstance(error, UnicodeDecodeError):
                 remedy = f'{error.reason}: the file is damaged, or in another encoding; set encoding = "auto"'
-            else:
+            else:  # A missing byte order mark raises UnicodeError itself.
                 remedy = 'it has no byte order mark: convert it to UTF-8, or set encoding = "auto" if it is in UTF-8 or CP949'
             raise ReadFault("invalid_utf16", position, remedy) from error
 
     def batch(
-        self, data: bytes, cuts: tuple[tuple[int, int], ...] = (), *, delimiter: bytes = b"", last: bool = False
+        self, data: bytes, extents: tuple[tuple[int, int], ...] = (), *, delimiter: bytes = b"", last: bool = False
     ) -> Iterator[RawRecords]:
-        """The bytes at the cursor as a batch; the cursor moves past them.
+        """Yield the bytes at the cursor as a batch, and move past them.
 
-        Where they hold more records than their file may have by its size, those before, up to a delimiter or cut, and then a
-        ReadFault.
+        If the file now has too many records for its compressed size, yield those before, up to an extent or delimiter, and
+        raise ReadFault.
         """
-        room = max(0, self.raw.records.room) if self._counts else len(cuts)
-        end, count = len(data), len(cuts)
-        if count > room:
-            cuts, end = cuts[:room], cuts[room - 1][1] if room else 0
-        elif not cuts and self._marks is not None:
-            count = sum(1 for _ in self._marks.finditer(data))
-            if count > room:
-                beyond = next(itertools.islice(self._marks.finditer(data), room, None)).start()
-                end = data.rfind(delimiter, 0, beyond) + len(delimiter) if delimiter and delimiter in data[:beyond] else 0
-        elif not cuts:
-            count, end = 1, end if room else 0
+        allowed = max(0, self.raw.records.allowed) if self._counts else len(extents)
+        end, count = len(data), len(extents)
+        if not extents:
+            count = 1 if self._record_mark is None else sum(1 for _ in self._record_mark.finditer(data))
+        if count > allowed:
+            end = 0
+            if extents:
+                extents = extents[:allowed]
+                end = extents[-1][1] if extents else 0
+            elif self._record_mark is not None:
+                first_excess = next(itertools.islice(self._record_mark.finditer(data), allowed, None)).start()
+                if delimiter and delimiter in data[:first_excess]:
+                    end = data.rfind(delimiter, 0, first_excess) + len(delimiter)
         if end or not data:
-            encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
-            kept = data if end == len(data) else data[:end]
-            yield RawRecords(self.raw.name, encoding, self.line, self.byte, kept, cuts, self.context, last and kept is data)
+            encoding = "utf-8" if self.encoding == "auto" else self.encoding  # only ASCII so far
+            last = last and end == len(data)
+            yield RawRecords(self.raw.name, encoding, self.line, self.byte, data[:end], extents, self.context, last)
         position = f"byte {self.byte + end}"
         self.skip(data, count)
         if end < len(data):
             self.raw.refuse_empty_records(position)
 
     def skip(self, data: bytes, records: int = 0) -> None:
-        """Move past bytes, which hold that many records."""
+        """Move past ``data``, which holds that many records."""
         lines = data.count(b"\n")
         self.line += lines
         self.byte += len(data)
@@ -158,7 +159,7 @@ class Cursor:
             self.raw.records.add(max(lines, records), len(data), records)
 
     def too_long(self, line: int, byte: int) -> Quarantined:
-        """The entry for a record that begins at ``line`` and ``byte``."""
+        """Return the entry for a record that begins at ``line`` and ``byte``."""
         remedy = f"it is longer than limits.max_record_bytes ({self.limit:,}); raise that if it is meant to be one record"
         return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", remedy)
 
@@ -173,8 +174,8 @@ def _guess(block: bytes) -> str:
     return "utf-8"
 
 
-def guarded(cursor: Cursor, items: Iterator[RawRecords | Quarantined]) -> Iterator[RawRecords | Quarantined]:
-    """All items before a fault of the stream, then the fault; an empty stream is one entry of the quarantine."""
+def quarantining_faults(cursor: Cursor, items: Iterator[RawRecords | Quarantined]) -> Iterator[RawRecords | Quarantined]:
+    """Yield all items, then the fault that ended the stream; a stream without records becomes an entry of the quarantine."""
     found = False
     try:
         for item in items:
@@ -196,41 +197,37 @@ def frame_delimited(
     delimiter: bytes,
     encoding: str,
     max_record_bytes: int,
-    marks: re.Pattern[bytes] = _LINE_END,
+    record_mark: re.Pattern[bytes] = LINE_END,
     header: re.Pattern[bytes] | None = None,
     closing: bool = False,
 ) -> Iterator[RawRecords | Quarantined]:
-    """Batches that end after a delimiter (``\\n``, ``</page>``); the last ends where the file does.
+    """Yield batches that end after a delimiter (``\\n``, ``</page>``) or with the file.
 
-    ``marks``: what each record has at least one of, whole or broken.
-
-    ``header`` captures, in the first batch, the ``context`` of all. ``closing`` gives a last batch even if nothing
-    follows the last delimiter.
+    ``record_mark`` matches at least once in each record, whether whole or broken. The group of ``header``, found in the first
+    batch, is the ``context`` of all. ``closing``: yield a last batch even if nothing follows the last delimiter.
     """
-    cursor = Cursor(raw, encoding, max_record_bytes, marks=marks)
-    return guarded(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
+    cursor = Cursor(raw, encoding, max_record_bytes, record_mark=record_mark)
+    return quarantining_faults(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
 
 
 def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """Batches that end after a blank line."""
-    cursor = Cursor(raw, encoding, max_record_bytes, marks=_BLANK_LINE)
+    """Yield batches that end after a blank line."""
+    cursor = Cursor(raw, encoding, max_record_bytes, record_mark=BLANK_LINE)
 
     def items() -> Iterator[RawRecords | Quarantined]:
         yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
 
-    return guarded(cursor, items())
+    return quarantining_faults(cursor, items())
 
 
 def _delimited(
     cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
 ) -> Iterator[RawRecords | Quarantined]:
     buffer = bytearray()
-    ended = False
 
-    def cut(end: int) -> Iterator[RawRecords]:
+    def cut(end: int, *, last: bool = False) -> Iterator[RawRecords]:
         nonlocal header
         data = bytes(buffer[:end])
-        last = len(data) == len(buffer) and ended
         del buffer[:end]
         if header is not None:
             found = header.search(data)
@@ -252,38 +249,38 @@ def _delimited(
                 buffer = _skip_record(cursor, buffer, delimiter)
                 yield cursor.too_long(line, byte)
     except ReadFault:
-        yield from cut(buffer.rfind(delimiter) + len(delimiter)) if delimiter in buffer else ()
+        if delimiter in buffer:
+            yield from cut(buffer.rfind(delimiter) + len(delimiter))
         raise
-    ended = True
     if buffer.strip() or (closing and cursor.raw.bytes_read):
-        yield from cut(len(buffer))
+        yield from cut(len(buffer), last=True)
 
 
 def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
-    """Forget bytes up to and with the next delimiter; return what follows it."""
+    """Drop all bytes up to the end of the next delimiter; return those after it."""
     while True:
-        keep = len(delimiter) - 1
-        forgotten = len(buffer) - keep
-        cursor.skip(bytes(buffer[:forgotten]))
-        del buffer[:forgotten]
+        size = len(buffer) - len(delimiter) + 1  # the rest may be the beginning of a delimiter
+        cursor.skip(bytes(buffer[:size]))
+        del buffer[:size]
         block = cursor.read()
         if not block:
             cursor.skip(bytes(buffer))
             return bytearray()
         buffer += block
-        end = buffer.find(delimiter)
-        if end >= 0:
-            cursor.skip(bytes(buffer[: end + len(delimiter)]))
-            del buffer[: end + len(delimiter)]
+        found = buffer.find(delimiter)
+        if found >= 0:
+            end = found + len(delimiter)
+            cursor.skip(bytes(buffer[:end]))
+            del buffer[:end]
             return buffer
 
 
 def frame_whole(
-    raw: RawFile, *, encoding: str, max_record_bytes: int, of_json: bool = False
+    raw: RawFile, *, encoding: str, max_record_bytes: int, is_json: bool = False
 ) -> Iterator[RawRecords | Quarantined]:
-    """The whole file as one batch, which is one record, or, ``of_json``, the values that it holds."""
-    cursor = Cursor(raw, encoding, max_record_bytes, marks=_JSON_VALUE if of_json else None)
-    return guarded(cursor, _whole(cursor))
+    """Yield the whole file as one batch. It counts as one record, or if it ``is_json``, as one for each value."""
+    cursor = Cursor(raw, encoding, max_record_bytes, record_mark=_JSON_VALUE if is_json else None)
+    return quarantining_faults(cursor, _whole(cursor))
 
 
 def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
@@ -302,14 +299,14 @@ def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
 
 
 def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """Records of a JSON array, of a file that is one object (or several in a row), or of JSON Lines: whichever the file is."""
+    """Yield batches of the elements of a JSON array, of JSON objects in a row, or of JSON Lines, whichever the file holds."""
     cursor = Cursor(raw, encoding, max_record_bytes)
-    return guarded(cursor, _json(cursor))
+    return quarantining_faults(cursor, _json(cursor))
 
 
 def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
     first_line = cursor.peek().partition(b"\n")[0]
-    if is_json_object(first_line):  # lines are the better frame: one broken record cannot spoil the next
+    if is_json_object(first_line):  # JSON Lines: a broken record cannot spoil the next one
         yield from _delimited(cursor, b"\n")
         return
     scanner = ValueScanner()
@@ -343,8 +340,8 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
 
 
 def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:
-    data, cuts = scanner.take()
-    if cuts:
-        yield from cursor.batch(data, cuts)
+    data, extents = scanner.take()
+    if extents:
+        yield from cursor.batch(data, extents)
     else:
         cursor.skip(data)

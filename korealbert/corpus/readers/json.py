@@ -1,4 +1,4 @@
-"""JSON records: JSON Lines, arrays, one object a file; also the records of NamuWiki dumps before their markup is read."""
+"""Reads JSON records of JSON Lines, arrays and single objects, also those of NamuWiki dumps."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_recor
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
-_MAY_SWALLOW = re.compile("malformed_json|nul_bytes|invalid_")
-"""Faults of a record that may have others in it: one without its end, up to a damaged byte or where the file was cut."""
+_UNTERMINATED = re.compile("malformed_json|nul_bytes|invalid_")
+"""Reasons of bad records that may contain the records after them, because their end is missing."""
 _LINE = re.compile(rb"^[^\S\n]*+\S[^\n]*", re.MULTILINE)
-"""A line that is not blank. Found by one pattern, because files may have millions that are."""
+"""Matches a line that is not blank; a file may have millions of blank ones."""
 
 
 def parse_json(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per record."""
+    """Yield a document for each record."""
     for start, end, record in json_records(records, tally):
         yield record if isinstance(record, Quarantined) else document_of(spec, record, records, (start, end), tally)
 
 
 def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per file: each record is one paragraph; records without text are left out, unreadable ones quarantined."""
+    """Yield one document for the file, with a paragraph for each record that has text; unreadable records are quarantined."""
     paragraphs: list[str] = []
     first: Document | None = None
     for start, end, record in json_records(records, tally, _extents_in_file(records)):
@@ -52,7 +52,7 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
 
 
 def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
-    """Extents of the records of a whole file: JSON Lines, or an array, or objects in a row."""
+    """Return the extents of the records of a whole file, which is JSON Lines, an array, or objects in a row."""
     if is_json_object(records.data.partition(b"\n")[0]):
         return line_extents(records)
     scanner = ValueScanner()
@@ -62,7 +62,7 @@ def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
 
 
 def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
-    """Extents of the lines of a batch that are not blank, without their line ends."""
+    """Yield the extents of lines that are not blank, without their line ends."""
     for found in _LINE.finditer(records.data):
         yield found.span()
 
@@ -70,35 +70,36 @@ def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
 def json_records(
     records: RawRecords, tally: Tally, extents: Iterable[tuple[int, int]] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
-    """The objects at ``extents`` of a batch; by default where the framing found them, else one a line.
+    """Yield the objects at ``extents`` of a batch: by default those that the framing found, else one for each line.
 
-    Lines end by themselves; any other record that is broken may have swallowed those after it, which are then recovered.
+    A broken record that is not a line may contain the records after it, which are then recovered.
     """
-    lines = extents is None and not records.cuts
-    like: dict[str, Any] = {}
-    for start, end in records.cuts or line_extents(records) if extents is None else extents:
+    by_line = extents is None and not records.extents
+    if extents is None:
+        extents = records.extents or line_extents(records)
+    last: dict[str, Any] = {}
+    for start, end in extents:
         record = _json_object(records, start, end)
-        if lines or not isinstance(record, Quarantined) or not _MAY_SWALLOW.match(record.reason):
+        if by_line or not isinstance(record, Quarantined) or not _UNTERMINATED.match(record.reason):
             tally.records += 1
-            like = like if isinstance(record, Quarantined) else record
+            last = last if isinstance(record, Quarantined) else record
             yield start, end, record
             continue
-        for part_start, part_end in resynchronised(records.data[start:end], like):
+        for part_start, part_end in resynchronised(records.data[start:end], last):
             part = start + part_start, start + part_end
             tally.records += 1
             yield *part, _json_object(records, *part)
 
 
 _MAX_VALUES = 1 << 20
-"""Values of one record from which on it counts as an attack or an accident: an empty list of two bytes takes 56 of memory."""
+"""Largest number of values in one record: an empty list of two bytes takes 56 bytes of memory."""
 _STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
 
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
 
-def _values(text: str) -> int:
-    """How many values JSON holds, if no text holds their marks."""
+def _count_values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
@@ -106,19 +107,19 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
-    if _values(text) > _MAX_VALUES and _values(_STRING.sub("", text)) > _MAX_VALUES:
+    if _count_values(text) > _MAX_VALUES and _count_values(_STRING.sub("", text)) > _MAX_VALUES:
         remedy = f"it holds more than {_MAX_VALUES:,} values: leave it out, or the lists in it"
         return bad_record(records, start, end, "too_many_values", remedy)
-    marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
+    boms = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
     try:
-        record = _DECODER.decode(text[marks:])
+        record = _DECODER.decode(text[boms:])
     except RepeatedName as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
-    except (RecursionError, ValueError) as error:  # also: nested a thousand deep; an integer of 4,300 digits
+    except (RecursionError, ValueError) as error:  # also for a thousand levels, or an integer of 4,300 digits
         message, position = str(error), None
         if isinstance(error, json.JSONDecodeError):
-            at = start + len(text[: marks + error.pos].encode(records.encoding))
+            at = start + len(text[: boms + error.pos].encode(records.encoding))
             message, position = error.msg, f"line {records.line_at(at)}, byte {records.byte + at}"
         return bad_record(records, start, end, "malformed_json", f"{message}: correct the record", position=position)
     if not isinstance(record, dict):

@@ -1,4 +1,4 @@
-"""From one raw record to a document: decoding, the field map, and the quarantine entries of records that cannot be read."""
+"""Turns a raw record into a document: decodes it, applies the field map, and quarantines what cannot be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200
-"""How much of a bad record the quarantine shows."""
+"""Length of the excerpt of a bad record in the quarantine."""
 
 ARROW_REMEDY = (
     "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"
@@ -25,12 +25,12 @@ ARROW_REMEDY = (
 )
 
 UNREAD_SOURCE_CHARS = 500
-"""How much source is kept of wiki pages that are dropped unread (redirects, other namespaces)."""
+"""Length of the text that is kept of wiki pages which are dropped without parsing (redirects, other namespaces)."""
 
 UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
-"""Controls, invisible marks, lone surrogates and noncharacters: never part of a text."""
+"""Matches control characters, invisible marks, lone surrogates and noncharacters."""
 
 _DATE = re.compile(
     r"(\d{4})(?: ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2})(?:일|\.)?|(\d{2})(\d{2}))"
@@ -38,14 +38,14 @@ _DATE = re.compile(
 )
 _YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _UNTIDY = re.compile(f"[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
-"""Any character that ``tidy`` removes or replaces; most texts have none."""
+"""Matches any character that ``tidy`` removes or replaces; most texts have none."""
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A document that is not kept, and why."""
+    """A document that is not kept, and the reason."""
 
     document: Document
     drop: Drop
@@ -57,37 +57,37 @@ Outcome = Document | Dropped | Quarantined
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one shard in addition to those of its documents."""
+    """Further statistics of one shard."""
 
     records: int = 0
-    """Raw records read; more than documents where a whole file is one document."""
+    """Number of raw records; greater than that of documents if a whole file is one document."""
     missing_fields: Counter[str] = field(default_factory=Counter)
     """Records without a field, by its role."""
     lost_characters: Counter[str] = field(default_factory=Counter)
-    """Source characters that extraction left out, by construct; ``layout`` is what belongs to none (marks of headings and
-    lists, blanks), ``dropped_page`` the source of pages that are not kept."""
+    """Source characters that are not in the text, by construct; ``dropped_page`` counts pages that are not kept, ``layout``
+    blanks and the marks of headings and lists."""
     source_characters: int = 0
-    """Characters of all wiki pages read: those kept and those lost add up to it."""
+    """Source characters of all wiki pages; equals the characters of all texts plus ``lost_characters``."""
     unread_dates: int = 0
-    """Dates in a form that ``iso_date`` does not know; their documents have none."""
+    """Dates that ``iso_date`` cannot read; their documents have no date."""
     namespaces: Counter[str] = field(default_factory=Counter)
     """Wiki pages by namespace."""
     rows_in_quotes: Counter[str] = field(default_factory=Counter)
-    """Lines within quoted fields of a table that would be rows by themselves, by the place of the row that holds them."""
+    """Lines within quoted fields that look like rows themselves, by position of the row."""
 
     def extracted(self, source: str, text: str, lost: Mapping[str, int]) -> None:
-        """Account for a page that is kept: each character of its source is in its text, in a construct, or layout."""
+        """Count the characters of a page that is kept."""
         self.source_characters += len(source)
         self.lost_characters.update(lost)
         self.lost_characters["layout"] += len(source) - len(text) - sum(lost.values())
 
     def left_out(self, source: str) -> None:
-        """Account for a page that is dropped."""
+        """Count the characters of a page that is dropped."""
         self.source_characters += len(source)
         self.lost_characters["dropped_page"] += len(source)
 
     def stats(self) -> dict[str, Any]:
-        """JSON-able and summable."""
+        """Return the statistics for ``sum_stats``."""
         return {
             "records_in": self.records,
             "missing_fields": dict(sorted(self.missing_fields.items())),
@@ -100,31 +100,31 @@ class Tally:
 
 
 Parser = Callable[[ExtractSpec, RawRecords, Tally], Iterator[Outcome]]
-"""Turns a batch of raw records into outcomes, in order; never raises on bad input."""
+"""Yields the outcome of each raw record, in order; never raises on bad input."""
 
 
 def tidy(text: str) -> str:
-    """NFC, line feeds only, no unwanted characters, single spaces, trimmed lines, at most one blank line in a row.
+    """Return the text in NFC, with line feeds, single spaces and single blank lines, and without unwanted characters.
 
-    Makes source text fit for shards and nothing more; ``normalise`` goes further (entities, fillers, joiners) and counts it.
+    ``normalise`` removes more (entities, fillers, joiners) and counts it.
     """
     text = composed(text)
-    if _UNTIDY.search(text):
+    untidy = _UNTIDY.search(text)
+    if untidy:
         text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-        text = _BLANKS.sub(" ", text)
-    elif "  " in text:
+    if untidy or "  " in text:
         text = _BLANKS.sub(" ", text)
     text = _BLANK_LINES.sub("\n\n", text)
     return text.replace(" \n", "\n").replace("\n ", "\n").strip()
 
 
 def one_line(value: str) -> str:
-    """A title, category or name: tidy, on one line."""
+    """Return a title, category or name on one line, and tidy."""
     return " ".join(tidy(value).split())
 
 
 def iso_date(value: str) -> str:
-    """A date as ISO 8601, as precise as it was written; empty for anything but a date in a usual Korean or ISO form."""
+    """Return a date of a usual Korean or ISO form in ISO 8601, as precise as it is; else an empty string."""
     found = _DATE.fullmatch(value)
     if not found:
         return value if _YEAR_OR_MONTH.fullmatch(value) else ""
@@ -139,20 +139,20 @@ def iso_date(value: str) -> str:
     return f"{day_only}T{clock}{zone or ''}"
 
 
-def is_arrow(begin: bytes) -> bool:
-    """Whether a file that begins so is one of Arrow's: with its magic, or a stream, whose first message is a schema."""
-    return begin.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
+def looks_like_arrow(first_bytes: bytes) -> bool:
+    """Return whether a file begins like an Arrow file or an Arrow stream."""
+    return first_bytes.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
 
 
 def writable(text: str) -> str:
-    """``text`` with lone surrogates escaped: what shards and statistics can hold."""
+    """Escape lone surrogates, which shards and statistics cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def bad_record(
     records: RawRecords, start: int, end: int, reason: str, remedy: str, *, field: str = "", position: str | None = None
 ) -> Quarantined:
-    """Quarantine the bytes ``start:end`` of a batch."""
+    """Return the entry of the quarantine for the bytes ``start:end`` of a batch."""
     if position is None:
         position = f"line {records.line_at(start)}, byte {records.byte + start}"
     excerpt = records.data[start : min(end, start + 4 * EXCERPT_CHARS)].decode(records.encoding, "replace")
@@ -161,11 +161,11 @@ def bad_record(
 
 
 def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantined:
-    """The characters of a record, or why its bytes are not text in the declared encoding."""
+    """Return the text of a record, or an entry of the quarantine if its bytes are not text in the declared encoding."""
     data = records.data[start:end]
     nul = data.find(b"\0")
     if nul >= 0:
-        arrow = records.byte == 0 and is_arrow(records.data)
+        arrow = records.byte == 0 and looks_like_arrow(records.data)
         remedy = ARROW_REMEDY if arrow else "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
         return bad_record(records, start + nul, end, "nul_bytes", remedy)
     try:
@@ -178,7 +178,7 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
 def read_each(
     records: RawRecords, extents: Iterable[tuple[int, int]], tally: Tally, read: Callable[[str, int, int], Outcome]
 ) -> Iterator[Outcome]:
-    """What ``read(text, start, end)`` makes of each record of a batch, or why its bytes are not text."""
+    """Yield ``read(text, start, end)`` for each record of a batch, or an entry of the quarantine."""
     for start, end in extents:
         tally.records += 1
         text = decode_record(records, start, end)
@@ -200,7 +200,7 @@ def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> s
 
 
 def native_id(records: RawRecords, start: int) -> str:
-    """The identifier of a record without one: file and byte position."""
+    """Return file and byte position, the identifier of a record that has none."""
     return f"{records.file}@{records.byte + start}"
 
 
@@ -229,7 +229,7 @@ def document_of(
             return bad_record(records, start, end, "missing_field", remedy, field=name)
     if parts[0] is None:
         tally.missing_fields["text"] += 1
-        remedy = without_field(fields.text[0], map(str, record), records.context)
+        remedy = missing_text_remedy(fields.text[0], map(str, record), records.context)
         return bad_record(records, start, end, "missing_field", remedy, field=fields.text[0])
     for name, part in zip(fields.text, parts):
         if part is not None and not isinstance(part, str):
@@ -249,30 +249,31 @@ def document_of(
     return document if text else Dropped(document, Drop("empty"))
 
 
-def without_field(name: str, there: Iterable[str], header: str = "") -> str:
-    """The remedy for a record or file that has the fields ``there``, and none of this name for its text.
+def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> str:
+    """Return the remedy for a record or file that has the fields ``present``, but no text in the field ``name``.
 
-    ``header``: the first row of a table as it is.
+    ``header`` is the first row of a table.
     """
-    names = list(there)
+    names = list(present)
     have = f"the record has the fields {', '.join(names)[:300]}"
     if name in names:
         return f"it is null here; {have}: if another holds its text, move that into {name}"
-    elsewhere = f"set fields.text of the spec where all records have their text in another, and rename it {name} where some do"
-    said = f"{have}: {elsewhere}"
+    remedy = (
+        f"{have}: set fields.text of the spec where all records have their text in another, and rename it {name} where some do"
+    )
     if (parent := name.partition(".")[0]) != name and parent in names:
-        return f"{said}; fields within {parent!r} are not read: write {name} as a field of its own"
-    marks = [mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()]
-    return f"{said}, or delimiter = {json.dumps(marks[0])}" if marks else said
+        return f"{remedy}; fields within {parent!r} are not read: write {name} as a field of its own"
+    delimiter = next((mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()), "")
+    return f"{remedy}, or delimiter = {json.dumps(delimiter)}" if delimiter else remedy
 
 
 def is_missing(value: object) -> bool:
-    """Whether a field holds nothing: null, or NaN, which pandas writes for it."""
+    """Return whether a field is null, or NaN, which pandas writes for it."""
     return value is None or (isinstance(value, float) and isnan(value))
 
 
 def category_of_folder(spec: ExtractSpec, file: str) -> str:
-    """The category that a file's folder means, if the spec says that folders mean categories."""
+    """Return the category that ``category_by_folder`` gives to the folder of a file, or the folder itself."""
     if not spec.category_by_folder:
         return ""
     folders = file.replace("::", "/").split("/")[:-1]

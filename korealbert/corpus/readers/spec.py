@@ -1,4 +1,4 @@
-"""The spec of the extract stage: the files of a source, their format, and how its records become documents."""
+"""Defines the spec of the extract stage: the files of a source, their format, and how its records become documents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORIGINS: Mapping[str, str] = {
     "warc": "[crawl.SOURCE] makes such files",
     "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }
-"""Places where the files of a format can be obtained, for messages about missing ones."""
+"""Where files of a format can be obtained, for messages about missing files."""
 
 _JSON = (".json", ".jsonl", ".ndjson")
 _ENDINGS: Mapping[str, tuple[str, ...]] = {
@@ -46,20 +46,19 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {
     "warc": (".warc",),
     "wet": (".wet", ".warc"),
 }
-"""Formats whose files have endings of their own. In a directory with such files all others are something else: README.md,
-``.gitattributes``."""
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Suffixes of a format. In a directory with such files, other files (README.md, ``.gitattributes``) are not read."""
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
-"""Files of the package datasets that describe the others."""
+"""Files in which the package datasets describes the others."""
 
 
 def has_ending(name: str, format: str) -> bool | None:
-    """Whether a file, packed or not, is named as those of a format are; None for a format whose files may have any name."""
+    """Return whether a file, compressed or not, has a suffix of the format; None if files of the format may have any name."""
     if format not in _ENDINGS:
         return None
-    bare = name.lower()
-    packed = next((ending for ending in _PACKED if bare.endswith(ending)), "")
-    return bare.removesuffix(packed).endswith(_ENDINGS[format]) and bare.rpartition("/")[2] not in _DESCRIPTIONS
+    name = name.lower()
+    compression = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), "")
+    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in _DESCRIPTIONS
 
 
 _DROPPED_SECTIONS = (
@@ -69,17 +68,14 @@ _DROPPED_SECTIONS = (
 )
 
 
-_Unit = Literal["record", "file", "line"]
-
-
 class FieldMap(Spec):
-    """The fields or columns of a record by meaning; an empty name means that the source has no such field.
+    """Names of the fields or columns of a record; an empty name means that the source has no such field.
 
-    A field set in a recipe must occur in at least one record (a misspelt name is an error, not an empty column).
+    A field that a recipe names must occur in at least one record; otherwise the name is misspelt, which is an error.
     """
 
     text: Names = ("text",)
-    """The body. Several fields are joined as paragraphs; a record without the first one goes to quarantine."""
+    """The body. Several fields are joined as paragraphs; a record without the first one is quarantined."""
     title: str = "title"
     """The headline, or an article's name."""
     outlet: str = "outlet"
@@ -91,41 +87,41 @@ class FieldMap(Spec):
     published: str = "published"
     """Date or time of publication."""
     id: str = "id"
-    """The source's own identifier; records without one are named by file and position. Records with one identifier share a
-    document id, by which drops, removals and copies are listed."""
+    """The source's own identifier; by default file and position of the record. Records with the same identifier have the same
+    document id, under which drops, removals and copies are listed."""
     required: tuple[str, ...] = ()
-    """Names of this table (``title``, ``published``, …) without which a record goes to quarantine; ``text`` always is."""
+    """Fields of this table (``title``, ``published``, …) without which a record is quarantined; ``text`` is always required."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every field or column that is read."""
+        """All fields or columns that are read."""
         return (*self.text, self.id, self.title, self.outlet, self.category, self.url, self.published)
 
 
 class WikiOptions(Spec):
-    """How wiki markup becomes text; meant for MediaWiki and NamuWiki alike unless said otherwise."""
+    """How wiki markup becomes text, for MediaWiki and NamuWiki unless stated otherwise."""
 
     later: ClassVar[frozenset[str]] = frozenset({"expand_templates"})
 
     headings: bool = True
-    """Keep headings of sections that have text as lines of their own; without, they are only paragraph boundaries."""
+    """Keep headings of sections with text as separate lines. false: headings only separate paragraphs."""
     dropped_sections: tuple[str, ...] = _DROPPED_SECTIONS
-    """Headings whose section is left out, up to the next heading of the same or a higher level."""
+    """Headings of sections that are removed, up to the next heading of the same or a higher level."""
     keep_tables: bool = False
-    """Cells joined by a space, one row a line."""
+    """Keep tables, with one line for each row and a space between cells."""
     keep_strikethrough: bool = False
-    """Struck text is deleted text or a joke (NamuWiki); by default it is removed."""
+    """Keep struck text, which is deleted text or a joke (NamuWiki)."""
     keep_footnotes: bool = False
-    """Footnotes as lines at the end of the paragraph that cites them."""
+    """Keep footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = "{formula}"
-    """Replacement of a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
+    """Replacement of a formula, in which ``{formula}`` is its text (a/b for ``\\frac{a}{b}``). Empty: formulas are removed."""
     inline_templates: dict[str, Annotated[int, Field(ge=1)] | str] = Field(default_factory=dict)
-    """MediaWiki: further templates that show text, name → number of the argument that they show (from 1), or a pattern:
-    ``{1}[ ({name})]``, in brackets what is shown only if the template has that argument."""
+    """MediaWiki: further templates that show text. Name → number of the argument that is shown (from 1), or a pattern such as
+    ``{1}[ ({name})]``, whose part in brackets is shown only if the template has that argument."""
     expand_templates: bool = False
-    """MediaWiki: expand templates within a line by the dump's own pages, which must be in it (``pages-articles``);
-    the dump is read twice. Templates that need Lua, or show more than a line, stay out. ``{{KOR}}`` shows its country where the
-    dump has no page for it, too."""
+    """MediaWiki: expand templates within a line from the template pages of the dump (``pages-articles`` has them); the dump is
+    read twice. Templates that need Lua, or show more than a line, are removed. ``{{KOR}}`` shows its country even if the dump
+    has no page for it."""
 
 
 class ExtractSpec(Spec):
@@ -137,69 +133,71 @@ class ExtractSpec(Spec):
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
-    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object a file).
-    news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
-    csv, books: CSV with a header. parquet: one document a row. text: plain text or Markdown. html: files of one page each.
-    warc: pages of a crawl, WARC files. wet: texts of pages, conversion records of WARC files, as Common Crawl's WET files have
-    them; their fields are text, url, date, languages and id.
+    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file). news,
+    json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text: ``title<TAB>body``
+    files. csv, books: CSV with a header. parquet: one document in each row. text: plain text or Markdown. html: one page in
+    each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's WET files, that is WARC files with the texts of
+    pages (conversion records), whose fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
-    """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings. In
-    directories links are followed; in archives they are not read."""
+    """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
+    are followed in directories, but not in archives."""
     members: str = "*"
-    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). Of a directory, or a fetch, ``*``
-    means the files with the format's endings where there are any (parquet, jsonl, csv, json, warc, wet): not its README.md.
-    What macOS packs beside each file (``._1.txt``, ``__MACOSX/``) is never read."""
+    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). In a directory or a fetch, ``*``
+    selects only files with a suffix of the format, if there are any (parquet, jsonl, csv, json, warc, wet), so not README.md.
+    The files that macOS adds to archives (``._1.txt``, ``__MACOSX/``) are never read."""
     exclude: tuple[str, ...] = ()
-    """Such patterns of files that ``members`` matches and that are not read."""
+    """fnmatch patterns of files that are not read although ``members`` matches them."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"
     """
-    A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. utf-16: in
-    the order of its byte order mark; positions in messages are those of the same text in UTF-8. Pages of
-    html and warc are each decoded by what header, page and bytes say; an encoding that is set counts as the header of html.
+    A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. utf-16:
+    the byte order mark states the order; positions in messages are those of the same text in UTF-8. For html and warc, HTTP
+    header, page and bytes decide; for html, an encoding that is set here counts as the header.
     """
-    document: _Unit = Field(default_factory=lambda data: "file" if data["format"] == "text" else "record")
+    document: Literal["record", "file", "line"] = Field(
+        default_factory=lambda data: "file" if data["format"] == "text" else "record"
+    )
     """
-    file: each file is one document; in json, jsonl and news each record is then a paragraph of it (film reviews). record: each
+    file: each file is one document; in json, jsonl and news each record is a paragraph of it (film reviews). record: each
     record is one document; in text, each paragraph. line: each line of text is one document. The default is file for text, and
     record for all other formats.
     """
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
     fields: FieldMap = FieldMap()
-    """Columns of csv, books and parquet, fields of json, jsonl, wet and news (whose category is in ``section`` unless set),
-    front matter of text."""
+    """Columns of csv, books and parquet, fields of json, jsonl, wet and news (whose category is in ``section`` by default),
+    entries of the front matter of text."""
     outlet: str = ""
     """Outlet of documents that do not name theirs."""
     category: str = ""
     """Category of documents that do not name theirs."""
     category_by_folder: dict[str, str] = Field(default_factory=dict)
-    """Folder name → category, for files that are in folders by category; a folder not named here is its own category."""
+    """Folder → category, if files are in folders by category; for other folders the category is the name of the folder."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Between the columns of csv and books."""
+    """Separates the columns of csv and books."""
     columns: tuple[str, ...] = ()
     """Names of the columns of csv and books whose files have no header line."""
     skip_rows: int = Field(default=0, ge=0)
-    """Rows of csv and books before the header, or where there is none before the first record: a title, or Excel's ``sep=;``.
-    Empty lines do not count."""
+    """Number of rows of csv and books to skip before the header or the first record: a title, or Excel's ``sep=;``. Empty lines
+    do not count."""
     quoted: bool = True
     """Fields of csv and books in quotation marks may hold delimiters and line breaks (RFC 4180). false: quotation marks are
     text, and each line is a row, as in most .tsv files."""
     markdown: bool = False
-    """Strip Markdown's marks from text."""
+    """Remove Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()
     """How wiki markup becomes text."""
     article_namespaces: tuple[str, ...] = ("0", "")
-    """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so a dump whose most
-    frequent value is none of these is an error rather than an empty corpus."""
+    """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so it is an error if
+    the most frequent value of a dump is not among these."""
     limits: ReadLimits = ReadLimits()
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)
-    """Records below which no share is too large, but for the whole: a source of which nothing can be read always fails."""
+    """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
-    """Raw bytes of one shard; the unit of parallel work and of resuming."""
+    """Raw bytes of one shard, the unit of parallel work and of resuming."""
 
     @field_validator("delimiter", mode="before")
     @classmethod
@@ -214,19 +212,15 @@ class ExtractSpec(Spec):
             raise ValueError(f'document = "file" needs format json, jsonl, news or text, not {self.format}')
         if self.document == "line" and self.format != "text":
             raise ValueError(f'document = "line" needs format text, not {self.format}')
-        if self.columns and self.format not in ("csv", "books"):
-            raise ValueError(f"columns names those of csv and books, not of {self.format}")
-        if self.skip_rows and self.format not in ("csv", "books"):
-            raise ValueError(f"skip_rows is about csv and books, not {self.format}")
-        if not self.quoted and self.format not in ("csv", "books"):
-            raise ValueError(f"quoted is about csv and books, not {self.format}")
+        for name, is_set in (("columns", self.columns), ("skip_rows", self.skip_rows), ("quoted", not self.quoted)):
+            if is_set and self.format not in ("csv", "books"):
+                raise ValueError(f"{name} is about csv and books, not {self.format}")
         if self.category_by_folder and self.category:
             raise ValueError("set category or category_by_folder, not both")
         if self.wiki.expand_templates and self.format != "mediawiki":
             raise ValueError(f"wiki.expand_templates needs the templates of a dump, format mediawiki, not {self.format}")
         known = set(FieldMap.model_fields) - {"required"}
-        unknown = sorted(set(self.fields.required) - known)
-        if unknown:
+        if unknown := sorted(set(self.fields.required) - known):
             raise ValueError(f"fields.required names {unknown}, known are {sorted(known)}")
         return self
 

@@ -1,11 +1,11 @@
-"""Plain text and Markdown: one document per file, per paragraph or per line, with optional YAML front matter."""
+"""Reads plain text and Markdown, with optional YAML front matter: one document for each file, paragraph or line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.framing import BLANK_LINE, LINE_END, RawRecords
 from korealbert.corpus.readers.json import line_extents
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, native_id, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
@@ -13,8 +13,6 @@ from korealbert.corpus.superscripts import read_scripts, script_mark
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
-_BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
-
 _MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
 _MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$|=+[ \t]*$)", re.MULTILINE)
@@ -30,7 +28,7 @@ _MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]
 
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per file. Front matter is stripped; its entries serve as fields."""
+    """Yield one document for the file; the entries of its front matter are fields."""
     names = spec.field_map
 
     def read(text: str, start: int, end: int) -> Outcome:
@@ -44,7 +42,7 @@ def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
 
 
 def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per block between blank lines, or per line where the spec says so; front matter at the start is no block."""
+    """Yield a document for each line, or for each block between blank lines, after the front matter."""
     start = 0
     if records.byte <= 3 and records.data.startswith(b"---"):
         front = _FRONT_MATTER.match(records.data.decode("latin-1"))
@@ -55,7 +53,7 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
         record = {names.text[0]: _strip_markdown(text) if spec.markdown else text, names.id: native_id(records, start)}
         return document_of(spec, record, records, (start, end), tally)
 
-    return read_each(records, _blocks(records, start, _LINE_END if spec.document == "line" else _BLANK_LINE), tally, read)
+    return read_each(records, _blocks(records, start, LINE_END if spec.document == "line" else BLANK_LINE), tally, read)
 
 
 def _blocks(records: RawRecords, start: int, border: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
@@ -69,7 +67,7 @@ def _blocks(records: RawRecords, start: int, border: re.Pattern[bytes]) -> Itera
 
 
 def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """News files of the shape ``title<TAB>body``, one article a file."""
+    """Yield the article of a news file ``title<TAB>body``."""
 
     def read(text: str, start: int, end: int) -> Outcome:
         title, tab, body = text.partition("\t")
@@ -86,7 +84,7 @@ def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
 
 
 def _split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The scalar entries of YAML front matter, and the text after it; nested entries are ignored."""
+    """Return the scalar entries of YAML front matter, and the text after it; nested entries are ignored."""
     found = _FRONT_MATTER.match(text)
     if not found:
         return {}, text
@@ -102,9 +100,9 @@ def _scalar(value: str) -> str:
 
 
 def _strip_markdown(text: str) -> str:
-    """Text without Markdown's marks: headings, quotes, lists, emphasis, code, links (their words stay), images.
+    """Remove code, images, HTML tags, and the marks of headings, quotes, lists, emphasis and links.
 
-    Tables become lines of cells, a blank between them; tags of HTML go, their text stays. The numbers of numbered lists stay.
+    Rows of tables become lines of cells with a blank between them. The numbers of numbered lists stay.
     """
     text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
     text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)

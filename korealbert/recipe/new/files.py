@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from korealbert.artifact.files import entries_of
 from korealbert.corpus.readers.records import writable
-from korealbert.documents.containers import Members, is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
@@ -113,7 +113,7 @@ class File:
         begin, limit = self.begin, _BYTES_LOOKED_AT
         if len(begin) == limit:
             limit = _MOST_BYTES
-            for raw in open_files([self.path], Members(literal(self.member) if self.member else "*"), ReadLimits()):
+            for raw in open_files([self.path], MemberFilter(literal(self.member) if self.member else "*"), ReadLimits()):
                 with suppress(ReadFault):
                     begin = raw.read(limit) if isinstance(raw, RawFile) else begin
         text = whole_lines(begin, cut=len(begin) == limit)

@@ -23,7 +23,7 @@ from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import Outcome, Tally, is_missing
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.containers import Members, is_archive
+from korealbert.documents.containers import MemberFilter, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
 from korealbert.recipe.new.columns import (
@@ -363,7 +363,7 @@ def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, 
         else:
             alone = next((folder for folder in _folders(file.member) if folder not in around), "")
             found[f"{literal(alone)}/*" if alone else literal(file.member)] = None
-    taken = Members("*", tuple(found))
+    taken = MemberFilter("*", tuple(found))
     return tuple(found), not all(taken.takes(name) for name in own)
 
 

@@ -1,4 +1,4 @@
-"""Builds the crawl stage against a loopback site and reads back its log and its pages."""
+"""Builds the crawl stage for a site on loopback, and reads its log and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.corpus.crawl.site import Site, news, text
 
 
 def source_file(directory: Path, site: Site, listing: str = "", **fields: Any) -> Path:
-    """A source file for a site on loopback: its sitemap, and all paths below ``/news/`` are articles."""
+    """Write a source file for a site on loopback, in which all paths below ``/news/`` are articles."""
     values: dict[str, Any] = {
         "outlet": "시험일보",
         "tested": True,
@@ -48,7 +48,7 @@ class Crawled:
         return list(read_log(self.artifact.path))
 
     def outcome(self, path: str) -> str:
-        """``state: reason`` of the URL with this path and query."""
+        """Return ``state: reason`` of the URL with this path and query."""
         wanted = ("/", path.lstrip("/"))
         row = next(row for row in self.log if row["url"].partition("://")[2].partition("/")[1:] == wanted)
         return f"{row['state']}: {row['reason']}" if "reason" in row else str(row["state"])
@@ -71,7 +71,7 @@ def crawl(directory: Path, source: Path, **fields: Any) -> Crawled:
 
 
 def broken_off(directory: Path, site: Site) -> Path:
-    """The source of a crawl of twelve pages that broke off, for the first of them could not be had; now it can."""
+    """Run a crawl of twelve pages that fails because of the first one; afterwards the site has it."""
     source = source_file(directory, site, retries=0)
     site.publish(text("고장", 500), *map(news, range(1, 12)))
     with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
@@ -81,7 +81,7 @@ def broken_off(directory: Path, site: Site) -> Path:
 
 
 def main(source: str, store: str) -> None:
-    """Build the stage in a process of its own; what the kill test kills."""
+    """Build the stage in the process that the kill test kills."""
     crawl(Path(store).parent, Path(source))
 
 

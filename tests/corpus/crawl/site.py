@@ -1,4 +1,4 @@
-"""A site on loopback that behaves as badly as asked, in a thread of its own; it counts what it was asked for."""
+"""A web server on loopback in a thread, which sends any answer and counts requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
     delay_seconds: float = 0.0
     sent_bytes: int | None = None
-    """The connection is closed after so many bytes of the body."""
+    """Close the connection after so many bytes of the body."""
     verbatim: bytes | None = None
-    """Sent in place of all the rest; then the connection is closed."""
+    """Send these bytes instead of an answer, and close the connection."""
 
 
 def text(body: str, status: int = 200, **fields: object) -> Answer:
@@ -42,17 +42,17 @@ class Asked:
     path: str
     headers: dict[str, str]
     times: int
-    """How often this path was asked for, this time included."""
+    """Number of requests for this path, including this one."""
 
 
 @dataclass
 class Site:
-    """Pages by path and query; a page is an answer, or a function of what was asked."""
+    """Pages by path and query; a page is an answer, or a function of the request."""
 
     pages: dict[str, Page] = field(default_factory=dict)
     hits: Counter[str] = field(default_factory=Counter)
     completed: Counter[str] = field(default_factory=Counter)
-    """Answers that were sent to their end."""
+    """Answers that were sent completely."""
     agents: set[str] = field(default_factory=set)
     hosts: Counter[str] = field(default_factory=Counter)
     port: int = 0
@@ -88,7 +88,7 @@ class Site:
         self._loop.close()
 
     def publish(self, *pages: Page) -> None:
-        """Articles ``/news/0``, ``/news/1``, …, and the sitemap that names them."""
+        """Add articles ``/news/0``, ``/news/1``, … and a sitemap of them."""
         named = {f"/news/{number}": page for number, page in enumerate(pages)}
         self.pages |= {**named, "/sitemap.xml": sitemap(*(self.root + path for path in named))}
 

@@ -1,4 +1,4 @@
-"""What is connected to is an address that was checked; errors tell nothing about the ports of private ones."""
+"""The client connects only to checked addresses; errors do not reveal which ports of private ones are open."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(of: Client, url: str) -> bytes:
 
 @contextlib.contextmanager
 def ports() -> Iterator[tuple[socket.socket, int]]:
-    """A listening socket on loopback, and a port beside it that nobody listens on."""
+    """Yield an open and a closed port on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as opened, socket.socket() as closed:
         opened.setblocking(False)
         closed.bind(("127.0.0.1", 0))
@@ -63,11 +63,11 @@ def test_an_open_and_a_closed_private_port_give_one_error(host: str, by_redirect
             told.append(str(caught.value).replace(str(port), "PORT").partition("private address")[2])
         assert told[0] == told[1]
         with pytest.raises(BlockingIOError):
-            opened.accept()  # nobody knocked
+            opened.accept()  # nothing connected
 
 
 class Names(http.server.BaseHTTPRequestHandler):
-    """Answers with the Host header."""
+    """Answers with the Host header of the request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -100,7 +100,7 @@ def naming(address: str, port: int = 0, tls: ssl.SSLContext | None = None) -> It
 
 @pytest.fixture
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """many.example lies at 127.0.0.1, which is private, and at 127.0.0.2, which stands for the public internet here."""
+    """Resolve many.example to 127.0.0.1, which is private, and 127.0.0.2, which counts as public here."""
     real, asked = socket.getaddrinfo, []
 
     def resolve(host: str, port: int, *rest: Any, **options: Any) -> Any:
@@ -122,7 +122,7 @@ def test_of_several_addresses_only_the_public_one_is_connected_to(resolved: list
             assert read(client(), f"http://many.example:{port}/") == f"many.example:{port}".encode()
         with pytest.raises(BlockingIOError):
             private.accept()
-    assert resolved == ["many.example"]  # the address that was checked is the one that was used
+    assert resolved == ["many.example"]  # resolved only once
 
 
 def certificate(directory: Path, name: str) -> Path:
@@ -183,7 +183,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
 
 @contextlib.contextmanager
 def flooding(head: bytes, again: bytes) -> Iterator[str]:
-    """A server that sends ``again`` until nobody listens any more."""
+    """A server that sends ``again`` until the client closes the connection."""
 
     def flood(listener: socket.socket) -> None:
         connection, _ = listener.accept()

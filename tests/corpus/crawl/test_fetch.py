@@ -1,4 +1,4 @@
-"""Fetching a dump: resumed where it broke off, verified, never from a private address that nobody named."""
+"""A dump is resumed, verified, and fetched from a private address only if it is named."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fetched(directory: Path, site: Site, **fields: Any) -> bytes:
 def serving(
     data: bytes = DATA, *, etag: str | None = '"v1"', cut_at: int | None = None, ranges: bool = True
 ) -> Callable[[Asked], Answer]:
-    """A server of one file; with ``cut_at`` it closes the first connection after so many bytes."""
+    """A server of one file, which closes the first connection after ``cut_at`` bytes."""
 
     def answer(asked: Asked) -> Answer:
         headers = (("ETag", etag),) if etag else ()
@@ -54,7 +54,7 @@ def serving(
 
 
 def break_off(directory: Path, site: Site) -> None:
-    """A fetch that stops after 100,000 bytes; from then on the server has the whole file."""
+    """Run a fetch that stops after 100,000 bytes."""
     page = serving(cut_at=100_000)
     site.pages["/dump.bin"] = lambda asked: page(asked) if asked.times == 1 else text("", 503)
     with pytest.raises(Interrupted, match="2 tries in a row"):

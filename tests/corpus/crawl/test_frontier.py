@@ -1,4 +1,4 @@
-"""A flipped bit in the frontier's file: it is found, or nothing that the crawl reads has changed."""
+"""A flipped bit in the file of the frontier is detected, or does not change what the crawl reads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from korealbert.corpus.crawl import stage
-from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, checked
+from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, open_checked
 from korealbert.corpus.crawl.stage import CrawlInterrupted
 from tests.corpus.crawl.crawling import broken_off, crawl, source_file
 from tests.corpus.crawl.site import news, running
 
 FILE = ".frontier.sqlite"
-FLIPS = 300
+FLIPS = 80
 
 
 def steps(frontier: Frontier) -> list[Callable[[], Any]]:
-    """A small crawl, one transaction each: what is found, stored, refused, tried again, moved."""
+    """The transactions of a small crawl, in which URLs are found, stored, refused, retried and moved."""
 
     def whole(change: Callable[[int], None], number: int) -> None:
         with frontier.transaction():
@@ -57,8 +57,8 @@ def steps(frontier: Frontier) -> list[Callable[[], Any]]:
 
 
 def content(directory: Path) -> list[Any]:
-    """All that a crawl can read of it, through tables and through each index."""
-    frontier = checked(directory)
+    """Everything that a crawl can read, from the tables and from each index."""
+    frontier = open_checked(directory)
     try:
         rows = list(frontier.log())
         claims = frontier._db.execute("SELECT * FROM claims").fetchall()
@@ -73,7 +73,7 @@ def content(directory: Path) -> list[Any]:
 
 @pytest.mark.parametrize("in_journal", [False, True])
 def test_no_flip_changes_what_a_crawl_reads(in_journal: bool, tmp_path: Path) -> None:
-    """A flip in the journal may lose its last transactions, as a kill does; what is left is whole."""
+    """A flip in the journal may lose the last transactions, as a kill does, but not change others."""
     whole, states = tmp_path / "whole", []
     whole.mkdir()
     frontier = Frontier(whole)
@@ -121,26 +121,27 @@ def test_rows_that_nobody_wrote_are_found(change: str, tmp_path: Path) -> None:
     for step in steps(frontier):
         step()
     frontier.close()
-    checked(tmp_path).close()
+    open_checked(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as database:
         database.execute(change)
     database.close()
     with pytest.raises(FrontierDamaged, match=FILE):
-        checked(tmp_path)
+        open_checked(tmp_path)
 
 
-def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path) -> None:
+def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Frontier(tmp_path).close()
+    monkeypatch.setattr("korealbert.corpus.crawl.frontier.sqlite3.connect", partial(sqlite3.connect, timeout=0.1))
     with sqlite3.connect(tmp_path / FILE) as database:
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            checked(tmp_path)
+            open_checked(tmp_path)
     database.close()
 
 
 def lose_a_row(store: Path) -> None:
-    """The damage that nothing noticed: a page that is waiting or stored is not known any more, and everything else fits."""
+    """Remove a page from the frontier, so that the rest is still consistent."""
     path = next(store.glob("*.partial")) / FILE
     with sqlite3.connect(path) as database:
         assert database.execute("DELETE FROM urls WHERE url LIKE '%/news/7'").rowcount == 1

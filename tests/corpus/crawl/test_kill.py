@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: nothing stored is lost, nothing stored is fetched again, every page is stored once."""
+"""A crawl killed at random moments loses and fetches no stored page again, and stores every page once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.artifact.test_trust import flip
 from tests.corpus.crawl.crawling import broken_off, crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, news, running
 
-PAGES = 240
-KILLS = 3
+PAGES = 120
+KILLS = 2
 
 
 def stored(store: Path) -> set[str]:
-    """What the frontier of the unfinished crawl holds as stored, read as another process would."""
+    """Return the URLs that the frontier of the unfinished crawl has as stored."""
     path = next(store.glob("crawl-*.partial/.frontier.sqlite"))
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
         rows = database.execute("SELECT url FROM urls WHERE state = 'stored'").fetchall()
@@ -50,7 +50,7 @@ def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> N
                 time.sleep(0.001)
             process.kill()
             assert process.wait() == -signal.SIGKILL, "the crawl was faster than the kill"
-            time.sleep(0.3)  # the kernel kills the worker with its parent
+            time.sleep(0.3)  # until the kernel has killed the worker with its parent
             now = stored(store)
             assert before < now, f"kill {kill}: pages were lost, or nothing was stored"
             before = now
@@ -70,7 +70,7 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         partial = next((tmp_path / "store").glob("*.partial"))
         warc = partial / "pages-00000.warc.gz"
         whole = warc.read_bytes()
-        warc.write_bytes(whole + whole[:100])  # killed while a record was being written
+        warc.write_bytes(whole + whole[:100])  # killed while writing a record
         frontier, ends = open_frontier(partial)
         assert ends == {0: len(whole)}
         frontier.close()
@@ -80,18 +80,20 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         frontier.close()
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
-    assert site.hits["/news/0"] == 2  # what had failed was tried again by the next run
+    assert site.hits["/news/0"] == 2  # the next run retried it
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.6])
 def test_pages_that_changed_on_the_disk_are_fetched_again(share: float, tmp_path: Path) -> None:
     with running({}) as site:
         source = broken_off(tmp_path, site)
         warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
-        size = warc.stat().st_size
+        whole, size = warc.read_bytes(), warc.stat().st_size
         assert whole_bytes(warc) == size
-        flip(warc, int(share * size))
-        assert whole_bytes(warc) <= share * size
+        for each in (0.3, 0.999, share):
+            warc.write_bytes(whole)
+            flip(warc, int(each * size))
+            assert whole_bytes(warc) <= each * size
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
     assert all(body == news(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
@@ -136,14 +138,14 @@ def test_a_server_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
     def busy(asked: Asked) -> Answer:
         times.append(time.monotonic())
         if asked.times == 1:
-            return Answer(b"", 503, headers=(("Retry-After", "2"),))
+            return Answer(b"", 503, headers=(("Retry-After", "1"),))
         return news(0)
 
     with running({}) as site:
         site.publish(busy, news(1))
         crawled = crawl(tmp_path, source_file(tmp_path, site, concurrency=1))
     assert len(crawled.pages) == 2
-    assert times[1] - times[0] >= 1.9
+    assert times[1] - times[0] >= 0.95
 
 
 def test_files_are_begun_anew_when_they_are_large(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sitemaps, feeds and archive pages: what they name, and which of it is crawled."""
+"""The entries of sitemaps, feeds and archive pages, and which of them are crawled."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_archives_feeds_and_nested_sitemaps_in_one_crawl(tmp_path: Path) -> None
     assert crawled.outcome("/news/2006/politics/9") == "refused: outside_window"
     assert crawled.outcome("/2005.xml") == "refused: outside_window"
     assert site.hits["/videos.xml"] == 0
-    assert site.hits["/list?d=20150130&s=pol&p=4"] == 0  # page 3 named nothing new
+    assert site.hits["/list?d=20150130&s=pol&p=4"] == 0  # page 3 lists nothing new
 
 
 def test_limits(tmp_path: Path) -> None:
@@ -213,4 +213,4 @@ def test_a_site_that_does_not_answer_is_worth_another_try_and_one_without_listin
         source = source_file(tmp_path, site, retries=0)
     with pytest.raises(CrawlInterrupted, match=r"(?s)no listing could be read.*robots_unreachable") as caught:
         crawl(tmp_path, source)
-    assert isinstance(caught.value, ConnectionError)  # what a flow tries again
+    assert isinstance(caught.value, ConnectionError)  # which a flow retries

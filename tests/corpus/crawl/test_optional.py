@@ -1,4 +1,4 @@
-"""Without the extra everything else works, and what needs it says so."""
+"""Without the extra [crawl] other stages work, and those that need it raise an error that names it."""
 
 from __future__ import annotations
 

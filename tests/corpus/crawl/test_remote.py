@@ -1,4 +1,4 @@
-"""Files of object stores, through fsspec's store in memory."""
+"""Fetches and sends files with fsspec's store in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.corpus.extracting import read_back
 
 @pytest.fixture
 def bucket() -> str:
-    """The address of an empty directory."""
+    """Return the address of an empty directory."""
     return f"memory://{uuid.uuid4().hex}"
 
 
@@ -56,7 +56,7 @@ def test_a_directory_a_pattern_and_a_file(tmp_path: Path, bucket: str) -> None:
 
 
 def test_a_hidden_file_is_not_lost(tmp_path: Path, bucket: str) -> None:
-    """Hidden files of a stage are its scratch, which goes when it is sealed."""
+    """Hidden files of a stage are temporary, and are removed when it is sealed."""
     put(f"{bucket}/.a.jsonl", record("하나"))
     with pytest.raises(FetchError, match="set name"):
         fetch(tmp_path, f"{bucket}/.a.jsonl")
@@ -141,11 +141,11 @@ def test_an_address_is_no_path() -> None:
 
 
 class NoCredentialsError(Exception):
-    """Named as botocore's, which is none of Python's own errors."""
+    """Has the name of an error of botocore, which is no subclass of Python's errors."""
 
 
 class RepositoryNotFoundError(OSError):
-    """As of huggingface_hub."""
+    """Has the name of an error of huggingface_hub."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""robots.txt is obeyed from the first request on, whatever it answers."""
+"""robots.txt is obeyed from the first request on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RULES: dict[str, tuple[Page, int]] = {
     "in EUC-KR with a mark": (Answer("\ufeff# 규칙\r\nUser-Agent: *\r\nDisallow: /news\r\n".encode()), 0),
     "endless": (text("User-agent: *\nDisallow: /news\n" + "# \n" * (300 << 10)), 0),
 }
-"""What a robots.txt answers, and how many of the site's one page may be stored."""
+"""The answer for robots.txt, and how many pages (0 or 1) may be stored."""
 
 
 def test_by_rfc_9309(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_delay_and_concurrency_are_kept_for_each_host(tmp_path: Path) -> None:
         return Answer(article(asked.path, f"<p>{asked.path}</p>"), delay_seconds=0.5)
 
     with running({"/robots.txt": text("User-agent: *\nCrawl-delay: 0.2\n")}) as site:
-        site.publish(*[slow] * 8)
+        site.publish(*[slow] * 5)
         crawled = crawl(tmp_path, source_file(tmp_path, site, concurrency=2, delay_seconds=0.01))
-    assert len(crawled.pages) == 8
+    assert len(crawled.pages) == 5
     assert min(later - earlier for earlier, later in pairwise(begun)) > 0.15
     assert max(open_now) == 2

@@ -1,4 +1,4 @@
-"""Source files: their own examples hold, mistakes are named; addresses have one form and one key."""
+"""Source files fit their examples, mistakes are named, and addresses are normalised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charset of a page: bytes against header against meta."""
+"""The charset of a page is decided by its bytes, header and meta tags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.html.encoding import BodyError, decode_body, decode_page, gunzip_if_gzip, is_html
@@ -100,6 +100,7 @@ def raw_deflate(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=60_000), st.binary(max_size=2_000))
 def test_what_was_packed_comes_out(first: bytes, second: bytes) -> None:
     assert decode_body(first, "", LIMIT) == decode_body(first, "identity", LIMIT) == first
@@ -117,7 +118,7 @@ def test_a_body_that_is_not_packed_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("body", "encoding", "reason"),
-    [  # gzip stamps the time unless told, and the names of tests must not change between processes
+    [  # mtime=0, because the names of tests must be the same in all processes
         (gzip.compress(bytes(LIMIT + 1), mtime=0), "gzip", "too_large"),
         (zlib.compress(bytes(LIMIT + 1)), "deflate", "too_large"),
         (gzip.compress(gzip.compress(bytes(64 << 20), 1, mtime=0), 1, mtime=0), "gzip, gzip", "too_large"),
@@ -140,6 +141,6 @@ def test_a_body_at_the_limit_is_whole() -> None:
     assert decode_body(gzip.compress(bytes(LIMIT)), "gzip", LIMIT) == bytes(LIMIT)
 
 
-def test_two_hundred_thousand_empty_members_take_no_minutes() -> None:
+def test_many_empty_members_take_linear_time() -> None:
     with linear_work():
-        assert decode_body(gzip.compress(b"") * 200_000, "gzip", LIMIT) == b""
+        assert decode_body(gzip.compress(b"") * 60_000, "gzip", LIMIT) == b""

@@ -1,4 +1,4 @@
-"""HTML pages → articles: what a page declares, and its main text."""
+"""The metadata and main text of HTML pages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lxml import html
 
 from bench.mutations import SUBJECTS, fault, mutations
-from korealbert.corpus.html.article import Article, UnreadablePage, read_article
-from korealbert.corpus.html.metadata import clean_author, date_line
+from korealbert.corpus.html.article import UnreadablePage, read_article
+from korealbert.corpus.html.metadata import Article, clean_author, date_line
 from tests.corpus.extracting import extract
 from tests.work import linear_work
 
@@ -251,7 +251,7 @@ def test_a_teaser_gives_way_to_the_text_that_the_page_declares() -> None:
     html = "".join(f"<p>{paragraph}</p>" for paragraph in BODY)
     assert read(linked(headline="제목", articleBody=html), teaser.partition("<p>로그")[0]).text.split("\n\n") == BODY
     flat = read(linked(headline="제목", articleBody=" ".join(BODY)))
-    assert flat.text.split("\n\n") == BODY  # the page's own paragraphs are better than none
+    assert flat.text.split("\n\n") == BODY  # the paragraphs that the page shows are better than none
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_byline_of_the_text(line: str, names: tuple[str, ...]) -> None:
 WHOLE = page(linked(headline="제목", author=[{"name": "김하늘"}], datePublished="2015-03-02") + "<title>제목</title>")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_damaged_pages_never_raise_anything_else(data: st.DataObject) -> None:
     damaged = bytearray(WHOLE)
@@ -326,7 +326,7 @@ ATTRIBUTES = " ".join(f"a{number}=x" for number in range(1_100))
     ],
 )
 def test_attributes_are_counted_before_a_tree_is_built(head: str, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Building it takes time by the square of their number."""
+    """lxml would take quadratic time."""
     build = html.document_fromstring
     sizes: list[int] = []
 
@@ -377,7 +377,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(VALUES, VALUES, VALUES)
 def test_whatever_the_script_data_holds_is_read_or_passed_over(linked_data: object, story: object, row: object) -> None:
     typed = {"@type": "NewsArticle", **linked_data} if isinstance(linked_data, dict) else linked_data

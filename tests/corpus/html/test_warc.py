@@ -1,4 +1,4 @@
-"""WARC files → documents: those of a crawl, and anyone's."""
+"""WARC files of a crawl and of other programs become documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.corpus.html.test_pages import BODY, linked, page
 
 
 def warc(*pages: tuple[str, int, str, bytes], compress: bool = True, chunked: bool = False) -> bytes:
-    """Records of (address, status, content type, body), each after its request."""
+    """Write a WARC file of requests and responses (address, status, content type, body)."""
     writer = WARCWriter(buffer := io.BytesIO(), gzip=compress)
     writer.write_record(writer.create_warcinfo_record("test.warc", {"software": "test"}))
     for url, status, kind, page_body in pages:
@@ -125,7 +125,7 @@ def test_a_source_without_files_is_an_error(tmp_path: Path) -> None:
 
 
 def wet(*pages: tuple[str, bytes], compress: bool = True) -> bytes:
-    """A WET file as Common Crawl writes it: a warcinfo record, then a conversion record for each page, members of their own."""
+    """Write a WET file as Common Crawl does: a warcinfo record and a conversion record for each page, each in a gzip member."""
     records = [b"WARC-Type: warcinfo\r\nContent-Type: application/warc-fields\r\nContent-Length: 11\r\n\r\nrobots: no\n"]
     for number, (url, body) in enumerate(pages):
         head = [
@@ -218,7 +218,7 @@ def test_line_feeds_alone_end_lines(format: str, tmp_path: Path) -> None:
 
 
 def test_damage_is_weighed_by_what_is_lost(tmp_path: Path) -> None:
-    """Bytes between records cost none; each record that is lost counts, and so does a long stretch without any."""
+    """Bytes between records lose no record; each lost record counts, and so does a long part without records."""
     records = [wet((f"https://a.example/{name}", f"글 {name}".encode()), compress=False) for name in "abcdef"]
     texts = [f"글 {name}" for name in "abcdef"]
     length = b"Content-Length: 5"
@@ -240,7 +240,7 @@ def test_damage_is_weighed_by_what_is_lost(tmp_path: Path) -> None:
 
 
 def response(headers: bytes, body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
-    """A response record of any headers."""
+    """Return a response record with any headers."""
     http = b"HTTP/1.1 " + status + b"\r\nContent-Type: text/html\r\n" + headers + b"\r\n" + body
     head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.example/odd\r\n" + more
     kind = b"Content-Type: application/http; msgtype=response\r\n"
@@ -254,7 +254,7 @@ ODD = page("<title>odd</title>")
 @pytest.mark.parametrize(
     ("record", "fate"),
     [
-        (response(CHUNKED, ODD), "odd"),  # joined by the crawler, which kept the header
+        (response(CHUNKED, ODD), "odd"),  # the crawler joined the chunks and kept the header
         (response(CHUNKED + b"Content-Encoding: gzip\r\n", gzip.compress(ODD)), "odd"),
         (response(CHUNKED, b"%x;a=b\r\n%s\r\n0\r\nTrailer: 1\r\n\r\n" % (len(ODD), ODD)), "odd"),
         (response(b"X-Long: " + b"y" * 90_000 + b"\r\n", ODD), "odd"),
@@ -282,7 +282,7 @@ def test_a_damaged_response_costs_no_other(record: bytes, fate: str, tmp_path: P
         assert f"byte {len(before)}" in entry.position and entry.remedy.startswith("http://a.example/odd: ")
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(st.data())
 def test_damaged_records_never_raise(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["warc", "wet"]))

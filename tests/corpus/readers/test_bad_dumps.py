@@ -1,4 +1,4 @@
-"""Damaged dumps of wikis: what one bad page costs, and how it is named."""
+"""A bad page of a wiki dump is named, and costs no other page."""
 
 from __future__ import annotations
 

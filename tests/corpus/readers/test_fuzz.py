@@ -1,4 +1,4 @@
-"""Damaged files of every format: each byte of the sample corpus may be wrong, and extraction still only sorts, never raises."""
+"""Damaged files of every format are read or quarantined; extraction never raises."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DAMAGE = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @pytest.mark.parametrize("kind", sorted(FILES))
 @given(DAMAGE, st.sampled_from(["utf-8", "cp949", "auto"]), st.sampled_from(["record", "file"]))
 def test_damage_is_sorted_out(kind: str, damage: list[tuple[float, int, bytes]], encoding: str, document: str) -> None:
@@ -65,7 +65,7 @@ def test_damage_is_sorted_out(kind: str, damage: list[tuple[float, int, bytes]],
             for outcome in PARSERS[spec.format, spec.document](spec, batch, tally):
                 assert isinstance(outcome, Document | Dropped | Quarantined)
                 text = outcome.text if isinstance(outcome, Document) else str(outcome)
-                text.encode("utf-8")  # no lone surrogates: the shard writer could not store them
+                text.encode("utf-8")  # no lone surrogates, which shards cannot hold
                 outcomes += 1
         else:
             outcomes += 1

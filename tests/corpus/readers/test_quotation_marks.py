@@ -1,4 +1,4 @@
-"""Tables in which quotation marks are text, and those of which they are not."""
+"""Tables in which quotation marks are text, or enclose fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE = {"format": "csv", "delimiter": "\t", "fields": {"text": "sentence"}}
 
 
 def table(path: Path) -> Path:
-    """Six rows; the text of the second begins with a quotation mark, and that of the fourth ends with one."""
+    """Return six rows: the second text begins with a quotation mark, the fourth ends with one."""
     texts = [SENTENCE, '"봄"이 오면', '"버들이 푸르다', SENTENCE, '강가에 "버들"', '그가 말했다: "봄"']
     path.write_text("id\tsentence\tlabel\n" + "".join(f"{n}\t{text}\t1\n" for n, text in enumerate(texts)), "utf-8")
     return path
