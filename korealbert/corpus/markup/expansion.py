@@ -1,9 +1,8 @@
-"""Templates expanded by the dump's own pages (namespace 10), where an article uses them within a line.
+"""Expansion of templates that articles use within a line, by the template pages of the dump (namespace 10).
 
-What MediaWiki does with parameters, defaults, nested templates, ``#if``, ``#ifeq``, ``#switch``, upper and lower case; a call
-that needs anything else (Lua modules, dates, expressions), or shows more than a line of text, is left to ``templates``, which
-shows nothing of a template that it does not know. Every call is bounded in depth, steps and characters, and a template that
-calls itself ends it: a dump made to explode costs a page its templates, not the machine.
+Supports parameters, defaults, nested templates, ``#if``, ``#ifeq``, ``#switch``, and upper and lower case as MediaWiki does.
+A call that needs anything else (Lua modules, dates, expressions), calls itself, exceeds limits of depth, steps and characters,
+or shows more than a line of text, is left to ``templates``.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
 _MAX_BODY = 20_000
-"""Characters of a template's page, or of a call, from which on it is a layout."""
+"""Characters of a template's page, or of a call; longer ones are layouts."""
 _MAX_CALLS = 2_000
 """Calls that are expanded in one page."""
 _MAX_DEPTH, _MAX_STEPS, _MAX_CHARACTERS = 24, 2_000, 50_000
-"""Limits of one call: templates within templates, nodes evaluated, characters made."""
+"""Limits of one call: nested templates, evaluated nodes, output characters."""
 _MAX_PAGE_STEPS, _MAX_PAGE_CHARACTERS = 50 * _MAX_STEPS, 50 * _MAX_CHARACTERS
-"""Limits of all calls of one page: beyond, its other calls stay as they are."""
+"""Limits of all calls of one page; the calls after that are not expanded."""
 _MAX_SHOWN = 300
-"""Characters of an expansion; a longer one is no part of a line."""
+"""Characters of an expansion; longer ones are not part of a line."""
 
 _ELEMENTS = ("nowiki", "math", "pre", "ref", "source", "syntaxhighlight", "gallery", "timeline")
 _INCLUSION = ("noinclude", "onlyinclude")
@@ -51,12 +50,12 @@ _LAYOUT = re.compile(
 )
 _CATEGORY = re.compile(r"\[\[\s*(?:분류|category)\s*:[^\[\]]*\]\]", re.IGNORECASE)
 _MARKER = re.compile(r"(?:<small>)?<sup\b[^<>]*>(?![-+−]?\d+</sup>).*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
-"""A note mark ([출처 필요], [1], :12), but no exponent."""
+"""A note mark ([출처 필요], [1], :12), but not an exponent."""
 _PROSE = re.compile(r"[^\s*#:;|]")
 
 
 class _Refused(Exception):
-    """A call that cannot be expanded, or not within its bounds."""
+    """A call cannot be expanded, or not within its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +79,20 @@ class _Frame:
 
 
 def template_body(source: str) -> str | None:
-    """Return the text that a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
+    """Return the text that a template's page inserts, or ``#redirect [[name]]``; None for a layout."""
     if redirect := _REDIRECT.match(source):
         return f"#redirect [[{redirect[1].strip()}]]"
-    text = "".join(_outside_and_inside(_HIDDEN, source)[0])
-    if only := _outside_and_inside(_ONLY, text)[1]:
+    text = "".join(_split_elements(_HIDDEN, source)[0])
+    if only := _split_elements(_ONLY, text)[1]:
         text = "".join(only)
     text = _INCLUDED.sub("", text)
     return None if len(text) > _MAX_BODY or _LAYOUT.search(text) else text
 
 
-def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
-    """Return the text outside and the text inside of elements, which end at the next closer; one without a closer is text.
+def _split_elements(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
+    """Return the texts outside and inside of elements, which end at the next closer. An element without a closer is text.
 
-    A pattern of opener, anything and closer would look for a missing closer once for each opener.
+    A pattern of opener, anything and closer would take quadratic time to look for missing closers.
     """
     outside, inside = list[str](), list[str]()
     position = kept = 0
@@ -116,7 +115,7 @@ def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], 
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> _Pieces:
-    """Text and nodes in order. Closing braces close the nearest open ones, three before two; what stays open is text."""
+    """Parse wikitext to text and nodes. Closing braces close the nearest open ones, three before two; open braces are text."""
     stack = [_Frame(0)]
     position = 0
     for token in _TOKEN.finditer(text):
@@ -133,8 +132,12 @@ def _parsed(text: str) -> _Pieces:
             frame.links += (mark == "[[") - (mark == "]]" and frame.links > 0)
             frame.parts[-1].append(mark)
     stack[-1].parts[-1].append(text[position:])
-    while len(stack) > 1:
-        _spill(stack)
+    while len(stack) > 1:  # an open frame is text of the one around it
+        frame = stack.pop()
+        pieces = stack[-1].parts[-1]
+        pieces.append("{" * frame.braces)
+        for number, part in enumerate(frame.parts):
+            pieces += ["|", *part] if number else part
     return tuple(stack[0].parts[0])
 
 
@@ -154,15 +157,6 @@ def _close(stack: list[_Frame], closing: int) -> None:
         stack[-1].parts[-1].append("}" * closing)
 
 
-def _spill(stack: list[_Frame]) -> None:
-    """Put an open frame's content into the one around it, as text."""
-    frame = stack.pop()
-    pieces = stack[-1].parts[-1]
-    pieces.append("{" * frame.braces)
-    for number, part in enumerate(frame.parts):
-        pieces += ["|", *part] if number else part
-
-
 class TemplatePages:
     """The templates of a dump, by key."""
 
@@ -170,7 +164,7 @@ class TemplatePages:
         self._bodies = bodies
 
     def body(self, key: str) -> str | None:
-        """Return the body of a template or its redirect's target, over at most three pages; None where the dump has none."""
+        """Return the body of a template, following up to three redirects; None if the dump has none."""
         for _ in range(4):
             body = self._bodies.get(key)
             redirect = _REDIRECT.match(body) if body else None
@@ -180,7 +174,7 @@ class TemplatePages:
         return None
 
     def expand(self, source: str, title: str, options: WikiOptions) -> str:
-        """An article's source with its inline calls replaced by their output, as wikitext."""
+        """Return an article's source with the output of calls within lines in their place, as wikitext."""
         parts: list[str] = []
         position = calls = steps = characters = 0
         for start, end in _calls(source, tables=options.keep_tables):
@@ -210,7 +204,7 @@ class TemplatePages:
 
 
 def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
-    """Extents of the outermost templates, outside elements with a meaning of their own, and of tables unless they are kept."""
+    """Yield the spans of the outermost templates that are not in ``_ELEMENTS``, comments, or tables that are not kept."""
     opened = table = start = position = 0
     never_closed: set[str] = set()
     while found := _OUTER.search(source, position):
@@ -234,16 +228,16 @@ def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
 
 
 def _within_line(source: str, start: int, end: int) -> bool:
-    """Whether there is something else on the line; a template of its own line is a box, a notice, a list of links."""
+    """Return whether a call has text beside it on its line; alone on a line it is a box, a notice, or a list of links."""
     before = source[source.rfind("\n", 0, start) + 1 : start]
     line_end = source.find("\n", end)
-    behind = _PROSE.search(source, end, line_end if line_end >= 0 else len(source))
-    return bool(_PROSE.search(before) or behind) or before.strip() in ("*", "#", "**", "##")
+    after = _PROSE.search(source, end, line_end if line_end >= 0 else len(source))
+    return bool(_PROSE.search(before) or after) or before.strip() in ("*", "#", "**", "##")
 
 
 @dataclass(slots=True)
 class _Call:
-    """One call in an article, with its remaining budget."""
+    """One call in an article, and the work it has taken."""
 
     pages: TemplatePages
     title: str
@@ -252,7 +246,7 @@ class _Call:
     characters: int = 0
 
     def text(self, pieces: _Pieces, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        """Return the text of pieces where the arguments of the template that they are in are ``given``."""
+        """Return the text of parsed wikitext; ``given`` are the arguments of the template that it is in."""
         shown = []
         for piece in pieces:
             text = piece if isinstance(piece, str) else self._node(piece, given, active)
@@ -327,7 +321,7 @@ class _Call:
 
 
 _SCRIPT_TAGS = str.maketrans({RAISED: "<sup>", LOWERED: "<sub>", LEVEL: "</sup>"})
-"""Wikitext is read again, and holds no marks then; either tag ends either script."""
+"""The output is read as wikitext, which must not have these marks; either closing tag ends either script."""
 _VARIABLES = {"!": "|", "=": "=", "PAGENAME": "", "FULLPAGENAME": "", "SUBPAGENAME": "", "BASEPAGENAME": ""}
 _CASES: Mapping[str, Callable[[str], str]] = {
     "lc": str.lower,
@@ -340,5 +334,5 @@ _CASES: Mapping[str, Callable[[str], str]] = {
 
 @lru_cache(maxsize=1)
 def load_template_pages(path: Path) -> TemplatePages:
-    """Return the templates that extraction wrote of a dump, which are read once per process."""
+    """Read the templates that extraction wrote, once per process."""
     return TemplatePages(json.loads(path.read_bytes()))

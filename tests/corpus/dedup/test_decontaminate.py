@@ -135,10 +135,10 @@ def test_a_whole_text_goes_from_within_a_line_unless_it_is_a_phrase(tmp_path: Pa
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", review, phrase))
     page = "앞 줄이다.\n누가 {} 하고 적었다.\n뒤 줄이다."
     assert evaluation.decontaminate(page.format(review)).text == "앞 줄이다.\n뒤 줄이다."
-    assert not evaluation.decontaminate(page.format(review[:-1])).touched
-    assert not evaluation.decontaminate(page.format(phrase)).touched
+    assert not evaluation.decontaminate(page.format(review[:-1])).changed
+    assert not evaluation.decontaminate(page.format(phrase)).changed
     ignoring = texts_of(tmp_path / "ignore", lines_of(tmp_path / "ignore.txt", review, passages="ignore"))
-    assert not ignoring.decontaminate(page.format(review)).touched
+    assert not ignoring.decontaminate(page.format(review)).changed
     assert ignoring.decontaminate(f"앞 줄이다.\n{review}\n뒤 줄이다.").text == "앞 줄이다.\n뒤 줄이다."
 
 
@@ -162,7 +162,7 @@ def test_whatever_stands_around_no_planted_text_survives(
     left = [line.replace(" ", "") for line in outcome.text.split("\n") if line]
     runs = {"".join(left[start:end]) for start in range(len(left)) for end in range(start + 1, len(left) + 1)}
     assert not runs & {"".join(text) for text in planted}
-    assert not evaluation.decontaminate(outcome.text).touched
+    assert not evaluation.decontaminate(outcome.text).changed
 
 
 def test_memory_is_bounded_whatever_a_document_repeats(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path:
 def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: EvaluationFile) -> None:
     texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
     innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
-    assert not texts.decontaminate(innocent).touched
+    assert not texts.decontaminate(innocent).changed
 
 
 def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:

@@ -394,7 +394,7 @@ def run_on(documents: list[Document], tmp_path: Path, name: str) -> Path:
 def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bytes_of(run_on(mixed_documents(), tmp_path, "whole"))
     for rows, most in ((1, 1 << 10), (13, 1 << 10), (1, 2)):
-        monkeypatch.setattr(candidates, "_BUCKET_PARTITIONS_AT_MOST", most)
+        monkeypatch.setattr(candidates, "_MAX_BUCKET_PARTITIONS", most)
         monkeypatch.setattr(candidates, "ROWS_PER_PARTITION", rows)
         monkeypatch.setattr(candidates, "RANKS_PER_PARTITION", rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
