@@ -196,28 +196,14 @@ class Parts:
         """The text split at white space."""
         return self.text.split()
 
-    @cached_property
-    def all_lines_differ(self) -> bool:
-        """Whether no line is repeated, and therefore no paragraph."""
-        return len(set(self.lines)) == len(self.lines)
 
-    def share_of_lines(self, predicate: Callable[[str], bool]) -> float | None:
-        """Return the share of lines with a property, or None if there are fewer than ``_MIN_LINES``."""
-        lines = self.lines
-        return sum(map(predicate, lines)) / len(lines) if len(lines) >= _MIN_LINES else None
-
-
-def too_short(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop texts of fewer characters than the limit."""
-    if len(parts.text) < limits.min_characters:
-        return Drop("too_short", f"{len(parts.text)} characters < {limits.min_characters}")
-    return None
-
-
-def too_long(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop texts of more characters than the limit."""
-    if limits.max_characters is not None and len(parts.text) > limits.max_characters:
-        return Drop("too_long", f"{len(parts.text)} characters > {limits.max_characters}")
+def length(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop texts of fewer or more characters than the limits."""
+    characters = len(parts.text)
+    if characters < limits.min_characters:
+        return Drop("too_short", f"{characters} characters < {limits.min_characters}")
+    if limits.max_characters is not None and characters > limits.max_characters:
+        return Drop("too_long", f"{characters} characters > {limits.max_characters}")
     return None
 
 
@@ -291,50 +277,36 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     return _above("symbols", most / max(1, len(parts.words)), limits.max_symbols_per_word)
 
 
-def bullet_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop lists."""
-    return _above("bullet_lines", parts.share_of_lines(lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
-
-
-def ellipsis_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop teasers, whose lines break off."""
-    if "…" not in parts.text and "..." not in parts.text:
+def line_shares(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop lists, teasers, whose lines break off, menus, and texts in which too few lines end as sentences do."""
+    lines = parts.lines
+    if len(lines) < _MIN_LINES:
         return None
-    share = parts.share_of_lines(lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
-    return _above("ellipsis_lines", share, limits.max_ellipsis_lines)
+
+    def share(predicate: Callable[[str], object]) -> float:
+        return sum(map(bool, map(predicate, lines))) / len(lines)
+
+    drop = _above("bullet_lines", share(lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
+    if drop is None and ("…" in parts.text or "..." in parts.text):
+        drop = _above("ellipsis_lines", share(ENDS_IN_ELLIPSIS.search), limits.max_ellipsis_lines)
+    if drop is None and limits.max_short_lines < 1:
+        drop = _above("short_lines", share(lambda line: len(line) < limits.short_line_characters), limits.max_short_lines)
+    if drop is None and limits.min_punctuated_lines > 0:
+        punctuated = share(TERMINAL.search)
+        if punctuated < limits.min_punctuated_lines:
+            drop = Drop("unpunctuated_lines", f"{punctuated:.3f} < {limits.min_punctuated_lines}")
+    return drop
 
 
-def short_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop menus, and tables that lost their cells."""
-    if limits.max_short_lines >= 1:
-        return None
-    share = parts.share_of_lines(lambda line: len(line) < limits.short_line_characters)
-    return _above("short_lines", share, limits.max_short_lines)
-
-
-def unpunctuated_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop texts in which too few lines end as sentences do."""
-    if limits.min_punctuated_lines <= 0:
-        return None
-    share = parts.share_of_lines(lambda line: TERMINAL.search(line) is not None)
-    below = share is not None and share < limits.min_punctuated_lines
-    return Drop("unpunctuated_lines", f"{share:.3f} < {limits.min_punctuated_lines}") if below else None
-
-
-def duplicate_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop texts in which too many lines, or characters in lines, repeat earlier lines."""
-    if parts.all_lines_differ:
-        return None
-    return _repeated("duplicate_lines", parts.lines, limits.max_duplicate_lines, limits.max_duplicate_line_characters)
-
-
-def duplicate_paragraphs(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop texts in which too many paragraphs, or characters in paragraphs, repeat earlier paragraphs."""
-    if parts.all_lines_differ:
+def duplicates(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop texts in which too many lines or paragraphs, or characters in them, repeat earlier ones."""
+    lines = parts.lines
+    if len(set(lines)) == len(lines):  # then no paragraph is repeated either
         return None
     paragraphs = PARAGRAPH_BREAK.split(parts.text.strip("\n"))
     limit, limit_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
-    return _repeated("duplicate_paragraphs", paragraphs, limit, limit_characters)
+    drop = _repeated("duplicate_lines", lines, limits.max_duplicate_lines, limits.max_duplicate_line_characters)
+    return drop or _repeated("duplicate_paragraphs", paragraphs, limit, limit_characters)
 
 
 def _repeated(reason: str, parts: list[str], limit: float, limit_characters: float) -> Drop | None:
@@ -344,7 +316,7 @@ def _repeated(reason: str, parts: list[str], limit: float, limit_characters: flo
     return by_number or _above(reason, share, limit_characters, "characters ")
 
 
-def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
+def repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
     """Drop texts with too frequent 2- to 4-grams of words, or too many repeated 5- to 10-grams.
 
     Bounds that are quick to compute show that most texts are below the limits.
@@ -394,20 +366,15 @@ def _ngram_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int
 
 
 FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
-    too_short,
-    too_long,
+    length,
     not_korean,
     curly_brackets,
     symbols,
-    bullet_lines,
-    ellipsis_lines,
-    short_lines,
-    unpunctuated_lines,
+    line_shares,
     number_words,
     no_sentences,
-    duplicate_lines,
-    duplicate_paragraphs,
-    _repeated_ngrams,
+    duplicates,
+    repeated_ngrams,
 )
 """In the order in which they run: cheap ones first."""
 
@@ -418,5 +385,5 @@ def judge(text: str, limits: Limits) -> Drop | None:
     return next((drop for one in FILTERS if (drop := one(parts, limits))), None)
 
 
-def _above(reason: str, value: float | None, limit: float, measured: str = "") -> Drop | None:
-    return Drop(reason, f"{measured}{value:.3f} > {limit}") if value is not None and value > limit else None
+def _above(reason: str, value: float, limit: float, measured: str = "") -> Drop | None:
+    return Drop(reason, f"{measured}{value:.3f} > {limit}") if value > limit else None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -172,7 +172,7 @@ _SAMPLE_SCHEMA = pa.schema([("draw", pa.uint64()), ("text", pa.string())])
 
 
 class SentenceSample:
-    """The documents of one shard that may be in the sample; they are written when the context ends."""
+    """The documents of one shard that may be in the sample."""
 
     def __init__(self, out_dir: Path, index: int, size: int) -> None:
         self._path, self._size = out_dir / ".work" / f"sentences-{index:05d}.arrow", size
@@ -186,11 +186,9 @@ class SentenceSample:
         elif self._lowest and entry > self._lowest[0]:
             heapq.heapreplace(self._lowest, entry)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._lowest:
+    def write(self) -> None:
+        """Write the sampled documents; no file if there are none."""
+        if self._lowest:
             self._path.parent.mkdir(exist_ok=True)
             with TableWriter(self._path, _SAMPLE_SCHEMA) as table:
                 for draw, text in sorted(self._lowest):

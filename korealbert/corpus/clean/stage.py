@@ -122,21 +122,22 @@ class Rules:
 
 def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> CleanedDocument:
     """Normalise, drop by address and title, remove meta text, filter, mask, map the category, and split sentences."""
-    text = normalise(document.text, entities=spec.decode_entities)
+    normalised = normalise(document.text, entities=spec.decode_entities)
+    text = normalised.text
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
-    counts: dict[str, Any] = {"normalized": text.counts, "removed": {}, "removed_characters": 0, "masked": {}}
+    counts: dict[str, Any] = {"normalized": normalised.counts, "removed": {}, "removed_characters": 0, "masked": {}}
     drop = rules.urls.judge(document.url) if rules.urls else None
     if drop is None and rules.titles:
-        drop = rules.titles.judge(title, text.text)
-    cleaned = Cleaned(text.text)
+        drop = rules.titles.judge(title, text)
+    cleaned = Cleaned(text)
     language: tuple[str, float] | None = None
     if drop is None and rules.news is not None:
-        cleaned = rules.news.clean(text.text, document.outlet)
+        cleaned = rules.news.clean(text, document.outlet)
         removed = sum(len(removal.text) for removal in cleaned.removals)
         counts["removed"] = dict(Counter(removal.rule for removal in cleaned.removals))
         counts["removed_characters"] = removed
-        if removed > spec.max_removed_share * len(text.text):
-            drop = Drop("removed_share", f"{removed / len(text.text):.3f} > {spec.max_removed_share}")
+        if removed > spec.max_removed_share * len(text):
+            drop = Drop("removed_share", f"{removed / len(text):.3f} > {spec.max_removed_share}")
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
     drop = drop or judge(cleaned.text, spec.limits)
@@ -176,7 +177,7 @@ def _clean_shard(spec: CleanSpec, path: Path, index: int, out_dir: Path) -> Stat
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", _REMOVALS_SCHEMA)
     languages = TableWriter(out_dir / f"languages-{index:05d}.arrow", _LANGUAGES_SCHEMA)
     sample = SentenceSample(out_dir, index, spec.agreement_documents if spec.sentences != "none" else 0)
-    with DocumentShard(out_dir, index) as shard, log, languages, sample:
+    with DocumentShard(out_dir, index) as shard, log, languages:
         for document in read_documents(path):
             outcome = clean_document(document, spec, rules)
             totals = sum_stats([totals, outcome.counts])
@@ -189,6 +190,7 @@ def _clean_shard(spec: CleanSpec, path: Path, index: int, out_dir: Path) -> Stat
                 sample.add(document.id, outcome.cleaned.text)
             else:
                 shard.drop(document, outcome.drop)
+    sample.write()
     return {**shard.stats, **totals}
 
 
@@ -240,7 +242,9 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     """
     shards = inputs["documents"].files("documents-*.arrow")
     parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean", total=len(shards))
-    stats = sum_stats([{**NO_DOCUMENTS, **_NO_CHANGES}, *parts])
+    nothing = {**NO_DOCUMENTS, "removed": {}, "removed_characters": 0, "normalized": {}}
+    nothing |= {"masked": {}, "sentences_out": 0, "sections": {}}
+    stats = sum_stats([nothing, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]
         compared = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement", total=1)
@@ -253,16 +257,6 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
     check_languages(spec.language)
     Rules.of(spec)
 
-
-_NO_CHANGES: Stats = {
-    "removed": {},
-    "removed_characters": 0,
-    "normalized": {},
-    "masked": {},
-    "sentences_out": 0,
-    "sections": {},
-}
-"""Statistics of no documents, in addition to ``NO_DOCUMENTS``."""
 
 STAGE = Stage(
     "clean",

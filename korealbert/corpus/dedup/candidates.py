@@ -193,23 +193,27 @@ def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Ite
 
 def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out: Path) -> None:
     """Write the pairs of documents that share a band, without documents that are ``gone``."""
-    pairs = _partitioned_pairs(out).cleared()
+    pairs = Partitions(out / "pairs", "<u8").cleared()
     for band in range(BANDS):
         for rows in _buckets(_signed(signatures, ranking, band, gone), int(signatures.offsets[-1]), out):
-            found = _pairs(rows)
-            pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+            _append_pairs(pairs, rows)
 
 
 def read_pairs(signatures: Signatures, out: Path) -> Iterator[Ranks]:
     """Yield the distinct pairs of a worse and a better rank in order, some at a time: uint32 [pairs, 2]."""
     for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
-        packed = np.sort(_partitioned_pairs(out).read(partition))
-        packed = packed[begins_run(packed)]
-        yield np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+        packed = np.sort(Partitions(out / "pairs", "<u8").read(partition))
+        yield _unpack(packed[begins_run(packed)])
 
 
-def _partitioned_pairs(out: Path) -> Partitions:
-    return Partitions(out / "pairs", "<u8")
+def _append_pairs(pairs: Partitions, rows: npt.NDArray[Any]) -> None:
+    """Append the pairs of ``_BUCKETED`` rows, each to the partition of its worse rank."""
+    packed = _pairs(rows)
+    pairs.append(packed, (packed >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+
+
+def _unpack(packed: npt.NDArray[np.uint64]) -> Ranks:
+    return np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
 
 
 def near_duplicates(
@@ -261,30 +265,25 @@ def contained(
 
 def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out: Path) -> None:
     """Write a pair of ranks for each anchor that two documents share and few others have, and each document's anchor count."""
-    pairs = _shared_anchors(out).cleared()
+    pairs = Partitions(out / "shared-anchors", "<u8").cleared()
     counts = np.zeros(int(signatures.offsets[-1]), dtype=np.uint16)
     for shard, start in enumerate(signatures.offsets[:-1].tolist()):
         anchors = np.bincount(signatures.anchors(shard)["ordinal"])
         counts[start : start + len(anchors)] = np.minimum(anchors, np.iinfo(np.uint16).max)
     counts.tofile(out / ANCHOR_COUNTS)
     for rows in _buckets(_anchored(signatures, ranking, gone), int(counts.sum(dtype=np.int64)), out):
-        found = _pairs(rows[_in_small_bucket(rows)])
-        pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+        _append_pairs(pairs, rows[_in_small_bucket(rows)])
 
 
 def read_contained(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[Ranks]:
     """Yield pairs of a worse and a better rank that share enough anchors, some at a time: uint32 [pairs, 2]."""
     counts = np.fromfile(out / ANCHOR_COUNTS, dtype=np.uint16)
     for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
-        packed = np.sort(_shared_anchors(out).read(partition))
+        packed = np.sort(Partitions(out / "shared-anchors", "<u8").read(partition))
         starts = np.flatnonzero(begins_run(packed))
-        pairs = np.stack([packed[starts] >> _RANK_BITS, packed[starts] & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+        pairs = _unpack(packed[starts])
         fewest = counts[ranking.numbers(pairs.ravel())].reshape(-1, 2).min(axis=1)
         yield pairs[np.diff(starts, append=len(packed)) >= _MIN_SHARED_ANCHORS * fewest]
-
-
-def _shared_anchors(out: Path) -> Partitions:
-    return Partitions(out / "shared-anchors", "<u8")
 
 
 def _in_small_bucket(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

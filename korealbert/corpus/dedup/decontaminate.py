@@ -235,11 +235,7 @@ def index_evaluation_texts(
     pairs = np.concatenate([np.empty((0, 2), dtype=np.uint64), *windows])
     _, first = np.unique(pairs[:, 0], return_index=True)
     np.save(directory / "windows.npy", pairs[first])
-    header = {
-        "names": [file.name for file in files],
-        "actions": [file.passages for file in files],
-        "min_letters": min_letters,
-    }
+    header = {"names": [file.name for file in files], "actions": [file.passages for file in files], "min_letters": min_letters}
     write_json(directory / "header.json", header)
     note_written(directory)
 

@@ -50,14 +50,7 @@ from korealbert.corpus.dedup.candidates import (
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
 from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
-from korealbert.corpus.dedup.signatures import (
-    Candidates,
-    Signatures,
-    SignatureWriter,
-    shingles,
-    squeeze,
-    write_candidates,
-)
+from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from korealbert.corpus.markup.layout import LETTER
 from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
@@ -195,7 +196,7 @@ class TemplatePages:
     def _shown(self, source: str, call: _Call) -> str | None:
         country = COUNTRIES.get(source[2:-2].partition("|")[0].strip())
         try:
-            text = call.text(_parsed(source), {}, ())
+            text = call.text(_parsed(source), _Scope({}, ()))
         except (_Refused, RecursionError):
             return country
         text = _CATEGORY.sub("", text).strip()
@@ -235,6 +236,15 @@ def _within_line(source: str, start: int, end: int) -> bool:
     return bool(_PROSE.search(before) or after) or before.strip() in ("*", "#", "**", "##")
 
 
+class _Scope(NamedTuple):
+    """Where wikitext is evaluated."""
+
+    arguments: Mapping[str, str]
+    """Of the innermost template."""
+    templates: tuple[str, ...]
+    """Keys of the templates that are being expanded, the outermost first."""
+
+
 @dataclass(slots=True)
 class _Call:
     """One call in an article, and the work it has taken."""
@@ -245,50 +255,50 @@ class _Call:
     steps: int = 0
     characters: int = 0
 
-    def text(self, pieces: _Pieces, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        """Return the text of parsed wikitext; ``given`` are the arguments of the template that it is in."""
+    def text(self, pieces: _Pieces, scope: _Scope) -> str:
+        """Return the text of parsed wikitext."""
         shown = []
         for piece in pieces:
-            text = piece if isinstance(piece, str) else self._node(piece, given, active)
+            text = piece if isinstance(piece, str) else self._node(piece, scope)
             self.characters += len(text)
             if self.characters > _MAX_CHARACTERS:
                 raise _Refused
             shown.append(text)
         return "".join(shown)
 
-    def _node(self, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _node(self, node: _Node, scope: _Scope) -> str:
         self.steps += 1
         if self.steps > _MAX_STEPS:
             raise _Refused
-        name = self.text(node.parts[0], given, active).strip()
+        name = self.text(node.parts[0], scope).strip()
         if node.parameter:
-            return given[name] if name in given else self._part(node, 1, given, active)
+            return scope.arguments[name] if name in scope.arguments else self._part(node, 1, scope)
         name = re.sub(r"^(?:safesubst|subst)\s*:\s*", "", name, flags=re.IGNORECASE)
         if name in _VARIABLES:
             return _VARIABLES[name] if name in ("!", "=") else self.title
         function, colon, first = name.partition(":")
         if colon and (function.startswith("#") or function.lower() in _CASES):
-            return self._function(function.lower(), first.strip(), node, given, active)
-        return self._template(name, node, given, active)
+            return self._function(function.lower(), first.strip(), node, scope)
+        return self._template(name, node, scope)
 
-    def _part(self, node: _Node, number: int, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        return self.text(node.parts[number], given, active) if number < len(node.parts) else ""
+    def _part(self, node: _Node, number: int, scope: _Scope) -> str:
+        return self.text(node.parts[number], scope) if number < len(node.parts) else ""
 
-    def _function(self, name: str, first: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _function(self, name: str, first: str, node: _Node, scope: _Scope) -> str:
         if name in _CASES:
             return _CASES[name](first)
         if name == "#if":
-            return self._part(node, 1 if first else 2, given, active).strip()
+            return self._part(node, 1 if first else 2, scope).strip()
         if name == "#ifeq":
-            return self._part(node, 2 if first == self._part(node, 1, given, active).strip() else 3, given, active).strip()
+            return self._part(node, 2 if first == self._part(node, 1, scope).strip() else 3, scope).strip()
         if name == "#switch":
-            return self._switch(first, node, given, active)
+            return self._switch(first, node, scope)
         raise _Refused
 
-    def _switch(self, wanted: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _switch(self, wanted: str, node: _Node, scope: _Scope) -> str:
         found, default = False, ""
         for number in range(1, len(node.parts)):
-            case, equals, value = self._part(node, number, given, active).partition("=")
+            case, equals, value = self._part(node, number, scope).partition("=")
             found |= case.strip() == wanted
             if equals and found:
                 return value.strip()
@@ -298,11 +308,11 @@ class _Call:
                 default = case.strip()
         return default
 
-    def _template(self, name: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _template(self, name: str, node: _Node, scope: _Scope) -> str:
         key = template_key(name)
-        if key in active or len(active) >= _MAX_DEPTH:
+        if key in scope.templates or len(scope.templates) >= _MAX_DEPTH:
             raise _Refused
-        arguments = [self.text(part, given, active) for part in node.parts[1:]]
+        arguments = [self.text(part, scope) for part in node.parts[1:]]
         if is_inline(key, self.options.inline_templates):
             return inline_text(key, arguments, self.options.inline_templates).translate(_SCRIPT_TAGS)
         body = self.pages.body(key)
@@ -317,7 +327,7 @@ class _Call:
             else:
                 unnamed += 1
                 named[str(unnamed)] = argument
-        return self.text(_parsed(body), named, (*active, key))
+        return self.text(_parsed(body), _Scope(named, (*scope.templates, key)))
 
 
 _SCRIPT_TAGS = str.maketrans({RAISED: "<sup>", LOWERED: "<sub>", LEVEL: "</sup>"})

@@ -115,17 +115,10 @@ class NestedMarkup(ABC):
         self._lost_total += characters
         self.out[frame.start :] = [instead]
 
-    def read_link(self, found: re.Match[str]) -> int:
-        """Read a link without nested markup (groups 1 and 2 are target and label), or open a frame for another one."""
-        start, end = found.span()
-        if not found.lastindex:
-            self.open(LINK, start)
-            return end
-        text, construct = self.link_text(found[1].replace(REMOVED, "").strip(), found[2])
-        if construct:
-            return self.leave_out(start, end, construct)
-        self.out.append(text)
-        return end
+    def open_link(self, found: re.Match[str]) -> int:
+        """Open a frame for a link."""
+        self.open(LINK, found.start())
+        return found.end()
 
     def close_link(self, end: int) -> None:
         """Close the innermost frame, which is a link."""

@@ -38,10 +38,7 @@ _MACROS = frozenset(
         *("attachment", "wikicommons"),
     }
 )
-_TOKEN = re.compile(
-    r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
-    re.MULTILINE,
-)
+_TOKEN = re.compile(r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))", re.MULTILINE)
 
 
 def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -169,7 +166,7 @@ class _Unbalanced(NestedMarkup):
     def _open_bracket(self, found: re.Match[str]) -> int:
         start, end = found.span()
         if end - start == 2:
-            return self.read_link(found)
+            return self.open_link(found)
         if self.source.startswith("*", end):
             self.open(_FOOTNOTE, start)
             return end + 1

@@ -21,23 +21,13 @@ _NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
 _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | INVISIBLE_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
+_BRACKETS = r"\[\[|\]\]|\{\{+|\}\}+"
 _TOKEN = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"  # a link or template without nested ones is one token
-    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
-    r"|\[\[|\]\]|\{\{+|\}\}+|\|"
-    r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
+    _BRACKETS + r"|\||\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
     re.MULTILINE,
 )
-_OUTERMOST = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"
-    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
-    r"|\[\[|\]\]|\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})"
-)
-_NESTED = re.compile(
-    r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))",
-    re.MULTILINE,
-)
-_HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
+_OUTERMOST = re.compile(_BRACKETS + r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})")
+_NESTED = re.compile(r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
 """A link without nested markup and prefix; captures its text."""
 _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
@@ -62,7 +52,7 @@ class Brackets(NestedMarkup):
     def readers(self) -> Mapping[str, Reader]:
         """Return the readers of tokens by their first character."""
         return {
-            "[": self.read_link,
+            "[": self.open_link,
             "]": self._link_end,
             "{": self._open_braces,
             "}": self._close_braces,
@@ -117,19 +107,8 @@ class Brackets(NestedMarkup):
             self.disambiguation = True
         return ""
 
-    def _template(self, found: re.Match[str]) -> int:
-        """Read a template without nested markup."""
-        start, end = found.span()
-        if _HEADING.search(found[0]):
-            self.open(_BRACES, start, 2)  # braces with a heading between them are not a pair
-            return start + 2
-        text = self._shown(found[3], found[4])
-        return self.leave_out(start, end, "template", text or REMOVED, kept=len(text))
-
     def _open_braces(self, found: re.Match[str]) -> int:
         """Skip a template that shows nothing, or open a frame for another one."""
-        if found.lastindex:
-            return self._template(found)
         start, end = found.span()
         if end - start == 2 and (name := _NAME.match(self.source, end)):
             key = template_key(name[0])

@@ -169,7 +169,7 @@ def test_a_share_above_one_is_refused() -> None:
         Limits(max_bullet_lines=1.5)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(["가", "나다", "라마바", "사", "아자"]), min_size=10, max_size=80))
 def test_bounds_of_ngrams_are_never_below_what_they_cover(words: list[str]) -> None:
     numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}

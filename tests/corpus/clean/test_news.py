@@ -14,7 +14,7 @@ from tests.work import linear_work
 
 NEWS = NewsRules(RULES / "news.toml")
 BODY = "첫 문장은 여기에 있다.\n둘째 문장도 여기에 있다.\n셋째 문장까지 여기에 있다.\n"
-"""Stands above the examples of rules for the tail, so that they are in no one's head zone."""
+"""Put above the examples of tail rules, so that these are not in the head zone."""
 
 
 def body_of(rule: Rule) -> str:
