@@ -191,32 +191,26 @@ def _replace(text: str, spans: list[tuple[int, int]], replacement: str) -> str:
     return replacement.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
 
 
-def _resident_kind(digits: str, *, separated: bool) -> Kind | None:
-    """Return whether 13 digits are the number of a resident, a registered foreigner, or neither.
-
-    The date must exist and the check digit be right. Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need
-    a hyphen. A number without a hyphen that is also a valid Korean bar code is taken for one.
-    """
-    try:
-        born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
-    except ValueError:
-        return None
-    kind: Kind = "foreigner_number" if digits[6] in _FOREIGN else "resident_number"
-    weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
-    checked = ((13 if digits[6] in _FOREIGN else 11) - weighted % 11) % 10 == int(digits[12])
-    if not separated:
-        return kind if checked and not _is_bar_code(digits) else None
-    return kind if checked or born >= _RANDOM_NUMBERS_FROM else None
-
-
 def _is_bar_code(digits: str) -> bool:
     weighted = sum(int(digit) * (1 + 2 * (position % 2)) for position, digit in enumerate(digits))
     return digits.startswith("880") and weighted % 10 == 0
 
 
 def _person(wanted: Kind, match: re.Match[str]) -> int | None:
-    kind = _resident_kind(match[1] + match[3], separated=bool(match[2]))
-    return match.start() if kind == wanted else None
+    """Check the number of a resident or registered foreigner: its date must exist and its check digit be right.
+
+    Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need a hyphen. A number without a hyphen that is also a
+    valid Korean bar code is taken for one.
+    """
+    digits, foreign = match[1] + match[3], match[3][0] in _FOREIGN
+    try:
+        born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
+    except ValueError:
+        return None
+    weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
+    checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
+    valid = checked or born >= _RANDOM_NUMBERS_FROM if match[2] else checked and not _is_bar_code(digits)
+    return match.start() if valid and foreign == (wanted == "foreigner_number") else None
 
 
 def _card(match: re.Match[str]) -> int | None:

@@ -99,21 +99,21 @@ class NestedMarkup(ABC):
         self.opened[frame.kind] -= 1
         return frame
 
-    def leave_out(self, start: int, end: int, construct: str, instead: str = REMOVED, *, kept: int = 0) -> int:
-        """Replace ``source[start:end]`` by ``instead``, which has ``kept`` characters of it; return ``end``."""
+    def remove(self, start: int, end: int, construct: str, replacement: str = REMOVED, *, kept: int = 0) -> int:
+        """Replace ``source[start:end]`` by ``replacement``, which has ``kept`` characters of it; return ``end``."""
         characters = end - start - kept - self.source.count(REMOVED, start, end)
         self.lost[construct] += characters
         self._lost_total += characters
-        self.out.append(instead)
+        self.out.append(replacement)
         return end
 
-    def replace(self, frame: Frame, end: int, construct: str, instead: str = REMOVED, *, kept: int = 0) -> None:
+    def replace_frame(self, frame: Frame, end: int, construct: str, replacement: str = REMOVED, *, kept: int = 0) -> None:
         """Replace a frame that ends at ``end`` of the source; removals within it are already counted."""
         width = end - frame.source - self.source.count(REMOVED, frame.source, end)
         characters = max(0, width - kept - (self._lost_total - frame.lost_before))
         self.lost[construct] += characters
         self._lost_total += characters
-        self.out[frame.start :] = [instead]
+        self.out[frame.start :] = [replacement]
 
     def open_link(self, found: re.Match[str]) -> int:
         """Open a frame for a link."""
@@ -129,7 +129,7 @@ class NestedMarkup(ABC):
         label = None if pipe is None else "".join(out[pipe:])
         text, construct = self.link_text("".join(out[frame.start : pipe]).replace(REMOVED, "").strip(), label)
         if construct:
-            self.replace(frame, end, construct)
+            self.replace_frame(frame, end, construct)
         else:
             out[frame.start :] = [text]
 

@@ -21,8 +21,7 @@ _MAX_TABLE_DEPTH = 4
 _LINE_START = r"\n(?:##[^\n]*|[ \t>]*+(?=\|))"
 _LINE = re.compile(_LINE_START)
 _BLOCK = re.compile(rf"\{{\{{\{{|\}}\}}\}}|\\|{_LINE_START}")
-_GROUP_START = re.compile(r"\{\{\{")
-_GROUP_END = re.compile(r"\}\}\}")
+_GROUP_MARK = re.compile(r"\{\{\{|\}\}\}")
 _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
@@ -84,12 +83,11 @@ class _Blocks:
         """Position of each closed ``{{{`` → position of its ``}}}``."""
         ends: dict[int, int] = {}
         opened: list[int] = []
-        starts = [2 * mark.start() for mark in _GROUP_START.finditer(self.source)]
-        for mark in sorted((*starts, *(2 * mark.start() + 1 for mark in _GROUP_END.finditer(self.source)))):
-            if mark % 2 == 0:
-                opened.append(mark // 2)
+        for mark in _GROUP_MARK.finditer(self.source):
+            if mark[0] == "{{{":
+                opened.append(mark.start())
             elif opened:
-                ends[opened.pop()] = mark // 2
+                ends[opened.pop()] = mark.start()
         return ends
 
     def run(self, marks: re.Pattern[str]) -> str:
@@ -114,9 +112,9 @@ class _Blocks:
         out.append(source[position:])
         return "".join(out)
 
-    def _leave_out(self, start: int, end: int, construct: str, instead: str = REMOVED) -> int:
+    def _remove(self, start: int, end: int, construct: str, replacement: str = REMOVED) -> int:
         self.lost[construct] += end - start
-        self._out.append(instead)
+        self._out.append(replacement)
         return end
 
     def _end_of_line(self, position: int) -> int:
@@ -146,7 +144,7 @@ class _Blocks:
             self._out.append(text.strip())
             return close + 3
         if kind or "\n" in content:
-            return self._leave_out(start, close + 3, "code")
+            return self._remove(start, close + 3, "code")
         self._out.append(protect(content))
         return close + 3
 
@@ -174,7 +172,7 @@ class _Blocks:
         if rows:
             return self._table(start, rows)
         if self.source.startswith("||", end):  # an unclosed row
-            return self._leave_out(start, self._end_of_line(end), "table", "\n")
+            return self._remove(start, self._end_of_line(end), "table", "\n")
         self._out.append(self.source[start : end + 1])
         return end + 1
 
@@ -183,7 +181,7 @@ class _Blocks:
         kept = ""
         if self.options.keep_tables and self.depth < _MAX_TABLE_DEPTH:
             kept = "\n".join(filter(None, (self._row(*row) for row in rows)))
-        self._leave_out(start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
+        self._remove(start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
         self.lost["table"] -= len(kept)
         return end
 

@@ -107,8 +107,8 @@ def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         content = parts[index]
         if content.startswith("*"):
             parts[index] = _footnote(content, options, lost)
-        elif (instead := _macro(content, options, lost)) is not None:
-            parts[index] = instead
+        elif (replacement := _macro(content, options, lost)) is not None:
+            parts[index] = replacement
         else:
             parts[index] = f"{LITERAL_OPEN}{content}{LITERAL_CLOSE}"
     return "".join(parts)
@@ -200,7 +200,7 @@ class _Unbalanced(NestedMarkup):
         if self.options.keep_footnotes:
             self.out[frame.start :] = [_kept_note("".join(self.out[frame.start :]).partition(" ")[2])]
         else:
-            self.replace(frame, end, "footnote")
+            self.replace_frame(frame, end, "footnote")
 
     def _pipe(self, found: re.Match[str]) -> int:
         if self.stack and self.stack[-1].kind == LINK and not self.stack[-1].pipes:

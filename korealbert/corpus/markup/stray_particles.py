@@ -52,13 +52,13 @@ _SENTENCE = re.compile(rf"(?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.M
 def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
     """Remove the particles that follow ``REMOVED`` at the beginning of a line or sentence, and count their letters."""
 
-    def instead(found: re.Match[str]) -> str:
+    def replacement(found: re.Match[str]) -> str:
         if not _begins(found.string, found.start()):
             return found[0]
         lost["line"] += len(found[0]) - len(REMOVED)
         return REMOVED
 
-    return _AFTER_MARK.sub(instead, text) if REMOVED in text else text
+    return _AFTER_MARK.sub(replacement, text) if REMOVED in text else text
 
 
 def _begins(text: str, at: int) -> bool:

@@ -223,9 +223,9 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
             note = text[found.end() : inner_end].replace("\n", " ")
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
-        instead = formula(text[found.end() : inner_end], options) if construct == "math" else ""
-        lost[construct] += position - found.start() - len(instead)
-        parts.append(instead or REMOVED)
+        replacement = formula(text[found.end() : inner_end], options) if construct == "math" else ""
+        lost[construct] += position - found.start() - len(replacement)
+        parts.append(replacement or REMOVED)
     parts.append(text[position:])
     return "".join(parts)
 

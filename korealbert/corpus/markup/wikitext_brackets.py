@@ -114,7 +114,7 @@ class Brackets(NestedMarkup):
             key = template_key(name[0])
             if not is_inline(key, self.options.inline_templates) and (close := self._end_of(end, table=False)) > 0:
                 self.disambiguation |= key in DISAMBIGUATION
-                return self.leave_out(start, close, "template")
+                return self.remove(start, close, "template")
         self.open(_BRACES, start, end - start)
         return end
 
@@ -167,7 +167,7 @@ class Brackets(NestedMarkup):
         if token.endswith("{|"):
             self.out.append("\n")
             if not self.options.keep_tables and (close := self._end_of(end, table=True)) > 0:
-                return self.leave_out(start, close, "table", "\n", kept=1)
+                return self.remove(start, close, "table", "\n", kept=1)
             self.open(_TABLE, start)
         elif token.endswith("|}"):
             return self._table_end(found)
@@ -204,7 +204,7 @@ class Brackets(NestedMarkup):
             del self.out[frame.start :]
             self.out.append(f"{text}\n")
         else:
-            self.replace(frame, end, "table", "\n")
+            self.replace_frame(frame, end, "table", "\n")
         return end
 
     def _close_braces(self, found: re.Match[str]) -> int:
@@ -228,12 +228,12 @@ class Brackets(NestedMarkup):
         if key in DISAMBIGUATION:
             self.disambiguation = True
         if parameter or not is_inline(key, self.options.inline_templates):
-            self.replace(frame, end, "template")
+            self.replace_frame(frame, end, "template")
             return
         bounds = [*pipes, len(out)]
         arguments = ["".join(out[a:b]) for a, b in pairwise(bounds)]
         text = inline_text(key, arguments, self.options.inline_templates)
-        self.replace(frame, end, "template", text or REMOVED, kept=len(text))
+        self.replace_frame(frame, end, "template", text or REMOVED, kept=len(text))
 
     def abandon(self, frame: Frame) -> int:
         """Remove an unclosed table up to the next blank line; an unclosed template with its line and the lines of arguments."""

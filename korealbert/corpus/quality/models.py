@@ -10,13 +10,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.artifact.files import note_written
 from korealbert.philox import hash64, mix64
 
 _Codes = npt.NDArray[np.uint64]
@@ -61,26 +58,14 @@ def _hashes(letters: _Codes, order: int, size: int) -> npt.NDArray[np.int64]:
 class Classifier:
     """A logistic regression over the mean of a text's n-grams."""
 
-    weights: npt.NDArray[np.float32]
-    """[features], multiples of ``_WEIGHT_STEP``."""
-    bias: float
+    values: npt.NDArray[np.float32]
+    """The weights [features], then the bias; all are multiples of ``_WEIGHT_STEP``."""
 
     def score(self, letters: _Codes) -> float:
         """Return the probability that a text is good."""
         features = _features(letters)
-        total = float(self.weights[features].sum(dtype=np.float64))  # exact, because weights are multiples of a step
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + self.bias))))
-
-    def save(self, path: Path) -> None:
-        """Write the weights, then the bias."""
-        np.save(path, np.append(self.weights, np.float32(self.bias)))
-        note_written(path)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the output of ``save`` by memory map."""
-        values = np.load(path, mmap_mode="r")
-        return cls(values[:-1], float(values[-1]))
+        total = float(self.values[features].sum(dtype=np.float64))  # exact, because weights are multiples of a step
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + float(self.values[-1])))))
 
 
 def _features(letters: _Codes) -> npt.NDArray[np.int64]:
@@ -112,8 +97,8 @@ def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -
             seen += gradient * gradient
             weights -= _RATE * gradient / np.sqrt(seen)
             bias -= float(errors.sum())
-    rounded = np.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
-    return Classifier(rounded.astype(np.float32), round(bias / _WEIGHT_STEP) * _WEIGHT_STEP)
+    rounded = np.round(np.append(weights, bias) / _WEIGHT_STEP) * _WEIGHT_STEP
+    return Classifier(rounded.astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -139,16 +124,6 @@ class LanguageModel:
                 history = table[_hashes(letters, order, _COUNTS)].astype(np.float64)
                 before = history[:-1]
         return float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}")
-
-    def save(self, path: Path) -> None:
-        """Write the tables."""
-        np.save(path, self.tables)
-        note_written(path)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the output of ``save`` by memory map."""
-        return cls(np.load(path, mmap_mode="r"))
 
 
 def train_language_model(texts: Iterable[_Codes]) -> LanguageModel:

@@ -13,12 +13,13 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Deployment, InputPath, Inputs, Runtime, Spec, Stage, Stats
-from korealbert.artifact.files import unambiguous
+from korealbert.artifact.files import note_written, unambiguous
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.quality.models import Classifier, LanguageModel, codes, train_classifier, train_language_model
 from korealbert.documents.schema import Document, Drop
@@ -197,9 +198,12 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
             raise QualityError(f"[quality]: there is no {role} text to train on in {named}; name sources that hold some")
     if spec.classifier is not None:
         good, bad = ([codes(text, spec.max_characters) for text in texts[label]] for label in ("good", "bad"))
-        train_classifier(good, bad, spec.seed).save(work / "classifier.npy")
+        np.save(work / "classifier.npy", train_classifier(good, bad, spec.seed).values)
+        note_written(work / "classifier.npy")
     if spec.perplexity is not None:
-        train_language_model(codes(text, spec.max_characters) for text in texts["reference"]).save(work / "language-model.npy")
+        model = train_language_model(codes(text, spec.max_characters) for text in texts["reference"])
+        np.save(work / "language-model.npy", model.tables)
+        note_written(work / "language-model.npy")
     return {"trained_on": {role: len(found) for role, found in texts.items()}}
 
 
@@ -242,8 +246,8 @@ def judge(spec: QualitySpec, document: Document, quality: float | None, perplexi
 def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int, out_dir: Path) -> Stats:
     """Write the scores and the kept documents of a shard, which is given with its repeated documents."""
     (path, copies), work = job, out_dir / ".work"
-    classifier = Classifier.load(work / "classifier.npy") if spec.classifier is not None else None
-    model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
+    classifier = Classifier(np.load(work / "classifier.npy", mmap_mode="r")) if spec.classifier is not None else None
+    model = LanguageModel(np.load(work / "language-model.npy", mmap_mode="r")) if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
