@@ -32,7 +32,7 @@ _SENTENCES, _PARAGRAPHS, _WORDS = range(3)
 _KINDS = ("sentences", "paragraphs", "words")
 """Names of the kinds, whose numbers are the last two bits of a passage's hash."""
 
-_Units = npt.NDArray[np.uint64]
+_Passages = npt.NDArray[np.uint64]
 """Passages: uint64 [2, passages] of hashes, and ranks of documents (32 bits) with places (line, paragraph or first word)."""
 _Marks = npt.NDArray[np.uint64]
 """Passages to remove, sorted: uint64 [passages] of document number (32 bits), kind (2) and place (30)."""
@@ -67,7 +67,7 @@ class Repeats(Spec):
 _MIN_WORDS = 8
 
 
-def _units(text: str, spec: Repeats) -> Iterator[_Units]:
+def _passages(text: str, spec: Repeats) -> Iterator[_Passages]:
     """Yield the passages of a text, one array for each kind."""
     if spec.sentences:
         yield _hashed(((number, squeeze(line)) for number, line in enumerate(text.split("\n"))), _SENTENCES, spec)
@@ -89,22 +89,22 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
             yield list(numbers)
 
 
-def _hashed(passages: Iterable[tuple[int, str]], kind: int, spec: Repeats) -> _Units:
+def _hashed(passages: Iterable[tuple[int, str]], kind: int, spec: Repeats) -> _Passages:
     found = [(hash64(letters) & ~3 | kind, place) for place, letters in passages if len(letters) >= spec.min_letters]
     return np.array(found, dtype=np.uint64).reshape(-1, 2).T
 
 
-def _sorted(units: Sequence[_Units]) -> _Units:
-    joined = np.concatenate([np.empty((2, 0), dtype=np.uint64), *units], axis=1)
+def _sorted(passages: Sequence[_Passages]) -> _Passages:
+    joined = np.concatenate([np.empty((2, 0), dtype=np.uint64), *passages], axis=1)
     return joined[:, np.lexsort((joined[1], joined[0]))]
 
 
-def _superfluous(units: _Units, spec: Repeats) -> npt.NDArray[np.bool_]:
+def _superfluous(passages: _Passages, spec: Repeats) -> npt.NDArray[np.bool_]:
     """Return which of the sorted passages have as many better copies as are kept: bool [passages].
 
     A window of words that overlaps the best copy is never superfluous, because removing it would remove words of that copy.
     """
-    hashes, places = units
+    hashes, places = passages
     begins = np.flatnonzero(begins_run(hashes))
     best = np.repeat(begins, np.diff(begins, append=len(hashes)))
     kinds = (hashes & _KIND).astype(np.intp)
@@ -115,23 +115,23 @@ def _superfluous(units: _Units, spec: Repeats) -> npt.NDArray[np.bool_]:
     return superfluous
 
 
-def write_units(directory: Path, index: int, documents: Iterable[tuple[int, str]], ranking: Ranking, spec: Repeats) -> int:
+def write_passages(directory: Path, index: int, documents: Iterable[tuple[int, str]], ranking: Ranking, spec: Repeats) -> int:
     """Write the passages of a shard's documents, given as ranks and texts; return how many must be merged with other shards."""
     parts = []
     for rank, text in documents:
-        for units in _units(text, spec):
-            units[1] |= np.uint64(rank << 32)
-            parts.append(units)
-    units = _sorted(parts)
-    superfluous = _superfluous(units, spec)
-    save_array(_path(directory, "units", index), units[:, ~superfluous])
-    save_array(_path(directory, "repeated-in", index), _marks(units[:, superfluous], ranking))
+        for passages in _passages(text, spec):
+            passages[1] |= np.uint64(rank << 32)
+            parts.append(passages)
+    passages = _sorted(parts)
+    superfluous = _superfluous(passages, spec)
+    save_array(_path(directory, "units", index), passages[:, ~superfluous])
+    save_array(_path(directory, "repeated-in", index), _marks(passages[:, superfluous], ranking))
     return int((~superfluous).sum())
 
 
-def ranges(units: int) -> list[tuple[int, int]]:
+def ranges(passages: int) -> list[tuple[int, int]]:
     """Return ranges of hashes, as first and last, that have about ``ROWS_PER_RANGE`` of the passages each."""
-    count = max(1, -(-units // ROWS_PER_RANGE))
+    count = max(1, -(-passages // ROWS_PER_RANGE))
     bounds = [(number << 64) // count for number in range(count + 1)]
     return [(first, end - 1) for first, end in pairwise(bounds)]
 
@@ -140,16 +140,16 @@ def merge_range(directory: Path, index: int, bounds: tuple[int, int], shards: in
     """Write which passages with hashes in a range are removed."""
     parts = []
     for shard in range(shards):
-        units = np.load(_path(directory, "units", shard), mmap_mode="r")
-        start = np.searchsorted(units[0], np.uint64(bounds[0]))
-        end = np.searchsorted(units[0], np.uint64(bounds[1]), "right")
-        parts.append(np.array(units[:, start:end]))
-    units = _sorted(parts)
-    save_array(_path(directory, "repeated", index), _marks(units[:, _superfluous(units, spec)], ranking))
+        passages = np.load(_path(directory, "units", shard), mmap_mode="r")
+        start = np.searchsorted(passages[0], np.uint64(bounds[0]))
+        end = np.searchsorted(passages[0], np.uint64(bounds[1]), "right")
+        parts.append(np.array(passages[:, start:end]))
+    passages = _sorted(parts)
+    save_array(_path(directory, "repeated", index), _marks(passages[:, _superfluous(passages, spec)], ranking))
 
 
-def _marks(units: _Units, ranking: Ranking) -> _Marks:
-    hashes, places = units
+def _marks(passages: _Passages, ranking: Ranking) -> _Marks:
+    hashes, places = passages
     numbers = ranking.numbers((places >> _RANK_BITS).astype(np.uint32)).astype(np.uint64)
     return np.sort(numbers << _RANK_BITS | (hashes & _KIND) << _KIND_BITS | places & _PLACE)
 

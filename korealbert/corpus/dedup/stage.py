@@ -49,7 +49,7 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
-from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
+from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_passages
 from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
@@ -269,7 +269,7 @@ def _read_drops(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
     }
 
 
-def _write_units(job: _Job, index: int, out_dir: Path) -> Stats:
+def _write_passages(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the passages of a shard's documents that are kept."""
     assert job.spec.repeats is not None
     work, drops = _work(out_dir), _read_drops(job, index, out_dir)
@@ -280,7 +280,7 @@ def _write_units(job: _Job, index: int, out_dir: Path) -> Stats:
         for ordinal, _, clean in _read_decontaminated(job, index, out_dir)
         if clean.drop is None and ordinal not in drops
     )
-    return {"units": write_units(work, index, kept, ranking, job.spec.repeats)}
+    return {"units": write_passages(work, index, kept, ranking, job.spec.repeats)}
 
 
 def _merge_range(repeats: Repeats, shards: int, bounds: tuple[int, int], index: int, out_dir: Path) -> Stats:
@@ -378,7 +378,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
         map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
-        written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
+        written = map_shards(_write_passages, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
         merging = ranges(sum(one["units"] for one in written))
         merge = partial(_merge_range, spec.repeats, len(jobs))
         map_shards(merge, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))

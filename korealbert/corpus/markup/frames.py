@@ -49,8 +49,6 @@ class NestedMarkup(ABC):
 
     token: ClassVar[re.Pattern[str]]
     """Tokens that may begin, separate or end constructs."""
-    outermost: ClassVar[re.Pattern[str] | None] = None
-    """Tokens that matter if no construct is open; None: all."""
     invisible_links: ClassVar[Mapping[str, str]]
     """Prefix of a labelled link that shows nothing in its place → its construct."""
 
@@ -64,10 +62,9 @@ class NestedMarkup(ABC):
 
     def run(self) -> str:
         """Return the text with the lines, inline marks and list marks of the source."""
-        source, out, stack, readers = self.source, self.out, self.stack, self.readers()
-        inside, outside = self.token.search, (self.outermost or self.token).search
+        source, out, readers = self.source, self.out, self.readers()
         position = 0
-        while found := (inside if stack else outside)(source, position):
+        while found := self.token.search(source, position):
             start = found.start()
             if start > position:
                 out.append(source[position:start])

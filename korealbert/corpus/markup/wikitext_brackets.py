@@ -21,12 +21,9 @@ _NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
 _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | INVISIBLE_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
-_BRACKETS = r"\[\[|\]\]|\{\{+|\}\}+"
 _TOKEN = re.compile(
-    _BRACKETS + r"|\||\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
-    re.MULTILINE,
+    r"\[\[|\]\]|\{\{+|\}\}+|\||\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))", re.MULTILINE
 )
-_OUTERMOST = re.compile(_BRACKETS + r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})")
 _NESTED = re.compile(r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
 """A link without nested markup and prefix; captures its text."""
@@ -41,7 +38,6 @@ class Brackets(NestedMarkup):
     """Links, templates and tables of one page."""
 
     token = _TOKEN
-    outermost = _OUTERMOST
     invisible_links = _LABELLED
 
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
@@ -94,18 +90,13 @@ class Brackets(NestedMarkup):
         return REMOVED if construct else text
 
     def _plain_template(self, found: re.Match[str]) -> str:
-        text = self._shown(found[1], found[2])
+        key, text = template_key(found[1]), ""
+        if is_inline(key, self.options.inline_templates):
+            text = inline_text(key, found[2].split("|")[1:], self.options.inline_templates)
+        elif key in DISAMBIGUATION:
+            self.disambiguation = True
         self.lost["template"] += _width(found) - len(text)
         return text or REMOVED
-
-    def _shown(self, name: str, arguments: str) -> str:
-        """Return the text of a template without nested markup."""
-        key = template_key(name)
-        if is_inline(key, self.options.inline_templates):
-            return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
-        if key in DISAMBIGUATION:
-            self.disambiguation = True
-        return ""
 
     def _open_braces(self, found: re.Match[str]) -> int:
         """Skip a template that shows nothing, or open a frame for another one."""
