@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from korealbert.corpus import balance
 from korealbert.corpus.balance import STAGE, BalanceSpec, draw
 from korealbert.documents.schema import CATEGORIES, Document
-from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
+from tests.corpus.documents_made import document, kept, ran, stored
 
 COUNTS = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(0, 10**6), min_size=1).filter(lambda c: sum(c.values()) > 0)
 UNIFORM = dict.fromkeys(CATEGORIES, 1.0)
@@ -97,11 +97,9 @@ def corpus(sizes: dict[str, int], source: str = "news") -> list[Document]:
 UNEQUAL = {"정치": 4_000, "사회": 2_000, "IT": 500, "날씨와 생활": 600, "": 300}
 
 
-def balanced(
-    tmp_path: Path, documents: list[Document], workers: int = 1, per_shard: int = 9, **spec: Any
-) -> tuple[dict[str, Any], set[str]]:
+def balanced(tmp_path: Path, documents: list[Document], per_shard: int = 9, **spec: Any) -> tuple[dict[str, Any], set[str]]:
     out = tmp_path / "out"
-    stats = ran(STAGE, BalanceSpec(**spec), {"documents": stored(tmp_path / "in", documents, per_shard)}, out, workers)
+    stats = ran(STAGE, BalanceSpec(**spec), {"documents": stored(tmp_path / "in", documents, per_shard)}, out)
     return stats, {one.id for one in kept(out)}
 
 
@@ -150,14 +148,11 @@ def test_a_whole_number_of_characters_loses_none_to_rounding(alpha: float, kept:
 
 
 @pytest.mark.parametrize("mode", ["cap", "temperature"])
-def test_input_order_shards_and_workers_do_not_matter(mode: str, tmp_path: Path) -> None:
+def test_input_order_and_shards_do_not_matter(mode: str, tmp_path: Path) -> None:
     documents = corpus(UNEQUAL)
     one = balanced(tmp_path / "one", documents, mode=mode)
     other = balanced(tmp_path / "other", documents[::-1], per_shard=50, mode=mode)
     assert one == other
-    if mode == "cap":
-        assert balanced(tmp_path / "two", documents, workers=2, mode=mode) == one
-        assert bytes_of(tmp_path / "two" / "out") == bytes_of(tmp_path / "one" / "out")
 
 
 @pytest.mark.parametrize("spec", [{"mode": "none"}, {"mode": "temperature", "temperature": 1.0}, {"alpha": 1e6}])

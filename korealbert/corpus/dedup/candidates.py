@@ -1,4 +1,4 @@
-"""Which documents are copies of which, decided on signatures: independent of shards, workers and input order.
+"""Decides which documents are copies, on signatures: independent of shards, workers and input order.
 
 All documents are ranked: by source (``[dedup] priority``), then longer ones first, then by id. A document is dropped if it
 duplicates a better one that is kept: by equal letters and digits (exact), or by a common band and a Jaccard similarity of at
@@ -26,7 +26,7 @@ from korealbert.corpus.dedup.subjects import different_subjects
 ROWS_PER_PARTITION = 1 << 19
 """Rows that are sorted at once: a few tens of MB with the copies for sorting."""
 _MAX_BUCKET_PARTITIONS = 1 << 10
-"""Each flush opens nearly all bucket partitions, which takes quadratic time; above 500 million rows they grow instead."""
+"""Limits the files that each flush opens, nearly all partitions; above 500 million rows, partitions become longer."""
 
 Rows = npt.NDArray[Any]
 

@@ -82,7 +82,7 @@ class DedupSpec(Spec):
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
     """Files of evaluation sets whose texts are removed, also in the form that ``personal_data`` masks. A title that is such a
-    text is empty."""
+    text is removed."""
     min_letters: int = Field(default=5, ge=1)
     """Evaluation texts of fewer letters and digits are removed only as whole paragraphs, not as lines."""
     repeats: Repeats | None = None

@@ -214,8 +214,10 @@ def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
         if mark[0] == "<":
             name = (found[1] or "!--").lower()
             closer = None if name in never_closed else _CLOSERS[name].search(source, position)
-            position = closer.end() if closer else position
-            never_closed |= set() if closer else {name}
+            if closer:
+                position = closer.end()
+            else:
+                never_closed.add(name)
         elif mark in ("{|", "|}"):
             if not opened and not tables:
                 table = max(0, table + (1 if mark == "{|" else -1))
@@ -274,8 +276,10 @@ class _Call:
         if node.parameter:
             return scope.arguments[name] if name in scope.arguments else self._part(node, 1, scope)
         name = re.sub(r"^(?:safesubst|subst)\s*:\s*", "", name, flags=re.IGNORECASE)
-        if name in _VARIABLES:
-            return _VARIABLES[name] if name in ("!", "=") else self.title
+        if name in ("!", "="):
+            return "|" if name == "!" else "="
+        if name in _PAGE_NAMES:
+            return self.title
         function, colon, first = name.partition(":")
         if colon and (function.startswith("#") or function.lower() in _CASES):
             return self._function(function.lower(), first.strip(), node, scope)
@@ -332,7 +336,7 @@ class _Call:
 
 _SCRIPT_TAGS = str.maketrans({RAISED: "<sup>", LOWERED: "<sub>", LEVEL: "</sup>"})
 """The output is read as wikitext, which must not have these marks; either closing tag ends either script."""
-_VARIABLES = {"!": "|", "=": "=", "PAGENAME": "", "FULLPAGENAME": "", "SUBPAGENAME": "", "BASEPAGENAME": ""}
+_PAGE_NAMES = ("PAGENAME", "FULLPAGENAME", "SUBPAGENAME", "BASEPAGENAME")
 _CASES: Mapping[str, Callable[[str], str]] = {
     "lc": str.lower,
     "uc": str.upper,

@@ -39,7 +39,7 @@ class Frame:
     lost_before: int
     """Characters removed before it."""
     braces: int
-    """Braces that opened it and are not closed yet; 0 for links and tables."""
+    """Braces that opened it and are not closed yet; 0 for frames without braces."""
     pipes: list[int] = field(default_factory=list)
     """Beginnings of its arguments in ``out``, without the first."""
 

@@ -97,7 +97,7 @@ def test_either_symbol_reaches_the_limit_by_itself() -> None:
     assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
 
 
-def test_shares_of_few_lines_mean_nothing() -> None:
+def test_shares_of_few_lines_are_not_judged() -> None:
     """A petition is one line; a film's page has three."""
     line = GOOD[:160].replace("\n", " ")
     assert reason(f"■ {line}") is None

@@ -121,7 +121,7 @@ def test_addresses_are_found_at_boundaries(tmp_path: Path, url: str, entry: str 
     assert (drop and drop.rule) == (entry and f"urls.txt: {entry}")
 
 
-def test_what_is_no_entry_is_named(tmp_path: Path) -> None:
+def test_an_invalid_entry_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"u\.txt, line 2: 'two words' is no host"):
         UrlList.read([listed(tmp_path / "u.txt", "ok.example", "two words")])
     with pytest.raises(ValueError, match=r"w\.txt, line 1: 'a\*b' is no word"):
@@ -153,7 +153,7 @@ def test_the_stage_counts_both(tmp_path: Path) -> None:
     }
 
 
-def test_a_list_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_list_is_reported_before_the_run(tmp_path: Path) -> None:
     assert STAGE.check is not None
     path = listed(tmp_path / "words.txt", "카지노", "카*지노")
     with pytest.raises(ValueError, match=r"words\.txt, line 2: '카\*지노' is no word; \* may be only at its ends"):

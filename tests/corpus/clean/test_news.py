@@ -125,7 +125,7 @@ def test_an_outlet_rule_is_for_that_outlet_alone(tmp_path: Path) -> None:
         ("[[rule]\n", "not a rules file"),
     ],
 )
-def test_a_bad_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "news.toml"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:

@@ -124,7 +124,7 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
     ],
 )
-def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
+def test_personal_data_is_masked(text: str, kind: Kind) -> None:
     result, counts = masked(text)
     assert counts == {kind: 1}
     assert PLACEHOLDERS[kind] in result
@@ -309,7 +309,7 @@ def test_full_width_forms_are_read_alike_and_stay_elsewhere(text: str, expected:
     assert masked(text)[0] == expected
 
 
-def test_masking_is_off_by_default_and_counted_when_asked_for() -> None:
+def test_masking_is_off_by_default_and_counted() -> None:
     text = f"{prose(3, 8)}\n연락은 010-1234-5678, hong@press.example로 한다.\n{prose(4, 3)}"
     one = document(1, text, title="전화 010-1234-5678")
     plain = clean_document(one, CleanSpec(sentences="none"), Rules(None, None, None))

@@ -125,7 +125,7 @@ def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(t
         "what is left again",
     ],
 )
-def test_lines_that_are_a_text_together_go(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:
+def test_lines_that_are_a_text_together_are_removed(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:
     """Cleaning breaks a review of two sentences into two lines."""
     assert texts_of(tmp_path, nsmc).decontaminate(page).text == left
 
@@ -148,9 +148,7 @@ _WORDS = st.lists(st.sampled_from(_NOUNS), min_size=1, max_size=6)
 
 @settings(max_examples=40)
 @given(st.lists(_WORDS, min_size=1, max_size=4), st.lists(_WORDS, max_size=8), st.data())
-def test_whatever_stands_around_no_planted_text_survives(
-    texts: list[list[str]], around: list[list[str]], data: st.DataObject
-) -> None:
+def test_no_planted_text_survives_in_any_context(texts: list[list[str]], around: list[list[str]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         written = lines_of(Path(directory) / "set.txt", *(" ".join(text) for text in texts))
         evaluation = texts_of(Path(directory), written, min_letters=6)
@@ -166,7 +164,7 @@ def test_whatever_stands_around_no_planted_text_survives(
     assert not evaluation.decontaminate(outcome.text).changed
 
 
-def test_memory_is_bounded_whatever_a_document_repeats(tmp_path: Path) -> None:
+def test_memory_is_bounded_if_a_document_repeats_itself(tmp_path: Path) -> None:
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", *("ㅋ" * count for count in range(8, 400))))
     tracemalloc.start()
     assert evaluation.decontaminate(f"참 {'ㅋ' * 10_000} 웃겼다").text
@@ -203,13 +201,13 @@ def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path:
         assert clean.drop or clean.text == text
 
 
-def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: EvaluationFile) -> None:
+def test_short_stretches_and_laughter_are_ignored(tmp_path: Path, nsmc: EvaluationFile) -> None:
     texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
     innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
     assert not texts.decontaminate(innocent).changed
 
 
-def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:
+def test_a_document_of_evaluation_texts_only_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:
     drop = texts_of(tmp_path, nsmc).decontaminate("굿\n\n닫히지 않은 따옴표").drop
     assert drop is not None
     assert (drop.reason, drop.rule) == ("contaminated", "nsmc: nothing else in it")
@@ -335,7 +333,7 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ("[null]", {"format": "json", "columns": ["t"]}, "record 1: no field 't' in NoneType"),
     ],
 )
-def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_an_invalid_set_is_named_in_the_error(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
     path = tmp_path / "set.txt"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:
@@ -351,7 +349,7 @@ def test_a_table_needs_columns() -> None:
             EvaluationFile.model_validate({"name": "x", "path": "x", "format": form, "columns": [0], "unit": unit})
 
 
-def test_recipes_without_a_unit_mean_what_they_meant() -> None:
+def test_a_table_without_unit_keeps_its_identity() -> None:
     table = EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "conll", "columns": [0]})
     assert "unit" not in table.as_before()
 
@@ -414,7 +412,7 @@ def test_of_two_benchmarks_with_one_text_the_stricter_decides(first: str, tmp_pa
     assert texts.decontaminate(f"앞말 {long} 뒷말").drop is not None
 
 
-def test_a_stretch_of_two_benchmarks_drops_the_document_where_one_says_so(tmp_path: Path) -> None:
+def test_a_stretch_of_two_benchmarks_drops_the_document_if_one_says_so(tmp_path: Path) -> None:
     files = [lines_of(tmp_path / f"{each}.txt", PASSAGE, passages=each) for each in ("paragraph", "document")]
     assert texts_of(tmp_path, *files).decontaminate(f"첫 문단이다.\n\n앞말 {PASSAGE[5:]}").drop is not None
 
@@ -432,7 +430,7 @@ def test_a_title_that_is_a_benchmark_text_is_emptied(tmp_path: Path) -> None:
     assert stats["decontaminated"] == {"ynat": 1} and stats["lines_decontaminated"] == 1
 
 
-def test_masked_personal_data_hides_no_copy(tmp_path: Path) -> None:
+def test_masked_personal_data_does_not_hide_a_copy(tmp_path: Path) -> None:
     """Sources mask different kinds, or none. Nothing is removed for a placeholder alone, which stands for any address."""
     texts = [
         "정말 최고였어요 문의는 010-1234-5678 또는 hong@press.example 로",

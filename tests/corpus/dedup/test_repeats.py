@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -55,7 +56,7 @@ def with_notice(seed: int, sentences: int, **fields: str) -> Document:
 
 
 @pytest.mark.parametrize(("most", "stays"), [(1, ["long"]), (2, ["long", "middle"]), (3, ["long", "middle", "short"])])
-def test_so_many_copies_of_a_sentence_stay_in_the_longest_documents(most: int, stays: list[str], tmp_path: Path) -> None:
+def test_the_longest_documents_keep_a_limited_number_of_copies(most: int, stays: list[str], tmp_path: Path) -> None:
     names = {with_notice(1, 4).id: "short", with_notice(2, 9).id: "long", with_notice(3, 6).id: "middle"}
     documents = [with_notice(1, 4), with_notice(2, 9), with_notice(3, 6), document(4, prose(4, 5))]
     stats, directory = out(tmp_path, spec(sentences=most), documents)
@@ -100,7 +101,7 @@ def test_paragraphs(tmp_path: Path) -> None:
     assert set(stats["characters_repeated"]) == {"paragraphs"}
 
 
-def test_runs_of_words_go_wherever_sentences_end(tmp_path: Path) -> None:
+def test_runs_of_words_are_removed_wherever_sentences_end(tmp_path: Path) -> None:
     words = prose(70, 4).replace("\n", " ").split()
     run = " ".join(words[:20])
     better = document(1, f"{prose(1, 8)}\n{run}\n{prose(2, 3)}")
@@ -112,14 +113,14 @@ def test_runs_of_words_go_wherever_sentences_end(tmp_path: Path) -> None:
     assert stats["characters_repeated"] == {"words": len(worse.text) - len("\n".join(around))}
 
 
-def test_what_little_is_left_of_a_line_goes_too(tmp_path: Path) -> None:
+def test_a_short_rest_of_a_line_is_removed(tmp_path: Path) -> None:
     run = prose(70, 4).replace("\n", " ")
     documents = [document(1, f"{prose(1, 8)}\n{run}"), document(2, f"{prose(3, 2)}\n그리고 {run}")]
     _, directory = out(tmp_path, spec(words=12), documents)
     assert texts(directory)[documents[1].id] == prose(3, 2)
 
 
-def test_of_a_refrain_one_period_stays(tmp_path: Path) -> None:
+def test_one_repetition_of_a_refrain_is_kept(tmp_path: Path) -> None:
     refrain = "바람이 분다 강물이 흐른다 언덕을 넘어 마을로 간다 그리고 다시 돌아온다"
     text = " ".join([refrain] * 12)
     _, directory = out(tmp_path, spec(words=11, min_letters=1), [document(1, text)])
@@ -127,14 +128,14 @@ def test_of_a_refrain_one_period_stays(tmp_path: Path) -> None:
     assert left == refrain
 
 
-def test_a_document_of_nothing_else_goes(tmp_path: Path) -> None:
+def test_a_document_of_repeats_only_is_dropped(tmp_path: Path) -> None:
     documents = [document(1, prose(1, 9)), document(2, "\n".join(prose(1, 9).split("\n")[2:5]))]
     stats, directory = out(tmp_path, spec(sentences=1), documents)
     assert dropped(directory) == {documents[1].id: ("repeated", "sentences: nothing else in it")}
     assert stats["characters_repeated"] == {}
 
 
-def test_what_is_left_is_no_evaluation_text(tmp_path: Path) -> None:
+def test_a_shortened_document_is_decontaminated_again(tmp_path: Path) -> None:
     question = "마을의 우체국은 언제 문을 여는가 하는 물음이다."
     (tmp_path / "set.jsonl").write_text(f'{{"text": "{question}"}}\n', "utf-8")
     halves = question.split(" ", 4)
@@ -170,9 +171,7 @@ def windows_that_go(ordered: list[str], width: int) -> list[set[int]]:
 
 @settings(max_examples=12)
 @given(DOCUMENTS, st.integers(1, 3), st.integers(1, 3))
-def test_against_one_window_after_the_other(lines: list[list[str]], per_shard: int, rows: int) -> None:
-    from tempfile import TemporaryDirectory
-
+def test_the_result_equals_that_of_a_loop_over_windows(lines: list[list[str]], per_shard: int, rows: int) -> None:
     documents = [document(number, "\n".join(one)) for number, one in enumerate(lines)]
     ordered = sorted(documents, key=lambda one: (-len(one.text), one.id))
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -205,7 +204,7 @@ def test_shards_order_and_ranges_change_nothing(tmp_path: Path, monkeypatch: pyt
     ("fields", "message"),
     [({}, "set sentences, paragraphs or words"), ({"words": 3}, "runs of 3 words are ordinary phrases; 8 or more")],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_inconsistent_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Repeats.model_validate(fields)
 

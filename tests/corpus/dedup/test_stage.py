@@ -31,7 +31,7 @@ from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.corpus.dedup.subjects import compared as compared_by_title
 from korealbert.corpus.dedup.subjects import different_subjects
 from korealbert.documents.schema import Document
-from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
+from tests.corpus.documents_made import bytes_of, document, dropped, json_lines, kept, prose, ran, stored
 
 
 def edited(text: str, every: int) -> str:
@@ -55,7 +55,7 @@ def outcome(tmp_path: Path, spec: DedupSpec, **sources: list[Document]) -> tuple
     return {one.id for one in kept(tmp_path / "out")}, dropped(tmp_path / "out")
 
 
-def test_the_made_texts_are_as_similar_as_the_tests_think() -> None:
+def test_the_texts_of_these_tests_are_as_similar_as_expected() -> None:
     assert 0.85 < similarity(BASE, NEAR) < 1
     assert similarity(BASE, FAR) < 0.7
     assert similarity(BASE, prose(2, 40)) < 0.3
@@ -73,7 +73,7 @@ def test_spacing_and_punctuation_do_not_hide_a_copy(tmp_path: Path) -> None:
     assert gone == {copies[1].id: ("exact_duplicate", longest)}
 
 
-def test_near_duplicates_go_and_less_similar_texts_stay(tmp_path: Path) -> None:
+def test_near_duplicates_are_dropped_and_less_similar_texts_kept(tmp_path: Path) -> None:
     base, near, far = document(1, BASE), document(2, NEAR), document(3, FAR)
     survivors, gone = outcome(tmp_path, DedupSpec(priority=("news",)), news=[near, far, base])
     better, worse = (base, near) if len(BASE) > len(NEAR) else (near, base)
@@ -85,8 +85,6 @@ def test_near_duplicates_go_and_less_similar_texts_stay(tmp_path: Path) -> None:
 
 
 def test_the_sample_pair_of_two_outlets_is_found(tmp_path: Path, sample_dir: Path) -> None:
-    from tests.corpus.documents_made import json_lines
-
     texts = {record["id"]: record["text"] for record in json_lines(sample_dir / "news.jsonl")}
     pair = [document(name, texts[name]) for name in ("yna-20110412-0031", "seoul-20110412-k77")]
     survivors, _ = outcome(tmp_path, DedupSpec(), news=pair)
@@ -162,7 +160,7 @@ def test_long_and_tiny_documents(tmp_path: Path) -> None:
     assert survivors == {documents[i].id for i in (0, 3, 4, 5)}
 
 
-def test_exact_copies_only_when_asked(tmp_path: Path) -> None:
+def test_near_copies_stay_if_only_exact_ones_are_dropped(tmp_path: Path) -> None:
     survivors, _ = outcome(tmp_path, DedupSpec(near=False), news=[document(1, BASE), document(2, NEAR), document(3, BASE)])
     assert len(survivors) == 2
 
@@ -181,7 +179,7 @@ def test_a_name_given_twice_is_refused() -> None:
 
 @settings(max_examples=60)
 @given(st.text(st.sampled_from("가나다abc한글12漢"), max_size=60), st.integers(1, 12))
-def test_windows_hash_alike_where_and_only_where_the_text_is(text: str, width: int) -> None:
+def test_windows_have_equal_hashes_if_and_only_if_their_texts_are_equal(text: str, width: int) -> None:
     hashes = PrefixHashes(text).windows(width).tolist()
     runs = [text[i : i + width] for i in range(len(text) - width + 1)]
     assert len(hashes) == len(runs)
@@ -193,7 +191,7 @@ def test_squeezing_keeps_letters_and_digits_of_every_script() -> None:
     assert fingerprint("", "! !") == fingerprint("", "!!") != fingerprint("", "??")
 
 
-def test_bands_do_not_depend_on_the_company() -> None:
+def test_bands_do_not_depend_on_other_texts() -> None:
     sets = [shingles(squeeze(prose(number, 5))) for number in range(9)]
     together = band_hashes(sets, seed=7)
     alone = np.concatenate([band_hashes([one], seed=7) for one in sets])
@@ -219,7 +217,7 @@ def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
     assert (bands[:800] == bands[800:]).any(axis=1).mean() >= 0.97
 
 
-def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
+def test_a_text_is_dropped_only_for_a_near_copy_that_is_kept(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
     nothing = np.empty(0, dtype=np.uint64)
     write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing) for _, hashes in sets))
@@ -260,7 +258,7 @@ def test_near_copies_about_different_subjects_stay(tmp_path: Path) -> None:
     assert len(lost) == 1
 
 
-def test_a_text_that_a_longer_one_holds_goes(tmp_path: Path) -> None:
+def test_a_text_in_a_longer_one_is_dropped(tmp_path: Path) -> None:
     """The first version of a report, and a text that another quotes, are dropped whatever their sources."""
     first, other = prose(21, 4), prose(22, 8)
     grown = f"{first}\n{prose(23, 20)}"
@@ -280,7 +278,7 @@ def test_a_text_that_a_longer_one_holds_goes(tmp_path: Path) -> None:
     assert not outcome(tmp_path / "exact", DedupSpec(near=False), **sources)[1]
 
 
-def test_parts_of_parts_go_for_the_whole(tmp_path: Path) -> None:
+def test_parts_of_parts_are_dropped_for_the_whole(tmp_path: Path) -> None:
     texts = [prose(31, 40)[:length] for length in (200, 500, 1200)]
     texts += [f"{prose(number, 12)}\n{texts[0]}" for number in range(40, 40 + 2 * NEIGHBOURS)]  # in more than are counted
     survivors, lost = outcome(tmp_path, DedupSpec(), news=[document(number, text) for number, text in enumerate(texts)])
@@ -292,7 +290,7 @@ def compared(text: str, title: str = "") -> Compared:
     return compared_by_title(title, text, shingles(squeeze(text)))
 
 
-def test_numbers_tell_subjects_without_titles() -> None:
+def test_numbers_distinguish_subjects_without_titles() -> None:
     report = "코스피는 {} 오른 {}, 코스닥은 {} 내린 {}에 마감했다. 외국인은 {}억 원을 샀다."
     monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
     assert different_subjects(compared(monday), compared(tuesday))
@@ -431,7 +429,7 @@ def test_an_id_of_another_shape_is_refused(tmp_path: Path) -> None:
         outcome(tmp_path, DedupSpec(), news=[Document("first", "news", BASE)])
 
 
-def test_what_interrupted_tries_have_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_interrupted_tries_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions are appended to, so that rows of an earlier try would count twice; tests/flows kills the stage itself."""
     source = stored(tmp_path / "in", mixed_documents(), 20)
     ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "straight")

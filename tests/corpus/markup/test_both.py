@@ -145,7 +145,7 @@ def test_a_tag_in_other_letters_is_text(extract: Extractor, tag: str) -> None:
 
 @EACH
 @given(data=st.data())
-def test_no_paired_mark_is_left_whatever_comes_in(markup: Markup, data: st.DataObject) -> None:
+def test_no_paired_mark_is_left_of_any_markup(markup: Markup, data: st.DataObject) -> None:
     text = markup.text_of(data.draw(soup(markup.marks)))
     assert not [pair for pair in PAIRS if pair in text]
     assert text == text.strip()

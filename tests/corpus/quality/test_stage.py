@@ -50,7 +50,7 @@ def scored(corpus: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_advertisements_go_and_prose_stays(corpus: Artifact, tmp_path: Path) -> None:
+def test_advertisements_are_dropped_and_prose_is_kept(corpus: Artifact, tmp_path: Path) -> None:
     stats = ran(STAGE, spec(sources=["web"], min_quality=0.5), {"documents": corpus}, tmp_path / "out")
     assert stats["dropped"] == {"low_quality": 20}
     assert stats["trained_on"] == {"good": 40, "bad": 40, "reference": 40}
@@ -64,7 +64,7 @@ def test_advertisements_go_and_prose_stays(corpus: Artifact, tmp_path: Path) -> 
     assert sum(stats["scores"]["web"]["quality"].values()) == 40
 
 
-def test_what_surprises_the_model_of_the_reference_goes(corpus: Artifact, scored: Path, tmp_path: Path) -> None:
+def test_texts_of_high_perplexity_are_dropped(corpus: Artifact, scored: Path, tmp_path: Path) -> None:
     found = scores(scored)
     prose_like, other = (found.filter(pl.col("source") == name)["perplexity"] for name in ("wiki", "spam"))
     assert float(prose_like.max()) < float(other.min())  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_a_pareto_draw_keeps_some_of_the_bad(corpus: Artifact, tmp_path: Path) -
     assert set(stats["dropped"]) == {"low_quality"}
 
 
-def test_labels_of_ones_own(corpus: Artifact, tmp_path: Path) -> None:
+def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
     lines = [{"text": prose(index, 5), "label": True} for index in range(30)]
     lines += [{"text": advertisement(index), "label": 0} for index in range(30)]
     path = tmp_path / "labels.jsonl"
@@ -108,7 +108,7 @@ def test_a_source_without_documents_is_named(corpus: Artifact, tmp_path: Path) -
         ran(STAGE, spec(classifier={"good": ["wiki"], "bad": ["blogs"]}), {"documents": corpus}, tmp_path / "out")
 
 
-def test_what_was_copied_often_is_repeated(tmp_path: Path) -> None:
+def test_texts_with_many_copies_are_repeated(tmp_path: Path) -> None:
     texts = {"thrice": prose(1, 30), "once": prose(2, 30), "twice": prose(3, 30)}
     changed = prose(3, 30).replace("\n", " ", 1) + " 끝."
     documents = [document("a", texts["thrice"]), document("b", texts["thrice"]), document("c", texts["thrice"])]
@@ -134,7 +134,7 @@ def test_what_was_copied_often_is_repeated(tmp_path: Path) -> None:
         ({"copies": {"1": 2}}, "a number of copies above 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_inconsistent_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         QualitySpec.model_validate(fields)
 
@@ -161,7 +161,7 @@ def test_without_limits_all_documents_stay(corpus: Artifact, scored: Path) -> No
     assert kept(scored) == kept(corpus.path)
 
 
-def test_labels_of_one_kind_are_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_missing_label_is_reported_before_the_run(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text('{"text": "a", "label": "good"}\n', "utf-8")
     assert STAGE.check is not None
