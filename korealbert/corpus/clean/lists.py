@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -42,32 +41,25 @@ def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
             yield number, entry
 
 
-@dataclass
 class UrlList:
-    """The entries of URL lists, each with the name of its file."""
+    """The entries of URL lists. Raises ValueError naming file and line of an invalid entry."""
 
-    hosts: dict[str, str] = field(default_factory=dict)
-    paths: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """Host → beginnings of paths, without slashes around them, and their files."""
-    words: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> UrlList:
-        """Read lists. Raises ValueError naming file and line of an invalid entry."""
-        found = cls()
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._hosts: dict[str, str] = {}  # host, file
+        self._paths: dict[str, list[tuple[str, str]]] = {}  # host, beginnings of paths without slashes around them, files
+        self._words: dict[str, str] = {}  # word, file
         for path in files:
             for number, entry in _read_entries(path):
                 bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
                 host, slash, rest = bare.partition("/")
                 if "." not in host and not slash and _WORD.fullmatch(host):
-                    found.words.setdefault(host, path.name)
+                    self._words.setdefault(host, path.name)
                 elif "." not in host or re.search(r"[\s@*?]", host):
                     raise ValueError(f"{path}, line {number}: {entry!r} is no host, host with a path, or word; correct it")
                 elif rest.strip("/"):
-                    found.paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
+                    self._paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
                 else:
-                    found.hosts.setdefault(_host(host), path.name)
-        return found
+                    self._hosts.setdefault(_host(host), path.name)
 
     def judge(self, url: str) -> Drop | None:
         """Return the drop ``listed_url``, which names list and entry, if an address is listed."""
@@ -81,15 +73,15 @@ class UrlList:
         labels = host.split(".")
         for start in range(len(labels)):
             parent = ".".join(labels[start:])
-            if parent in self.hosts:
-                return Drop("listed_url", f"{self.hosts[parent]}: {parent}")
-            for beginning, name in self.paths.get(parent, ()):
+            if parent in self._hosts:
+                return Drop("listed_url", f"{self._hosts[parent]}: {parent}")
+            for beginning, name in self._paths.get(parent, ()):
                 if re.match(re.escape(beginning) + r"(?![^/?])", _folded(path).lstrip("/")):
                     return Drop("listed_url", f"{name}: {parent}/{beginning}")
-        if self.words:
+        if self._words:
             for word in _WORD.findall(_folded(f"{host} {path}")):
-                if word in self.words:
-                    return Drop("listed_url", f"{self.words[word]}: {word}")
+                if word in self._words:
+                    return Drop("listed_url", f"{self._words[word]}: {word}")
         return None
 
 
@@ -102,26 +94,17 @@ def _host(host: str) -> str:
         return name
 
 
-@dataclass
 class WordList:
-    """The entries of word lists, each with the name of its file."""
+    """The entries of word lists. Raises ValueError naming file and line of an invalid entry."""
 
-    _by_first: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
-    """First word → entries that begin with it, as tuples of words, and their files."""
-    _within: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
-    """Patterns of entries with ``*``, the entries and their files."""
-    _marked: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
-    """Patterns of entries with other marks (``C++``), which capture the letters that follow; the entries and their files."""
-    _longest: int = 0
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> WordList:
-        """Read lists. Raises ValueError naming file and line of an invalid entry."""
-        found = cls()
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._by_first: dict[str, list[tuple[tuple[str, ...], str]]] = {}  # first word, all words of entries, files
+        self._within: list[tuple[re.Pattern[str], str, str]] = []  # entries with ``*``: patterns, entries, files
+        self._marked: list[tuple[re.Pattern[str], str, str]] = []  # entries with other marks; group 1 is the letters after them
+        self._longest = 0
         for path in files:
             for number, entry in _read_entries(path):
-                found._add(_folded(entry), path, number)
-        return found
+                self._add(_folded(entry), path, number)
 
     def _add(self, entry: str, path: Path, number: int) -> None:
         words = tuple(_WORD.findall(entry))

@@ -115,8 +115,8 @@ class Rules:
             NewsRules(spec.news_rules.path) if spec.news_rules else None,
             TitleRules(spec.title_rules.path) if spec.title_rules else None,
             CategoryMap(spec.category_map.path) if spec.category_map else None,
-            UrlList.read([path.path for path in spec.url_lists]) if spec.url_lists else None,
-            WordList.read([path.path for path in spec.word_lists]) if spec.word_lists else None,
+            UrlList([path.path for path in spec.url_lists]) if spec.url_lists else None,
+            WordList([path.path for path in spec.word_lists]) if spec.word_lists else None,
         )
 
 
