@@ -1,4 +1,4 @@
-"""ModernBERT: pre-norm layers with rotary positions; no pooler, no segment types, no biases but the decoder's."""
+"""ModernBERT: pre-norm layers with rotary positions, no pooler, no segment types, and no biases except the decoder's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SETTINGS = {
     "layer_norm_eps": "norm_eps",
     "initializer_range": "initializer_range",
 }
-"""Fields of ours by their names."""
+"""Our fields and their names."""
 
 _DEFAULTS = {
     "vocab_size": 50_368,
@@ -38,7 +38,7 @@ _DEFAULTS = {
     "norm_eps": 1e-5,
     "initializer_range": 0.02,
 }
-"""Of ``transformers.ModernBertConfig``; a ``config.json`` lists only what differs."""
+"""Defaults of ``transformers.ModernBertConfig``; a ``config.json`` lists only what differs from them."""
 
 _ONLY: dict[str, Any] = {
     "hidden_activation": "gelu",
@@ -49,10 +49,10 @@ _ONLY: dict[str, Any] = {
     "classifier_bias": False,
     "decoder_bias": True,
 }
-"""Settings of which our model knows one value, which is their default."""
+"""Settings of which our model supports only the default."""
 
 CLASSIFIER: Mapping[str, Any] = {"classifier_pooling": "cls", "classifier_dropout": 0.0}
-"""Settings of transformers' own classifiers with their defaults: no part of the encoder, but an export keeps its source's."""
+"""Settings of transformers' own classifiers, with their defaults. The encoder ignores them; an export keeps its source's."""
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -64,7 +64,7 @@ _LAYER = {
     "ffn.inner": "mlp.Wi",
     "ffn.output": "mlp.Wo",
 }
-"""Modules of a layer; the first has no ``attention_norm``."""
+"""Modules of a layer, ours and theirs. The first layer has no ``attention_norm``."""
 
 
 class ModernBert(Family[ModernConfig]):
@@ -76,11 +76,11 @@ class ModernBert(Family[ModernConfig]):
     prefix = "model."
 
     def expresses(self, config: ModernConfig) -> bool:
-        """Every modern shape."""
+        """All modern shapes."""
         return True
 
     def settings(self, config: ModernConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``."""
+        """Return ``config.json``."""
         types = [_GLOBAL if config.is_global(layer) else _LOCAL for layer in range(config.num_layers)]
         thetas = {_GLOBAL: config.global_theta, _LOCAL: config.local_theta}
         return {
@@ -108,9 +108,10 @@ class ModernBert(Family[ModernConfig]):
         if settings.get("quantization_config"):
             raise ValueError("quantization_config is set: only unquantised weights can be read")
         fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
-        if settings.get("sliding_window") is not None:  # which transformers takes for half of local_attention
+        # Transformers attends to ``sliding_window`` pieces on each side, or to half of ``local_attention``, rounded down.
+        if settings.get("sliding_window") is not None:
             half = _whole(settings, "sliding_window", 64, least=1)
-        else:  # of which it takes half to each side, rounded down
+        else:
             half = _whole(settings, "local_attention", _DEFAULTS["local_attention"], least=2) // 2
         fields["local_attention"] = 2 * half
         return ModernConfig(
@@ -122,7 +123,7 @@ class ModernBert(Family[ModernConfig]):
         )
 
     def names(self, config: ModernConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``ModernBertForMaskedLM``."""
+        """Tensors of ``ModernBertForMaskedLM``."""
         yield "encoder.embeddings.word.weight", f"{self.prefix}embeddings.tok_embeddings.weight"
         yield "encoder.embeddings.norm.weight", f"{self.prefix}embeddings.norm.weight"
         for layer in range(config.num_layers):
@@ -136,7 +137,7 @@ class ModernBert(Family[ModernConfig]):
 
 
 def classifier_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``CLASSIFIER`` that a ``config.json`` of this family has; of another family none."""
+    """Return the ``CLASSIFIER`` settings of a ``config.json``; none if it is of another family."""
     of_family = settings.get("model_type") == ModernBert.model_type
     return {name: settings[name] for name in CLASSIFIER if of_family and name in settings}
 
@@ -149,7 +150,7 @@ def _whole(settings: Mapping[str, Any], name: str, default: Any, *, least: int) 
 
 
 def _interval(settings: Mapping[str, Any], layers: int) -> int:
-    """Every how many layers one is global; as old files say it, or read from the list of layers."""
+    """Return the distance between global layers, from the list of layers or the setting of old files."""
     types = settings.get("layer_types")
     if types is None:
         return _whole(settings, "global_attn_every_n_layers", 3, least=1)
@@ -163,8 +164,10 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
 
 
 def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
-    """Of layers of one kind, by the setting that transformers prefers: ``rope_scaling``, which is of both kinds, before
-    ``rope_parameters``, before the names of old files."""
+    """Return the rotary base of one kind of layers.
+
+    As in transformers, ``rope_scaling`` (for both kinds) overrides ``rope_parameters``, which overrides the names of old files.
+    """
     by_kind = settings.get("rope_parameters") or {}
     if not isinstance(by_kind, Mapping) or by_kind.keys() - {_GLOBAL, _LOCAL}:
         raise ValueError(

@@ -47,7 +47,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 
 def seen(artifact: Artifact, limit: int = 50, **what: Any) -> list[Text]:
     return list(
-        look.items(artifact, look.What(**what), shows=registry.shows(artifact.manifest["recipe"]["stage"]), limit=limit)
+        look.items(artifact, look.Selection(**what), shows=registry.shows(artifact.manifest["recipe"]["stage"]), limit=limit)
     )
 
 
@@ -135,12 +135,12 @@ def test_a_comparison_of_cleaning_leads_from_one_text_to_the_other(before: str, 
 
 def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
     every = [text.plain for text in seen(artifacts["clean"])]
-    assert [text.plain for text in look.items(artifacts["clean"], look.What(), limit=1, offset=1)] == every[1:2]
+    assert [text.plain for text in look.items(artifacts["clean"], look.Selection(), limit=1, offset=1)] == every[1:2]
     assert [text.plain for text in seen(artifacts["clean"], wanted=every[0][:16])] == every[:1]
     with pytest.raises(ValueError, match="nothing of this kind has the id 'zzz'"):
         list(seen(artifacts["clean"], wanted="zzz"))
     assert [text.plain for text in seen(artifacts["clean"], quarantine=True)] == ["nothing of this kind in the artifact"]
-    [beyond] = [text.plain for text in look.items(artifacts["clean"], look.What(), limit=5, offset=1_000)]
+    [beyond] = [text.plain for text in look.items(artifacts["clean"], look.Selection(), limit=5, offset=1_000)]
     assert beyond == "nothing of this kind in the artifact after the first 1,000"
 
 
@@ -150,7 +150,7 @@ def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"stage numbers writes no documents; `korealbert show {artifact.name}`"):
         list(seen(artifact))
     with pytest.raises(ValueError, match="stage numbers writes no documents"):
-        list(look.items(artifact, look.What(dropped="all"), shows="examples", limit=1))
+        list(look.items(artifact, look.Selection(dropped="all"), shows="examples", limit=1))
 
 
 class Tags(HTMLParser):

@@ -256,7 +256,9 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
         return None
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [block for benchmark in benchmarks for block in _leaderboards(benchmark, tables)]
-    reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.compared_with, tables))
+    reasons = dict.fromkeys(
+        why for benchmark in benchmarks for why in published.not_comparable(benchmark.compared_with, tables)
+    )
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
