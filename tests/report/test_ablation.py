@@ -45,7 +45,7 @@ def test_intervals_are_those_of_scipy(values: list[float]) -> None:
 
 def test_one_value_has_no_interval_and_equal_values_prove_nothing() -> None:
     assert estimate([3.0], 0.95).text == "3.00"
-    assert not estimate([3.0, 3.0], 0.95).leaves_out_zero
+    assert not estimate([3.0, 3.0], 0.95).excludes_zero
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_differences_between_systems_are_told_with_interval_and_p(report: Path) 
     (row,) = rows(report / "tables" / "outcome-differences-between-systems-test.csv")
     assert "Two seeds are too few" in (report / "report.md").read_text("utf-8")
     assert row == {
-        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
+        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained minus random", "Difference": "+9.00"},
         **{"Interval": "+7.50 to +10.25", "p": "<0.001"},
     }
 
@@ -150,8 +150,8 @@ def test_differences_between_systems_are_told_with_interval_and_p(report: Path) 
     ("pairs", "told"),
     [
         ({(3, 3)}, ["(Student's t)"]),
-        ({(1, 1)}, ["between single seeds are over other test examples alone"]),
-        ({(1, 3)}, ["(Student's t)", "A single seed beside several is taken to vary"]),
+        ({(1, 1)}, ["between single seeds cover other test examples"]),
+        ({(1, 3)}, ["(Student's t)", "A single seed is assumed to vary"]),
         ({(2, 5), (1, 1)}, ["(Student's t)", "between single seeds", "Of unequal numbers of seeds", "Two seeds are too few"]),
     ],
 )
@@ -183,8 +183,8 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
 
 
 def test_labels_that_are_numbers_are_named_or_explained() -> None:
-    assert benchmarks._named(tasks.load("nsmc"), 1) == "positive"
-    assert benchmarks._named(tasks.load("korsts"), 2.5) == 2.5
+    assert benchmarks._label_name(tasks.load("nsmc"), 1) == "positive"
+    assert benchmarks._label_name(tasks.load("korsts"), 2.5) == 2.5
     assert tasks.load("korsts").about_labels == "1 is a score of 3 or more, 0 one below."
 
 
@@ -377,7 +377,7 @@ def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_t
     assert {row["benchmark"] for row in scores if row["init"] == "" and row["task"] == "korsts"} == {"korsts_cross"}
     text = (out / "report.md").read_text("utf-8")
     trained_before = "KorSTS (korsts\\_triples), bi-encoder after KorNLI triples"
-    assert f"its scores stand by themselves: KorSTS, bi-encoder; {trained_before}." in text
+    assert f"its scores are not compared with them: KorSTS, bi-encoder; {trained_before}." in text
     tables = list((out / "tables").glob("*.csv"))
     named = {row["Benchmark"] for path in tables for row in rows(path) if "Benchmark" in row}
     assert named == {

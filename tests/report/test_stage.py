@@ -265,7 +265,7 @@ def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seeds", "headline", "told"),
     [
-        ((1,), "1 seed, which says nothing of others", "One seed is too few: "),
+        ((1,), "1 seed, which says nothing about other seeds", "One seed is too few: "),
         ((1, 2), "2 seeds, too few to know their spread", "Two seeds are too few to know their spread"),
         ((1, 2, 3), "(3 seeds", ""),
     ],
@@ -322,7 +322,9 @@ def test_a_score_that_the_official_script_leaves_undefined_is_told_so_beside_the
     cells["finetune/korsts/random/1"] = cell(tmp_path, model, "korsts", "random", 1, **lost)
     _, _, text = write(cells, tmp_path / "out")
     assert "KorSTS: Spearman undefined for 1 of 2 seeds on test." in text
-    assert f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value stands" in text
+    assert (
+        f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value is shown" in text
+    )
     assert "| KorSTS, Spearman | random | undefined | 1 | 0.00 |" in text
     official = [row for row in rows_of(tmp_path / "out") if row["split"] == "test" and row["seed"] == "1"]
     assert {(row["value"], row["note"]) for row in official} == {("", f"undefined: {why}")}
@@ -381,7 +383,7 @@ def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) 
     header = next(row for row in rows if row[0] == "System")
     table = {row[0]: dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)}
     assert list(table)[2:] == ["nli/pretrained", "BM25, morphemes", "BM25, pieces of klue", "pretrained", "random"]
-    assert table["nli/pretrained"]["Less the better BM25"] == "+20.00 (+20.00 to +20.00)"
+    assert table["nli/pretrained"]["Difference from the better BM25"] == "+20.00 (+20.00 to +20.00)"
     assert table["nli/pretrained"]["Trained on"] == "950 triples of KLUE-NLI"
     assert (table["random"]["nDCG@10"], table["random"]["Runs"]) == ("1.50 ± 0.71", "2")
     assert table["pretrained"]["Corrected"] == "7.50"
@@ -420,7 +422,7 @@ def test_undefined_scores_of_dev_and_of_onnx_and_differences_from_them_are_absen
     assert "| KorSTS, Spearman | pretrained | undefined | undefined | – | 7.00 |" in text
     assert "| KorSTS, Spearman | random | 7.00 | 7.00 | +0.00 | undefined |" in text
     assert f"KorSTS, Spearman, ONNX int8: undefined by the official script, random, seed 1: {why}." in text
-    assert "| KorSTS, Spearman | pretrained less random | undefined |" in text
+    assert "| KorSTS, Spearman | pretrained minus random | undefined |" in text
     assert "−7.00" not in text and "1.25 to 2.50" in text and text.count("1.25 to 2.50") == 1, "random alone has an interval"
     assert "gain −" not in text and "gain +" not in text
     assert "; random 7.00" in text and "pretrained undefined at the end" in page

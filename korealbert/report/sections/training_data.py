@@ -1,4 +1,4 @@
-"""Training data of the model: vocabulary, lengths of rows, and noise."""
+"""Training data: vocabulary, lengths of rows, and noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from korealbert.vocab.stage import VocabStats, VocabularyFacts
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Rows and views, as far as they exist."""
+    """Show rows and views."""
     drawn = (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts), _ngrams(artifacts))
     figures = [figure for figure in drawn if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
@@ -40,7 +40,7 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
 
 
 def _amounts(artifacts: Artifacts) -> Figure | None:
-    """Amounts of masking, moving and swapping, compared with the recipe's."""
+    """Compare the amounts of masking, moving and swapping with the recipe's."""
     spec = _views_spec(artifacts)
     word_order = spec.get("word_order", {})
     stats = artifacts.stats("views", ViewsStats)
@@ -53,7 +53,8 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
         [
             ("Pieces to predict (MLM)", stats.mlm_rate, _mean_rate(spec)),
             ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
-            # A little less than in the recipe: a word without another to swap with stays. Drawn from 0 to the rate: half of it.
+            # A dynamic amount is uniform between 0 and the rate. Measured shares are a little smaller: a word without another
+            # one to swap with does not move.
             ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
@@ -61,7 +62,7 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
 
 
 def _mean_rate(spec: dict[str, Any]) -> float | None:
-    """Share of pieces that the recipe has predicted, on average over the views that were counted."""
+    """Return the recipe's share of pieces to predict, averaged over the views that were counted."""
     if "masking" not in spec:
         return None
     masking = MaskingSpec.model_validate(spec["masking"])
@@ -70,7 +71,7 @@ def _mean_rate(spec: dict[str, Any]) -> float | None:
 
 
 def _replacements(artifacts: Artifacts) -> Figure | None:
-    """Replacements of the pieces to predict, compared with the recipe's shares."""
+    """Compare the replacements of pieces to predict with the recipe's shares."""
     masking = _views_spec(artifacts).get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
     stats = artifacts.stats("views", ViewsStats)
@@ -88,7 +89,7 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
 
 
 def _ngrams(artifacts: Artifacts) -> Figure | None:
-    """Numbers of words predicted together, compared with p(n) ∝ 1/n; None where n-grams are off."""
+    """Compare the lengths of n-grams with p(n) ∝ 1/n; None if n-grams are off."""
     stats, masking = artifacts.stats("views", ViewsStats), _views_spec(artifacts).get("masking", {})
     if stats is None:
         return None
@@ -102,7 +103,7 @@ def _ngrams(artifacts: Artifacts) -> Figure | None:
         for n, (number, share) in enumerate(zip(counts, asked, strict=True), start=1)
     ]
     label = f"N-grams chosen for prediction, of {count(sum(counts))}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, shortened to the budget and at the end of segments"
+    caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, cut at the budget and at the end of segments"
     return Figure("noise-ngrams", caption, charts.bars(rows, label=label))
 
 
@@ -113,7 +114,7 @@ def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
 
 
 def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
-    """Bars of measured shares; those of the recipe are drawn in grey below."""
+    """Draw bars of measured shares, with those of the recipe in grey below them."""
     rows = [
         charts.Bar(label, share, percent(share, 2) + (f", recipe {percent(asked)}" if asked is not None else ""), asked)
         for label, share, asked in shares
@@ -127,7 +128,7 @@ def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | 
 
 
 def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
-    """A table of what is known."""
+    """Return a table of the facts that are not missing."""
     return Table(title, ["Fact", "Value"], [row for row in rows if row[1] != MISSING], frozenset({1}))
 
 
@@ -169,7 +170,7 @@ def _noise(artifacts: Artifacts) -> Table:
 
 
 def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str:
-    """A share with its denominator."""
+    """Return ``15.0 % of 4,000 pieces``."""
     shown = percent(share, decimals)
     return shown if share is None or total is None else f"{shown} of {count(total)} {what}"
 
@@ -178,7 +179,7 @@ _KINDS = {"unigram": "unigram", "bpe": "BPE"}
 
 
 def vocabulary(artifacts: Artifacts) -> Section | None:
-    """Statistics, words by their number of pieces, examples, and the comparison of sizes where there is one."""
+    """Show statistics, words by their number of pieces, examples, and a comparison of sizes if the run has one."""
     stats, compared = artifacts.stats("vocab", VocabStats), artifacts.stats("vocab_sizes", VocabSizesStats)
     if stats is None:
         return None
@@ -255,12 +256,12 @@ def _comparison(compared: VocabSizesStats) -> Table:
 
 
 def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
-    """Sentences as pieces of this vocabulary, of those of other sizes, and of the other kind at the same size."""
+    """Show sentences as pieces of this vocabulary, of its other sizes, and of the other kind at the same size."""
     shown: list[tuple[str, VocabularyFacts]] = [("this one", stats)]
-    for trial in compared.vocabularies if compared else []:
-        same = (trial.model_type == compared.chosen.model_type, trial.pieces == compared.chosen.pieces) if compared else ()
-        if same in ((True, False), (False, True)):
-            shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
+    if compared:
+        for trial in compared.vocabularies:
+            if (trial.model_type == compared.chosen.model_type) != (trial.pieces == compared.chosen.pieces):
+                shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
     rows = [[name, facts.specimens[number]] for number in range(len(stats.specimens)) for name, facts in shown]
     title = "How it cuts sentences; spaces stand between pieces, ▁ begins a word"
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))
