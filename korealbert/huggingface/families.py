@@ -66,7 +66,6 @@ HEADS = ("mlm.", "sop.", "wop.", "bow.", "rtd.")
 
 
 def _linear(ours: str, theirs: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of weight and bias of one module."""
     yield from ((f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias"))
 
 

@@ -9,36 +9,20 @@ from korealbert.huggingface.families import Family, SpecialIds
 from korealbert.model.config import ModernConfig
 
 _SETTINGS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-    "local_attention": "local_attention",
-    "embedding_dropout": "embedding_dropout",
-    "attention_dropout": "attention_dropout",
-    "mlp_dropout": "mlp_dropout",
-    "layer_norm_eps": "norm_eps",
-    "initializer_range": "initializer_range",
+    "vocab_size": ("vocab_size", 50_368),
+    "hidden_size": ("hidden_size", 768),
+    "num_layers": ("num_hidden_layers", 22),
+    "num_heads": ("num_attention_heads", 12),
+    "intermediate_size": ("intermediate_size", 1152),
+    "max_positions": ("max_position_embeddings", 8192),
+    "local_attention": ("local_attention", 128),
+    "embedding_dropout": ("embedding_dropout", 0.0),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "mlp_dropout": ("mlp_dropout", 0.0),
+    "layer_norm_eps": ("norm_eps", 1e-5),
+    "initializer_range": ("initializer_range", 0.02),
 }
-"""Our fields and their names."""
-
-_DEFAULTS = {
-    "vocab_size": 50_368,
-    "hidden_size": 768,
-    "num_hidden_layers": 22,
-    "num_attention_heads": 12,
-    "intermediate_size": 1152,
-    "max_position_embeddings": 8192,
-    "local_attention": 128,
-    "embedding_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "mlp_dropout": 0.0,
-    "norm_eps": 1e-5,
-    "initializer_range": 0.02,
-}
-"""Defaults of ``transformers.ModernBertConfig``; a ``config.json`` lists only what differs from them."""
+"""Our fields, their names for them, and the defaults of ``transformers.ModernBertConfig``, which ``config.json`` leaves out."""
 
 _ONLY: dict[str, Any] = {
     "hidden_activation": "gelu",
@@ -86,7 +70,7 @@ class ModernBert(Family[ModernConfig]):
         return {
             "model_type": self.model_type,
             "architectures": [self.architecture],
-            **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
+            **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
             **_ONLY,
             "dtype": "float32",
             "initializer_range": config.initializer_range or config.hidden_size**-0.5,
@@ -107,12 +91,12 @@ class ModernBert(Family[ModernConfig]):
                 raise ValueError(f"{name} = {settings[name]!r}: only {value!r} can be read")
         if settings.get("quantization_config"):
             raise ValueError("quantization_config is set: only unquantised weights can be read")
-        fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
+        fields = {ours: settings.get(theirs, default) for ours, (theirs, default) in _SETTINGS.items()}
         # Transformers attends to ``sliding_window`` pieces on each side, or to half of ``local_attention``, rounded down.
         if settings.get("sliding_window") is not None:
             half = _whole(settings, "sliding_window", 64, least=1)
         else:
-            half = _whole(settings, "local_attention", _DEFAULTS["local_attention"], least=2) // 2
+            half = _whole(settings, "local_attention", 128, least=2) // 2
         fields["local_attention"] = 2 * half
         return ModernConfig(
             architecture="modern",

@@ -6,7 +6,6 @@ report stage.
 
 from __future__ import annotations
 
-import io
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -45,30 +44,18 @@ def load(name: str) -> pl.DataFrame:
     """Read a table: ``COLUMNS`` as text; ``number``, null for a value such as 108M; ``note``, the known problems of the row;
     and ``noted``, their numbers in ``known_problems``, from 1.
 
-    Raises ValueError if there is no such table, or as ``parse`` does.
+    Raises ValueError if there is no such table.
     """
     if name not in tables():
         raise ValueError(f"there is no published table {name!r}; known are {', '.join(tables())}")
-    content = _directory().joinpath(f"{name}.csv").read_bytes()
-    frame = parse(content, f"published/{name}.csv")
+    frame = pl.read_csv(_directory().joinpath(f"{name}.csv").read_bytes(), infer_schema=False)
     known = [row for row in _toml("misprints")["row"] if row["table"] == name]
     noted = [[place for place, row in enumerate(known) if _applies(row, printed)] for printed in frame.iter_rows(named=True)]
     return frame.with_columns(
+        number=pl.col("value").cast(pl.Float64, strict=False),
         note=pl.Series([" ".join(known[place]["note"] for place in places) for places in noted], dtype=pl.String),
         noted=pl.Series([[place + 1 for place in places] for places in noted], dtype=pl.List(pl.Int64)),
     )
-
-
-def parse(content: bytes, file: str) -> pl.DataFrame:
-    """Parse one table; see ``load``. Raises ValueError naming file and line of an empty field."""
-    frame = pl.read_csv(io.BytesIO(content), infer_schema=False)
-    if tuple(frame.columns) != COLUMNS:
-        raise ValueError(f"{file}, header: found {','.join(frame.columns)}; the columns are {','.join(COLUMNS)}")
-    for column in COLUMNS:
-        blank = frame.with_row_index(offset=2).filter(pl.col(column).fill_null("").str.strip_chars() == "")
-        if blank.height:
-            raise ValueError(f"{file}, line {blank['index'][0]}, field {column!r}: empty; fill it in as the source prints it")
-    return frame.with_columns(number=pl.col("value").cast(pl.Float64, strict=False))
 
 
 def known_problems(name: str) -> list[tuple[str, str]]:
@@ -106,7 +93,9 @@ def matches(task: str, metric: str, table: str, printed: tuple[str, str]) -> boo
 
 def not_comparable(task: str, names: Sequence[TableOrScore]) -> list[str]:
     """Return sentences on why columns of these tables that look like a task's are not comparable with it."""
-    return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
+    return [
+        column["why"] for column in _toml("misprints")["not_comparable"] if column["task"] == task and column["table"] in names
+    ]
 
 
 def _applies(problem: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:

@@ -112,7 +112,6 @@ def _built_with(
 
 
 def _check_rows_differ(rows: dict[str, Row], artifacts: Artifacts) -> None:
-    """Refuse two rows that have the same artifacts for a seed."""
     built: dict[tuple[str, str], set[str]] = {}
     for label, artifact in artifacts.by_label.items():
         stage, *rest = label.split("/")

@@ -92,7 +92,6 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
 
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
-    """Show settings, size and training data of every row."""
     body = []
     for row in spec.rows:
         trained = list(artifacts.of(f"pretrain/{row.key}").values())
@@ -169,7 +168,6 @@ def _mean_curve(artifacts: Artifacts, row: str, name: str) -> list[tuple[float, 
 
 
 def _known_problems(spec: AblationReportSpec) -> Section | None:
-    """Show known misprints of the printed numbers."""
     found = published.notes(spec.printed.table) if spec.printed is not None else []
     return Section("problems", "Known problems of the printed numbers", [Text(note) for note in found]) if found else None
 

@@ -83,7 +83,6 @@ def _model_of(label: str) -> str:
 
 
 def _lede(results: Results) -> str:
-    """Return a sentence on the source and the variants."""
     source = results.artifacts.get("source")
     parts = []
     if source is not None:
@@ -96,7 +95,6 @@ def _lede(results: Results) -> str:
 
 
 def _transfers(results: Results) -> Section | None:
-    """Show the sizes of the transferred models and their parts."""
     rows = []
     for label, artifact in results.artifacts.items():
         if label.startswith("transfer/"):
@@ -117,7 +115,6 @@ def _transfers(results: Results) -> Section | None:
 
 
 def _split(artifacts: Artifacts) -> Section | None:
-    """Show the sizes of the parts of the corpus."""
     parts = artifacts.of("split")
     if not parts:
         return None

@@ -57,7 +57,6 @@ def _models(variants: Iterable[str]) -> list[str]:
 
 
 def _every_benchmark(results: Results) -> Table:
-    """Show every model on every Korean benchmark in its main metric."""
     own = dict(reversed(results.korean_benchmarks))
     columns = [(benchmark, own[benchmark]) for benchmark in dict.fromkeys(name for name, _ in results.korean_benchmarks)]
     rows = [
@@ -108,7 +107,6 @@ def language_loss(results: Results) -> Section | None:
 
 
 def _shares_of_source(results: Results, columns: Sequence[Column]) -> Table | None:
-    """Show scores as shares of the source's."""
     source = {column.title: mean(results.values("source", *column.ours, english=True)) for column in columns}
     if not all(results.values("source", *column.ours, english=True) for column in columns):
         return None

@@ -25,12 +25,7 @@ from korealbert.report.render.text import markdown, table_files
 
 
 def write_report(
-    out_dir: Path,
-    title: str,
-    lede: str,
-    sections: Sequence[Section],
-    numbers: Mapping[str, pl.DataFrame],
-    runtime: Runtime,
+    out_dir: Path, title: str, lede: str, sections: Sequence[Section], numbers: Mapping[str, pl.DataFrame], runtime: Runtime
 ) -> int:
     """Write ``report.html``, ``report.md``, ``figures/*.svg`` and ``numbers`` by file name; returns the number of figures.
 

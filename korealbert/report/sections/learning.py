@@ -101,7 +101,6 @@ def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
 
 
 def _rollbacks(artifacts: Artifacts) -> list[Block]:
-    """Show every return to a checkpoint after a collapse."""
     events = [record for record in training_lines(artifacts.one("pretrain")) if record.get("split") == "guard"]
     if not events:
         return []
@@ -209,7 +208,6 @@ def speed(artifacts: Artifacts) -> Section | None:
 
 
 def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Block]:
-    """Show speed and memory of forward passes, if they were measured."""
     if not found:
         return []
     per_second, ratios, peaks = (

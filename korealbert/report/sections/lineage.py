@@ -130,7 +130,6 @@ _MAX_TRAININGS = 40
 
 
 def _throughput(artifacts: Artifacts) -> list[Block]:
-    """Show a row for each training."""
     rows = []
     for label, stats, artifact in list(_trainings(artifacts))[:_MAX_TRAININGS]:
         spec = artifact.manifest["spec"]
@@ -228,7 +227,6 @@ _SECTIONS = {
 
 
 def _picture(found: Mapping[str, Artifact], anchors: set[str]) -> list[Block]:
-    """Draw the graph of the artifacts."""
     if not found:
         return []
     groups = _groups({name: str(artifact.manifest["label"]) for name, artifact in found.items()})
@@ -331,7 +329,6 @@ _TERMS = {
 
 
 def _terms(sections: Sequence[Section]) -> list[Block]:
-    """Explain the terms that occur in the report."""
     text = markdown("", "", sections)
     rows = [[term, meaning] for term, meaning in _TERMS.items() if re.search(rf"(?<!\w){re.escape(term)}", text)]
     return [Fold("Terms and abbreviations", [Table("Terms", ["Term", "Meaning"], rows, prose=frozenset({1}))])] if rows else []

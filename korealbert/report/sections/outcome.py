@@ -176,7 +176,6 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
 
 
 def _filled_table(artifacts: Artifacts) -> Table | None:
-    """Show the model's predictions for the prompts of the recipe."""
     exported = artifacts.stats("export", ExportStats)
     if exported is None or not exported.filled:
         return None
@@ -328,7 +327,6 @@ def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
 
 
 def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int | None]) -> Table:
-    """Show accuracy and loss by objective, with the number of targets."""
     rows = [
         [
             name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.examples.masking import MaskingSpec
@@ -18,19 +18,26 @@ from korealbert.vocab.stage import VocabStats, VocabularyFacts
 
 def section(artifacts: Artifacts) -> Section | None:
     """Show rows and views."""
-    drawn = (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts), _ngrams(artifacts))
+    drawn: list[Figure | None] = []
+    tables: list[Table] = []
+    if (examples := artifacts.stats("examples", ExamplesStats)) is not None:
+        drawn.append(_lengths(examples))
+        tables.append(_rows(examples))
+    if (views := artifacts.one("views")) is not None:
+        noise, spec = views.stats_as(ViewsStats), views.manifest["spec"]
+        drawn += [_amounts(noise, spec), _replacements(noise, spec), _ngrams(noise, spec)]
+        tables.append(_noise(noise))
     figures = [figure for figure in drawn if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
-    blocks += [table for table in (_rows(artifacts), _noise(artifacts)) if table.rows]
+    blocks += [table for table in tables if table.rows]
     if not blocks:
         return None
     origin = Text(artifacts.origin("examples", "views"), quiet=True)
     return Section("training-data", "Rows and noise", [*blocks, origin])
 
 
-def _lengths(artifacts: Artifacts) -> Figure | None:
-    stats = artifacts.stats("examples", ExamplesStats)
-    if stats is None or not stats.length_histogram:
+def _lengths(stats: ExamplesStats) -> Figure | None:
+    if not stats.length_histogram:
         return None
     ordered = sorted(stats.length_histogram.items(), key=lambda item: int(item[0].split("-")[0]))
     label = "Rows by length in pieces: " + "; ".join(f"{name} {count(number)}" for name, number in ordered)
@@ -39,13 +46,8 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
     return Figure("lengths", caption, charts.histogram(ordered, label=label, unit="pieces"))
 
 
-def _amounts(artifacts: Artifacts) -> Figure | None:
-    """Compare the amounts of masking, moving and swapping with the recipe's."""
-    spec = _views_spec(artifacts)
+def _amounts(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
     word_order = spec.get("word_order", {})
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return None
     dynamic = word_order.get("amount") == "dynamic"
     return _compared_with_recipe(
         "noise-amounts",
@@ -61,7 +63,7 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
     )
 
 
-def _mean_rate(spec: dict[str, Any]) -> float | None:
+def _mean_rate(spec: Mapping[str, Any]) -> float | None:
     """Return the recipe's share of pieces to predict, averaged over the views that were counted."""
     if "masking" not in spec:
         return None
@@ -70,13 +72,9 @@ def _mean_rate(spec: dict[str, Any]) -> float | None:
     return sum(map(masking.rate_in, range(counted))) / counted
 
 
-def _replacements(artifacts: Artifacts) -> Figure | None:
-    """Compare the replacements of pieces to predict with the recipe's shares."""
-    masking = _views_spec(artifacts).get("masking", {})
+def _replacements(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
+    masking = spec.get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return None
     return _compared_with_recipe(
         "noise-replacements",
         "What replaces a piece to predict",
@@ -88,11 +86,9 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
     )
 
 
-def _ngrams(artifacts: Artifacts) -> Figure | None:
+def _ngrams(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
     """Compare the lengths of n-grams with p(n) ∝ 1/n; None if n-grams are off."""
-    stats, masking = artifacts.stats("views", ViewsStats), _views_spec(artifacts).get("masking", {})
-    if stats is None:
-        return None
+    masking = spec.get("masking", {})
     most, unit = masking.get("ngram_max", 1), "piece" if masking.get("unit") == "token" else "word"
     counts = [stats.ngrams_1, stats.ngrams_2, stats.ngrams_3, stats.ngrams_4, stats.ngrams_5][:most]
     if most == 1 or not sum(counts):
@@ -105,12 +101,6 @@ def _ngrams(artifacts: Artifacts) -> Figure | None:
     label = f"N-grams chosen for prediction, of {count(sum(counts))}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, cut at the budget and at the end of segments"
     return Figure("noise-ngrams", caption, charts.bars(rows, label=label))
-
-
-def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
-    views = artifacts.one("views")
-    spec: dict[str, Any] = views.manifest["spec"] if views else {}
-    return spec
 
 
 def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
@@ -128,14 +118,10 @@ def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | 
 
 
 def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
-    """Return a table of the facts that are not missing."""
     return Table(title, ["Fact", "Value"], [row for row in rows if row[1] != MISSING], frozenset({1}))
 
 
-def _rows(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("examples", ExamplesStats)
-    if stats is None:
-        return _facts("Rows", [])
+def _rows(stats: ExamplesStats) -> Table:
     return _facts(
         "Rows",
         [
@@ -149,10 +135,7 @@ def _rows(artifacts: Artifacts) -> Table:
     )
 
 
-def _noise(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return _facts("Noise", [])
+def _noise(stats: ViewsStats) -> Table:
     return _facts(
         "Noise, as measured on all views",
         [
