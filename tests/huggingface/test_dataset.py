@@ -28,7 +28,7 @@ from tests.corpus.documents_made import prose
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
-    """Two cleaned sources, a short text in one of them."""
+    """Two cleaned sources, each with a text that is too short."""
     root = tmp_path_factory.mktemp("corpus")
     found = []
     for source, license in (("blog", "CC BY 4.0"), ("news", "")):
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
         raw = root / f"{source}.jsonl"
         raw.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
         table = {"source": source, "format": "jsonl", "paths": [str(raw)], "license": license}
-        runtime = Runtime(store=root / "store")
+        runtime = Runtime(store=root / "store", workers=1)
         extracted = build(extract.STAGE, ExtractSpec.model_validate(table), {}, runtime, label=f"extract/{source}").artifact
         spec = clean.CleanSpec(agreement_documents=0)
         found.append(build(clean.STAGE, spec, {"documents": extracted}, runtime, label=f"clean/{source}").artifact)
@@ -105,7 +105,7 @@ def test_a_directory_of_somebody_else_beside_it_stays(corpus: list[Artifact], tm
 
 
 def test_the_card_tells_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store")
+    runtime = Runtime(store=tmp_path / "store", workers=1)
     strange = "".join(chr(0xAC00 + number * 7919 % 11172) for number in range(400))
     sources = {}
     for source, texts in {"blog": [prose(1, 30), prose(1, 30), prose(2, 30)], "web": [strange]}.items():

@@ -16,7 +16,6 @@ from transformers import (
     BertForPreTraining,
     ElectraConfig,
     ElectraForMaskedLM,
-    ElectraForPreTraining,
     PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -26,7 +25,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
-from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise
+from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
@@ -204,25 +203,3 @@ def test_a_base_model_of_full_size_equals_that_of_transformers(tmp_path: Path) -
     with torch.no_grad():
         logits = ours(ids, torch.zeros_like(ids), None, torch.arange(32).expand(2, -1), torch.zeros(2, 1, dtype=torch.long))
         torch.testing.assert_close(logits.mlm_BPV, theirs(ids).prediction_logits, atol=1e-5, rtol=1e-5)
-
-
-def test_a_discriminator_is_that_of_transformers(tmp_path: Path) -> None:
-    fields = {"share": "none", "activation": "gelu", "pooler": False, "generator_hidden_size": 16}
-    config = ModelConfig(
-        **{"vocab_size": 70, "hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 4, **fields}
-    )
-    ours = ReplacedTokenModel(config).eval()
-    initialise(ours, 0.2, seed=1)
-    weights = {name: tensor.numpy() for name, tensor in ours.state_dict().items()}
-    save_file(checkpoint.to_huggingface(config, weights), tmp_path / "model.safetensors", metadata={"format": "pt"})
-    write_json(tmp_path / "config.json", checkpoint.settings(config, SPECIAL))
-    theirs, report = ElectraForPreTraining.from_pretrained(tmp_path, output_loading_info=True, local_files_only=True)
-    assert not any(report.values())
-    ids, types, lengths, _ = a_batch()
-    mask = (torch.arange(24) < lengths[:, None]).long()
-    with torch.no_grad():
-        expected = theirs.eval()(torch.where(mask == 1, ids, 0), token_type_ids=types, attention_mask=mask).logits
-        logits = ours.judge(ids, types, lengths)
-    for row, length in enumerate(lengths):
-        torch.testing.assert_close(logits[row, :length], expected[row, :length], atol=1e-5, rtol=1e-5)
-    assert checkpoint.read(tmp_path).config == config.model_copy(update={"generator_hidden_size": 0})
