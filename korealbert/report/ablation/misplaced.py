@@ -153,8 +153,8 @@ def _field(spec: Any, path: Sequence[str]) -> Any:
 def _contradicts(found: Any, wanted: Any) -> bool:
     """Whether a value in a manifest contradicts a setting.
 
-    Missing values never do, nor do paths, which manifests have as absolute ones, nor an integer 0, which may stand for a size
-    that follows from others.
+    Missing values never do. Neither do paths, which are absolute in manifests, nor an integer 0 in a setting, which may mean
+    that the size follows from others.
     """
     if isinstance(found, dict) and isinstance(wanted, Mapping):
         return any(_contradicts(found.get(name), value) for name, value in wanted.items())

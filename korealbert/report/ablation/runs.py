@@ -27,7 +27,6 @@ Runs = Mapping[int, Mapping[int, float]]
 class Values:
     """All values of an ablation, by key of the row and title of the column."""
 
-    columns: Mapping[str, Column]
     runs: Mapping[tuple[str, str], Runs]
     """Defined values."""
     undefined: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]
@@ -47,35 +46,34 @@ class Values:
         parts = dict.fromkeys(places, "")
         for label, artifact in artifacts.items():
             stage, *rest = label.split("/")
-            if stage not in ("pretrain", "intrinsic", "finetune", "ensemble"):
-                continue
-            row, seed, *what = [rest[0], "0", *rest[1:], "", "0"] if stage == "ensemble" else rest
-            for column in columns:
-                place, seeds = (row, column.title), (int(seed), int(what[-1]) if stage in _TUNED else 0)
-                if stage in _TUNED and column.benchmark == "/".join(what[:-2]):
+            if stage in ("pretrain", "intrinsic"):
+                row, seed, *noise = rest
+                for column in columns:
+                    if (value := _pretraining_value(column, stage, noise, artifact)) is not None:
+                        runs[row, column.title].setdefault(int(seed), {})[0] = value
+            elif stage in ("finetune", "ensemble"):
+                row, benchmark, pretraining, finetuning = _cell_of(stage, rest)
+                for column in (column for column in columns if column.benchmark == benchmark):
+                    place = row, column.title
                     score, why, part = _score(column, artifact.read_json("metrics.json"))
                     parts[place] = part or parts[place]
                     if why:
-                        undefined[place][seeds] = why
+                        undefined[place][pretraining, finetuning] = why
                     else:
-                        runs[place].setdefault(seeds[0], {})[seeds[1]] = score
-                elif stage not in _TUNED and (value := _value(column, stage, what, artifact)) is not None:
-                    runs[place].setdefault(seeds[0], {})[0] = value
+                        runs[place].setdefault(pretraining, {})[finetuning] = score
         for column in columns:
             if column.training == "speedup":
-                _relate(runs, column.title, rows, baseline)
-        found = cls({column.title: column for column in columns}, runs, undefined, parts)
-        for row_ in rows:
-            for column in columns:
-                if column.average:
-                    runs[row_.key, column.title] = found._averaged(row_.key, column)
-                    undefined[row_.key, column.title] = {
-                        (seed, 0): f"{title}: {why}"
-                        for group in column.average
-                        for title in group
-                        for (seed, _), why in undefined[row_.key, title].items()
-                    }
-        return found
+                _divide_by_baseline(runs, column.title, rows, baseline)
+        values = cls(runs, undefined, parts)
+        for row, column in ((each.key, column) for each in rows for column in columns if column.average):
+            runs[row, column.title] = values._averaged(row, column)
+            undefined[row, column.title] = {
+                (seed, 0): f"{title}: {why}"
+                for group in column.average
+                for title in group
+                for (seed, _), why in undefined[row, title].items()
+            }
+        return values
 
     def _averaged(self, row: str, column: Column) -> dict[int, dict[int, float]]:
         """Return means of columns for each pretraining seed that all of them have; fine-tuning seeds are averaged first."""
@@ -118,16 +116,22 @@ class Values:
         return len(runs), max(map(len, runs.values()), default=0)
 
 
-def _relate(runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str) -> None:
+def _cell_of(stage: str, label: Sequence[str]) -> tuple[str, str, int, int]:
+    """Return row, benchmark, pretraining seed and fine-tuning seed of a cell; ensembles have seeds of 0."""
+    if stage == "ensemble":
+        return label[0], "/".join(label[1:]), 0, 0
+    row, pretraining, *benchmark, _, finetuning = label
+    return row, "/".join(benchmark), int(pretraining), int(finetuning)
+
+
+def _divide_by_baseline(
+    runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str
+) -> None:
     """Divide the values of a column by the baseline's mean; without a baseline, remove them."""
     unit = [value[0] for row in rows if row.label == baseline for value in runs[row.key, title].values()]
     for row in rows:
         own = runs[row.key, title]
         runs[row.key, title] = {seed: {0: value[0] / statistics.fmean(unit)} for seed, value in own.items()} if unit else {}
-
-
-_TUNED = ("finetune", "ensemble")
-"""Stages whose artifacts are scores of a benchmark."""
 
 
 def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]:
@@ -142,11 +146,11 @@ def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]
     return float(metrics[split][metric]), why_undefined(metrics, metric, split), part
 
 
-def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
-    """Return a value of pretraining for a column, or None."""
+def _pretraining_value(column: Column, stage: str, noise: Sequence[str], artifact: Artifact) -> float | None:
+    """Return a column's value in a training or in its evaluation with a noise, or None."""
     if column.training is not None:
-        return _of_training(column.training, artifact) if stage == "pretrain" else None
-    if column.heldout is None or (column.noise != what[0] if what else column.noise):
+        return _training_cost(column.training, artifact) if stage == "pretrain" else None
+    if column.heldout is None or column.noise != "".join(noise):
         return None
     if stage == "intrinsic":
         heldout = artifact.stats_as(IntrinsicStats).heldout
@@ -156,7 +160,7 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
     return None if accuracy is None else 100 * float(accuracy)
 
 
-def _of_training(what: Training, artifact: Artifact) -> float | None:
+def _training_cost(what: Training, artifact: Artifact) -> float | None:
     if what == "parameters":
         return float(encoder_size(artifact.path)) if artifact.files("model.safetensors") else None
     stats = artifact.stats_as(PretrainStats)

@@ -1,4 +1,4 @@
-"""Bars, histograms, lines, strips of dots and matrices, each small enough to stand in a row with others."""
+"""Bars, histograms, lines, strips of dots and matrices, small enough for several in a row."""
 
 from __future__ import annotations
 

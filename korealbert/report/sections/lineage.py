@@ -315,7 +315,7 @@ _TERMS = {
     "MLM": "masked language modelling: pieces hidden in the text are predicted",
     "SOP": "sentence-order prediction: are two neighbouring segments in order or swapped?",
     "NSP": "next-sentence prediction: does the second segment follow the first?",
-    "WOP": "word-order prediction: where did a moved word stand?",
+    "WOP": "word-order prediction: what was the original position of a moved word?",
     "RTD": "replaced-token detection: which pieces did a generator replace?",
     "held out": "rows of documents that were kept out of training",
     "perplexity": "exp of the mean cross-entropy: as uncertain as a choice among so many equally probable pieces",
