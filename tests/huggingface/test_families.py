@@ -1,4 +1,4 @@
-"""Checkpoints that transformers wrote, read and computed with our encoder; and ours, loaded by transformers."""
+"""Our encoder computes the same as transformers from their checkpoints, and transformers load ours."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WITHOUT_POOLER = ("electra", "electra, as wide as its embeddings", "roberta")
 
 
 def random_model(name: str) -> PreTrainedModel:
-    """One of theirs with weights that all matter: transformers starts biases and LayerNorms at 0 and 1."""
+    """A model of theirs with random biases and LayerNorms, which transformers initialises to 0 and 1."""
     torch.manual_seed(4)
     model = THEIRS[name]().eval()
     with torch.no_grad():
@@ -75,7 +75,7 @@ def ours_from(directory: Path) -> PretrainingModel:
 
 
 def a_batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids (none of them special), segment types, lengths, masked positions."""
+    """Return ids without special ones, segment types, lengths and masked positions."""
     ids = torch.randint(5, 70, (3, 24), generator=torch.Generator().manual_seed(2))
     types = (torch.arange(24) >= 11).long().expand(3, -1)
     return ids, types, torch.tensor([24, 15, 6]), torch.tensor([[1, 4, 23], [2, 14, 3], [1, 5, 2]])
@@ -117,7 +117,7 @@ def test_logits_and_gradients_equal_those_of_transformers(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["albert", "bert", "electra", "roberta"])
-def test_what_is_written_is_what_was_read(name: str, tmp_path: Path) -> None:
+def test_reading_and_writing_gives_the_same_tensors_and_settings(name: str, tmp_path: Path) -> None:
     theirs = random_model(name)
     theirs.save_pretrained(tmp_path)
     read = checkpoint.read(tmp_path)

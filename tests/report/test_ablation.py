@@ -251,7 +251,7 @@ def pretrained_and_tuned(
     return {f"pretrain/{own}": trained, f"export/{own}": exported, f"finetune/{own}/nsmc/pretrained/1": tuned}
 
 
-ROWS_THAT_SAY = {
+SETTINGS_OF_ROWS = {
     "pretrain": (("pretrain.model.num_layers = 3", "pretrain.model.hidden_size = 0"), ("pretrain.model.num_layers = 6",)),
     "a share of 0": (("pretrain.wop_weight = 0.0",), ()),
     "views": (("views.masking.rate = 0.3",), ("views.masking.rate = 0.5",)),
@@ -268,12 +268,12 @@ def rows_of_two_seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Art
     return found
 
 
-@pytest.mark.parametrize("said", ROWS_THAT_SAY)
+@pytest.mark.parametrize("said", SETTINGS_OF_ROWS)
 @pytest.mark.parametrize("change", ["exchanged", "the same"])
 def test_rows_that_are_exchanged_whole_or_one_are_refused(
     said: str, change: str, rows_of_two_seeds: dict[str, Artifact], tmp_path: Path
 ) -> None:
-    one, other = ROWS_THAT_SAY[said]
+    one, other = SETTINGS_OF_ROWS[said]
     found = dict(rows_of_two_seeds)
     rows = (Row(key="a", label="A", settings=one), Row(key="b", label="B", settings=() if said == "extract" else other))
     columns = (Column(title="NSMC", benchmark="nsmc"),)
@@ -296,8 +296,8 @@ def test_rows_that_are_exchanged_whole_or_one_are_refused(
         run(spec.model_copy(update={"rows": rows}), found, tmp_path, Runtime())
 
 
-def test_what_rows_may_have_of_others_proves_nothing(tmp_path: Path) -> None:
-    """A vocabulary and a training to start from may come of another corpus; some fields the graph sets itself."""
+def test_ancestors_that_rows_may_share_are_accepted(tmp_path: Path) -> None:
+    """A vocabulary and an initial training may be from another corpus, and the graph itself sets some fields."""
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
     news, books = (made(tmp_path, "extract", {}, source=source) for source in ("news", "books"))
     earlier = made(tmp_path, "pretrain", facts, {"examples": made(tmp_path, "examples", {}, {"documents": news})})
@@ -361,7 +361,7 @@ def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: di
     assert ["A", "12,000,000", "30 of 60", "49,999", "1.25", "0"] in cells(tmp_path / "report.md", "A")
 
 
-def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+def test_the_lede_has_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     longer = {**artifacts["pretrain/b/1"].stats, "steps": 400, "tokens": 700_000}
     artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
     run(SPEC, artifacts, tmp_path, Runtime())
@@ -375,9 +375,7 @@ def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, A
         run(spec, artifacts, tmp_path, Runtime())
 
 
-def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_training(
-    artifacts: dict[str, Artifact], tmp_path: Path
-) -> None:
+def test_costs_of_training_are_shown_and_an_ensemble_has_none(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     for label, artifact in list(artifacts.items()):
         if label.startswith("pretrain/"):
             row, seed = label.split("/")[1:]
@@ -438,9 +436,7 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     assert {"curve-mlm", "layers-l2", "layers-degrees"} <= names and "column-1" not in names
 
 
-def test_undefined_scores_and_those_on_a_part_are_told_and_have_no_difference(
-    artifacts: dict[str, Artifact], tmp_path: Path
-) -> None:
+def test_undefined_and_partial_scores_are_noted_and_have_no_difference(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     why = "every prediction is the same"
     for label in [label for label in artifacts if label.startswith("finetune/a/1/")]:
         metrics = {"metric": "f1", "test": {"f1": 0.0, "em": 5.0}, "undefined": {"f1": why}}

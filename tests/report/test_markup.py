@@ -1,4 +1,4 @@
-"""Whatever a text holds, it stays text: in HTML, in SVG and in Markdown."""
+"""Any text stays text in HTML, SVG and Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published scores load whole, with their sources, and are compared only with what they measure."""
+"""Published scores are complete, have sources, and are only compared with scores of the same measure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_kobest_stands_beside_the_model_card_of_ax_encoder() -> None:
     assert not published.comparable("kobest_hellaswag", "macro_f1", tables).height
 
 
-def test_koelectra_s_question_pairs_are_those_of_pd() -> None:
+def test_koelectra_question_pairs_are_the_pairs_of_pd() -> None:
     """Its files are songys/Question_pair's byte for byte; of 688 pairs, the older split, no printed score is a share."""
     printed = published.comparable("pd", "accuracy", ["koelectra_readme"])["number"].to_list()
     assert len(printed) == 10
@@ -135,7 +135,7 @@ def test_the_largest_albert_has_other_numbers_in_table_2_than_in_tables_6_and_13
     assert set(noted["source"]) == {"ALBERT Table 2"} and noted.height == len(in_table_2) - 1, "all but the average"
 
 
-def test_misprints_are_told_with_their_table() -> None:
+def test_misprints_name_their_table() -> None:
     assert any("Mixes Table I's" in note for note in published.notes("korealbert"))
     assert "All rows: Split not stated." in published.notes("klue_readme")
     assert any(

@@ -17,7 +17,7 @@ from tests.report.conftest import cell
 def measures(export: Artifact) -> list[str]:
     """Return the scores on NSMC that are uploaded with an export."""
     with sharing.parcel([export], "model") as parcel:
-        return [told for told in parcel.measures if told.startswith("NSMC")]
+        return [measure for measure in parcel.measures if measure.startswith("NSMC")]
 
 
 def test_means_are_over_the_cells_with_the_newest_settings(
