@@ -27,7 +27,7 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
     is not empty.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ValueError(f"{directory} is there and not empty; name another directory")
+        raise ValueError(f"{directory} already exists and is not empty; name another directory")
     for artifact in artifacts:
         if not artifact.files("documents-*.arrow"):
             raise ValueError(

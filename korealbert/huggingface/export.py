@@ -79,7 +79,7 @@ class ExportSpec(Spec):
         mask = SPECIAL_PIECES[SPECIAL.mask]
         for prompt in prompts:
             if prompt.count(mask) != 1:
-                raise ValueError(f"{prompt!r} holds {prompt.count(mask)} {mask}; write one where a word is wanted")
+                raise ValueError(f"{prompt!r} has {prompt.count(mask)} {mask}; write exactly one, in place of a word")
         return prompts
 
 

@@ -42,7 +42,7 @@ def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]
         raise ValueError(f"the text has {len(ids):,} pieces, the model takes {model.config.max_position_embeddings:,}")
     positions = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
     if not len(positions):
-        raise ValueError(f"the text holds no {tokenizer.mask_token}: write it where a word is wanted")
+        raise ValueError(f"the text has no {tokenizer.mask_token}; write it in place of a word")
     with torch.inference_mode():
         probabilities = model(**encoded).logits[0, positions].softmax(-1)
     best = probabilities.topk(min(top, probabilities.shape[-1]))

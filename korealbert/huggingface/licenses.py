@@ -47,7 +47,7 @@ def combined(stated: Mapping[str, str]) -> tuple[str, str]:
     """Return the license of a work from those that its sources state, and the reason if it is ``other``."""
     known = {source: identifier(license) for source, license in stated.items()}
     if unknown := [f'[extract.{source}] license = "{stated[source]}"' for source, license in known.items() if license is None]:
-        return OTHER, f"none that the hub knows: {', '.join(unknown)}"
+        return OTHER, f"the hub knows no such license: {', '.join(unknown)}"
     if unchangeable := [f"{source} {stated[source]}" for source, license in known.items() if "nd" in _conditions(license)]:
         return OTHER, f"changed texts may not be passed on, and cleaning changes texts: {', '.join(unchangeable)}"
     found = sorted({license for license in known.values() if license}, key=lambda license: (len(_conditions(license)), license))
@@ -57,7 +57,7 @@ def combined(stated: Mapping[str, str]) -> tuple[str, str]:
     strictest = (bound or found)[-1]
     if all(license == strictest or _may_become(license, strictest) for license in bound):
         return strictest, ""
-    return OTHER, f"these cannot be one: {', '.join(f'{source} {stated[source]}' for source in stated)}"
+    return OTHER, f"these licenses cannot be combined: {', '.join(f'{source} {stated[source]}' for source in stated)}"
 
 
 def _conditions(license: str | None) -> frozenset[str]:

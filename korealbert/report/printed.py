@@ -60,8 +60,8 @@ class Printed(Spec):
         found = [model for model in models if pattern.fullmatch(model)]
         if len(found) != 1:
             raise ValueError(
-                f"{wanted!r} names {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
-                'Mend the label or the template, or write printed = "" for a row that is not in the paper'
+                f"{wanted!r} matches {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
+                'Correct the label or the template, or write printed = "" for a row that is not in the paper'
             )
         return found[0]
 

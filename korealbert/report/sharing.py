@@ -194,7 +194,7 @@ def check_name(repo: str) -> None:
         validate_repo_id(repo)
     except ValueError:
         form = "ASCII letters and digits with a single -, _ or . between them, at most 96 characters, no .git at the end"
-        raise ValueError(f"{repo!r} is no name on the hub: it is USER/NAME or NAME, of {form}") from None
+        raise ValueError(f"{repo!r} is not a valid name on the hub: write USER/NAME or NAME with {form}") from None
 
 
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
@@ -205,13 +205,13 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """
     check_name(repo)
     if get_token() is None:
-        raise ValueError("no token of the hub: run `hf auth login`, or set HF_TOKEN")
+        raise ValueError("no token for the hub: run `hf auth login`, or set HF_TOKEN")
     api = HfApi()
     try:
         repo = repo if "/" in repo else f"{api.whoami()['name']}/{repo}"
         found = _visibility(api, what, repo)
         if found == "public" and not public:
-            raise ValueError(f"{repo} is there and public; say --public, or name another repository")
+            raise ValueError(f"{repo} is a public repository; add --public, or name another one")
         made = api.create_repo(repo, repo_type=what.kind, private=None if found else not public, exist_ok=True).repo_id
         with tempfile.TemporaryDirectory() as scratch:
             for name, path in what.files.items():
@@ -225,7 +225,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     except (HfHubHTTPError, OSError) as error:
         answer = " ".join(str(error).split())
         raise ValueError(
-            f"{repo}: the hub at {api.endpoint} did not take it ({answer}); mend that and repeat the command"
+            f"{repo}: the upload to {api.endpoint} failed ({answer}); fix the problem and repeat the command"
         ) from None
     return str(done.commit_url)
 

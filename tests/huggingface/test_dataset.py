@@ -85,7 +85,7 @@ def test_the_card_names_sources_licences_and_drops(corpus: list[Artifact], tmp_p
 def test_a_full_directory_and_an_artifact_without_documents_are_refused(corpus: list[Artifact], tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="full is there and not empty; name another directory"):
+    with pytest.raises(ValueError, match="full already exists and is not empty; name another directory"):
         write_dataset(corpus, tmp_path / "full", "parquet")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     empty = Artifact(corpus[0].name, tmp_path / "empty")

@@ -171,7 +171,7 @@ def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: Make
 
 @pytest.mark.parametrize("prompt", ["가나다", "[MASK] 또 [MASK]"])
 def test_a_prompt_has_one_mask(prompt: str) -> None:
-    with pytest.raises(ValueError, match=r"holds \d \[MASK\]; write one where a word is wanted"):
+    with pytest.raises(ValueError, match=r"has \d \[MASK\]; write exactly one, in place of a word"):
         ExportSpec(prompts=(prompt,))
 
 

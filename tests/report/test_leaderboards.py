@@ -279,7 +279,7 @@ def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metr
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": [{"model": "GPT"}]}, "'GPT' names 0 models of KoreALBERT Table III"),
+        ({"rows": [{"model": "GPT"}]}, "'GPT' matches 0 models of KoreALBERT Table III"),
         ({"columns": [{"title": "a", "heldout": "mlm"}]}, "a report of encoders has no such numbers"),
         ({"columns": [{"title": "a", "benchmark": "nsmc", "printed": ["NSMC", "f1"]}]}, "is not in the published table"),
         ({"columns": [{"title": "a", "average": [["b"]]}]}, "averages 'b'"),
