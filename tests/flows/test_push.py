@@ -183,7 +183,7 @@ def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], serve
         assert told in line
     assert signed_out == "no token for the hub: run `hf auth login`, or set HF_TOKEN"
     assert "failed (" in refused_by_hub and "401" in refused_by_hub
-    assert refused_by_hub.endswith("mend that and repeat the command")
+    assert refused_by_hub.endswith("fix the problem and repeat the command")
     assert list(server.repos) == [("model", "me/open")]
 
 
