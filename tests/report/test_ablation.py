@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from scipy import stats
@@ -30,11 +30,13 @@ SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [
 """By row, pretraining seed and fine-tuning seed."""
 
 
+@settings(max_examples=30)
 @given(st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.integers(1, 200))
 def test_quantiles_are_students(confidence: float, degrees: int) -> None:
     assert t_quantile(confidence, degrees) == pytest.approx(stats.t.ppf((1 + confidence) / 2, degrees), rel=1e-8)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=12))
 def test_intervals_are_those_of_scipy(values: list[float]) -> None:
     found = estimate(values, 0.95)

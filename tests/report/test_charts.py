@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from korealbert.report.render import charts, graph
@@ -32,6 +32,7 @@ def test_a_constant_series_still_has_an_axis() -> None:
     charts.histogram([], label="nothing", unit="")
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=12))
 def test_a_graph_loses_only_arrows_that_a_longer_path_implies(found: list[set[int]]) -> None:
     above = {str(node): {str(each) for each in parents if each < node} for node, parents in enumerate(found)}
