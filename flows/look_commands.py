@@ -81,9 +81,9 @@ def inspect(
         found = find(store, artifact)
         if html is not None:
             refuse_overwriting(html, [found.path])
-        what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
+        selection = look.Selection(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shows = registry.shows(found.manifest["recipe"]["stage"])
-        shown = look.items(found, what, shows=shows, limit=limit, offset=offset)
+        shown = look.items(found, selection, shows=shows, limit=limit, offset=offset)
         if html is not None:
             html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
             console.print(str(html), soft_wrap=True)

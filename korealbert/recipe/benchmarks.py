@@ -191,7 +191,7 @@ class Measured(NamedTuple):
     def of(cls, model: str, pretrain: str, config: AnyConfig | None, place: ModelPlace | None = None) -> Self:
         """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
         if config is not None:
-            return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
+            return cls(model, pretrain if checkpoint.needs_trained_config(config) else None, checkpoint.architecture(config))
         with suppress(ValueError):  # The stage that reads it from there reports the fault.
             if place is not None and (directory := place.directory()) is not None:
                 return cls(model, None, str(read_settings(directory).get("model_type", "")))

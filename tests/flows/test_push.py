@@ -173,17 +173,17 @@ def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], serve
         ("extract", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus",
         ("texts", "me/x"): "neither an exported model (config.json, ",
         ("none", "me/x", "--store", str(store)): "no artifact 'none'",
-        ("export", "a/b/c", "--store", str(store)): "'a/b/c' is no name on the hub: it is USER/NAME",
-        ("export", "me/open", "--store", str(store)): "me/open is there and public; say --public",
+        ("export", "a/b/c", "--store", str(store)): "'a/b/c' is not a valid name on the hub: write USER/NAME",
+        ("export", "me/open", "--store", str(store)): "me/open is a public repository; add --public",
     }
     asked = [(arguments, TOKEN) for arguments in refused]
     asked += [(("export", "me/x", "--store", str(store)), token) for token in ("", TOKEN[::-1])]
     *lines, signed_out, refused_by_hub = refusals(server, tmp_path, asked)
     for line, told in zip(lines, refused.values(), strict=True):
         assert told in line
-    assert signed_out == "no token of the hub: run `hf auth login`, or set HF_TOKEN"
-    assert "did not take it (" in refused_by_hub and "401" in refused_by_hub
-    assert refused_by_hub.endswith("mend that and repeat the command")
+    assert signed_out == "no token for the hub: run `hf auth login`, or set HF_TOKEN"
+    assert "failed (" in refused_by_hub and "401" in refused_by_hub
+    assert refused_by_hub.endswith("fix the problem and repeat the command")
     assert list(server.repos) == [("model", "me/open")]
 
 
@@ -244,4 +244,4 @@ def test_the_license_of_several_sources_is_other_only_where_none_fits_all(stated
 def test_why_a_license_is_other_names_the_sources_at_fault() -> None:
     told = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
     assert told == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
-    assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these cannot be one: a CC BY 4.0, b MIT"
+    assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these licenses cannot be combined: a CC BY 4.0, b MIT"

@@ -173,8 +173,8 @@ def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
     assert "| Benchmark | Model | Mean ± sd | 90 % interval |" in text
     assert "| NSMC, accuracy | none, Phase 2 | 80.00 | 78.50 to 81.25 |" in text
     difference = "−1.50 | −3.00 to +0.25 | 0.042 |"
-    assert f"| NSMC, accuracy | itl, Phase 2 less none, Phase 2 | {difference}" in text
-    assert f"accuracy | source less itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("English after post-training") :]
+    assert f"| NSMC, accuracy | itl, Phase 2 minus none, Phase 2 | {difference}" in text
+    assert f"accuracy | source minus itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("English after post-training") :]
 
 
 def test_many_pairs_of_systems_are_folded_away() -> None:

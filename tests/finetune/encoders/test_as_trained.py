@@ -102,7 +102,7 @@ def test_vectors_before_the_first_step_are_those_of_the_untied_export(mode: Made
     torch.testing.assert_close(found.hidden_BLH[real], expected.hidden_BLH[real], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found.pooled_BH, expected.pooled_BH, atol=1e-5, rtol=1e-5)
     assert (ours.hidden_size, ours.max_length) == (theirs.hidden_size, theirs.max_length)
-    assert checkpoint.says_less(mode.config)
+    assert checkpoint.needs_trained_config(mode.config)
     if not isinstance(mode.config, ModernConfig):
         assert count_parameters(ours) < count_parameters(theirs)
 
@@ -225,7 +225,7 @@ def test_parameters_are_counted_alike_before_and_after_the_export(name: str, tmp
     ],
 )
 def test_what_an_export_says(shape: dict[str, Any], less: bool) -> None:
-    assert checkpoint.says_less(PretrainSpec(steps=1, model=shape, sop_weight=0.0, wop_weight=0.0).shape) == less
+    assert checkpoint.needs_trained_config(PretrainSpec(steps=1, model=shape, sop_weight=0.0, wop_weight=0.0).shape) == less
 
 
 def test_retrieval_s_random_baseline_is_of_the_shape_that_was_trained(
