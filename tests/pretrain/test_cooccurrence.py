@@ -17,7 +17,7 @@ from korealbert.examples.schema import Rows, RowsHeader, write_rows
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.cooccurrence import VECTORS, CooccurrenceSpec, count_neighbours, mutual_information
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.objective import begin_with
+from korealbert.pretrain.initial import set_word_embeddings
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID
@@ -143,7 +143,7 @@ def test_embeddings_begin_with_the_vectors_in_the_size_they_were_drawn_with(
     vectors = np.zeros((before.shape[0], before.shape[1] - 3), dtype=np.float32)
     vectors[7:] = np.random.default_rng(1).standard_normal(vectors[7:].shape)
     save_file({"vectors": vectors}, tmp_path / VECTORS)
-    begin_with(drawn, tmp_path)
+    set_word_embeddings(drawn, tmp_path)
     after = drawn.encoder.embeddings.word.weight.detach()
     np.testing.assert_allclose(after[7:, :-3], vectors[7:] * float(before.std()), rtol=1e-5)
     assert torch.equal(after[:7], before[:7])
@@ -163,7 +163,7 @@ def test_vectors_that_do_not_fit_are_named(alone: Ranks, tmp_path: Path, content
         save_file(content, tmp_path / VECTORS)
     model = trainer(spec(), tmp_path / "run", alone).model
     with pytest.raises(ValueError, match=message):
-        begin_with(model, tmp_path)
+        set_word_embeddings(model, tmp_path)
 
 
 def test_spec_and_input_must_agree(ancestry: dict[str, Artifact]) -> None:

@@ -14,7 +14,7 @@ from torch.optim import SGD
 
 from korealbert.model.config import ModernConfig
 from korealbert.model.heads import MaskedTokenHead
-from korealbert.pretrain import cross_entropy, objective
+from korealbert.pretrain import cross_entropy, initial, objective
 from korealbert.pretrain.cross_entropy import chunks
 from korealbert.pretrain.data import to_tensors
 from korealbert.pretrain.objective import make_objective
@@ -58,7 +58,7 @@ def test_loss_hits_and_gradients_are_those_of_all_logits_at_once(
 ) -> None:
     run_spec = spec(**fields)
     made = objective_of(run_spec)
-    objective.freeze(made.model, run_spec.frozen)
+    initial.freeze(made.model, run_spec.frozen)
     batch = SyntheticBatches(9).gather(0, np.arange(4))
     tensors = to_tensors(packed(batch) if pack else batch, CPU)
     monkeypatch.setattr(objective, "chunks", lambda *_: None)

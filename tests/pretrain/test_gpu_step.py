@@ -15,7 +15,7 @@ from bench.roofline import as_on_a_gpu
 from korealbert.examples.batches import Batch
 from korealbert.pretrain import data, engine
 from korealbert.pretrain.cross_entropy import chunks
-from korealbert.pretrain.data import Copies, TensorBatch, to_tensors
+from korealbert.pretrain.data import DeviceCopier, TensorBatch, to_tensors
 from korealbert.pretrain.engine import compile_mode
 from korealbert.pretrain.objective import make_objective
 from tests.model.test_attention import varlen_attn
@@ -108,11 +108,11 @@ def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: (log.on(stream), nullcontext())[1])
     monkeypatch.setattr(data, "to_device", lambda batch, device: (log.copy(), batch)[1])
     computing.wait_stream = log.wait
-    assert Copies(torch.device("cuda")).take(tensors) is tensors
+    assert DeviceCopier(torch.device("cuda")).copy(tensors) is tensors
     assert log.mock_calls[:3] == [call.on(log.own), call.copy(), call.wait(log.own)]
     assert [one.record_stream.call_args for one in tensors] == [call(computing)] * len(tensors)
 
 
 def test_a_processor_reads_the_batch_where_it_is() -> None:
     batch = to_tensors(SyntheticBatches(9).gather(0, np.arange(4)), CPU)
-    assert all(mine is theirs for mine, theirs in zip(Copies(CPU).take(batch), batch, strict=True))
+    assert all(mine is theirs for mine, theirs in zip(DeviceCopier(CPU).copy(batch), batch, strict=True))

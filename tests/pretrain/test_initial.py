@@ -13,8 +13,8 @@ from korealbert.model.attention import under
 from korealbert.model.config import ModelConfig, ModernConfig, read_config
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.initial import digest_of, freeze, load_initial
 from korealbert.pretrain.intrinsic import LayerMoves
-from korealbert.pretrain.objective import digest_of, freeze, load_initial
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import TINY_MODEL, same_bytes, spec, trainer, weights

@@ -186,5 +186,5 @@ def test_graphs_need_updates_of_one_micro_batch() -> None:
     """A captured graph would write the second gradient over the first."""
     spec = PretrainSpec(compile="graphs", steps=10, global_batch_size=32, micro_batch_size=16)
     check_runtime(spec, TrainingRuntime(processes=2, device="cpu"))
-    with pytest.raises(ValueError, match=r"32 sequences on 1 ranks are 2: raise micro_batch_size or take 'kernels'"):
+    with pytest.raises(ValueError, match=r"32 sequences on 1 ranks are 2: raise micro_batch_size or use 'kernels'"):
         check_runtime(spec, TrainingRuntime(device="cpu"))

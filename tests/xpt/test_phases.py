@@ -19,7 +19,7 @@ from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.objective import digest_of
+from korealbert.pretrain.initial import digest_of
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.trainer import Stopped, Trainer
 from korealbert.vocab import stage as vocab_stage
