@@ -1,8 +1,7 @@
-"""Stage ``xpt_source`` (label ``source``): an English encoder, checked, as every later stage reads it.
+"""Stage ``xpt_source`` (label ``source``): the checked files of an English encoder, which all later stages read.
 
-The spec names a directory in Hugging Face format, or a package that has one, or the input role ``model`` is an export
-artifact. Output: that directory's ``config.json``, safetensors and tokenizer files; nothing else of it is copied, and nothing
-in it is executed.
+The encoder is a directory in Hugging Face format, or a package with one (named in the spec), or an export (input role
+``model``). Output: its ``config.json``, safetensors and tokenizer files. Nothing else is copied, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, Mode
 from korealbert.huggingface.families import SpecialIds
 
 _VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
-"""Without any of these transformers makes up an empty tokenizer."""
+"""Without any of these files, transformers returns an empty tokenizer instead of an error."""
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> checkpoint.SourceStats:
-    """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
+    """Check and copy. Raises ValueError naming the directory if its model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
     try:
@@ -43,9 +42,9 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ch
 
 
 def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> SpecialIds:
-    """The special ids of a directory's tokenizer.
+    """Return the special ids of a directory's tokenizer.
 
-    Raises ValueError when there is no tokenizer, it cannot mask or pad, or it does not belong to the model.
+    Raises ValueError if there is no tokenizer, it has no mask or padding, or it does not belong to the model.
     """
     tokenizer = load_tokenizer(directory)
     where = f"{directory}/tokenizer_config.json"
@@ -79,7 +78,7 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory in Hugging Face format. Raises ValueError naming the file where there is none to be read."""
+    """Return the tokenizer of a directory in Hugging Face format. Raises ValueError naming the file if it cannot be read."""
     from tokenizers import Tokenizer  # noqa: PLC0415 (as the next)
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
 
@@ -92,7 +91,7 @@ def load_tokenizer(directory: Path) -> Any:
         if not any((directory / name).is_file() for name in _VOCABULARIES):
             raise ValueError(f"none of {', '.join(sorted(_VOCABULARIES))}")
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # Of damaged files the libraries raise anything, Exception itself too.
+    except Exception as error:  # For damaged files the libraries raise anything, including Exception itself.
         raise ValueError(
             f"{directory}: no tokenizer that can be read ({error}); put tokenizer.json beside config.json"
         ) from error

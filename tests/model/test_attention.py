@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from korealbert.model import encoder, modern
-from korealbert.model.attention import Flattened, by_lengths
+from korealbert.model.attention import VarlenAttention, use_varlen
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel, initialise
 
@@ -26,7 +26,7 @@ PADDED = [40, 9, 1]
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that reads lengths goes to the stand-in."""
     for module in (encoder, modern):
-        monkeypatch.setattr(module, "by_lengths", lambda *_: True)
+        monkeypatch.setattr(module, "use_varlen", lambda *_: True)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
 
 
@@ -114,7 +114,7 @@ def test_shapes_and_types_are_those_that_torchs_operator_takes(
 ) -> None:
     """Forward and backward without values: the operator, its gradient, and no tensor of length × length."""
     for module in (encoder, modern):
-        monkeypatch.setattr(module, "by_lengths", lambda *_: True)
+        monkeypatch.setattr(module, "use_varlen", lambda *_: True)
     model = PretrainingModel(config)
     seen: list[str] = []
 
@@ -142,7 +142,7 @@ def test_shapes_and_types_are_those_that_torchs_operator_takes(
 
 def test_it_is_taken_on_gpus_alone() -> None:
     weight = torch.empty(4, 4, dtype=torch.bfloat16)
-    assert not by_lengths(weight, 64, 0.0)
+    assert not use_varlen(weight, 64, 0.0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -152,9 +152,9 @@ def test_the_kernel_differs_from_a_mask_by_rounding(half: int | None) -> None:
     lengths = torch.tensor(PACKED, device="cuda")
     inputs = [torch.randn(3, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     twins = [tensor.detach().float().requires_grad_() for tensor in inputs]
-    assert by_lengths(inputs[0], 64, 0.0) and not by_lengths(inputs[0], 64, 0.1)
-    assert not by_lengths(twins[0], 64, 0.0)
-    found = Flattened(lengths, LENGTH).attend(*inputs, 0.0, half=half)
+    assert use_varlen(inputs[0], 64, 0.0) and not use_varlen(inputs[0], 64, 0.1)
+    assert not use_varlen(twins[0], 64, 0.0)
+    found = VarlenAttention(lengths, LENGTH).attend(*inputs, 0.0, half=half)
     number = modern.sequence_numbers(lengths, LENGTH)
     place = torch.arange(LENGTH, device="cuda")
     visible = (number[:, None, :, None] == number[:, None, None]) & ((place[:, None] - place).abs() <= (half or LENGTH))

@@ -290,7 +290,7 @@ def test_another_sequence_in_the_row_changes_no_bit_of_a_sequence(
     dtype: torch.dtype, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither under a mask nor where sequences are taken one after the other."""
-    monkeypatch.setattr(modern, "_SHORT", short)
+    monkeypatch.setattr(modern, "_MASKED_LENGTH", short)
     model = PretrainingModel(shape()).eval()
     initialise(model, 0.2, seed=4)
     ids, lengths = packed_rows(PACKED, 40)
@@ -312,7 +312,7 @@ def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other(monkeypa
     model = PretrainingModel(shape()).eval()
     attended, encoded, longest = [], [], []
     for short in (39, 40):
-        monkeypatch.setattr(modern, "_SHORT", short)
+        monkeypatch.setattr(modern, "_MASKED_LENGTH", short)
         sequences = modern._Sequences(lengths, 40)
         longest.append(sequences.longest)
         attended.append(sequences.attend(query, key, value, 0.0))

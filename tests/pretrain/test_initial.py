@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from korealbert.model.attention import under
+from korealbert.model.attention import masked
 from korealbert.model.config import ModelConfig, ModernConfig, read_config
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.engine import Ranks
@@ -175,7 +175,7 @@ def test_moves_of_layers_are_those_between_hidden_states(share: str) -> None:
         hidden_BLH = encoder.projection(encoder.embeddings(ids_BL, torch.zeros_like(ids_BL)))
         for layer in range(config.num_layers):
             attention, ffn = encoder.layer(layer)
-            after_BLH = ffn(attention(hidden_BLH, under(real_BL[:, None, None, :]), attention.joined()))
+            after_BLH = ffn(attention(hidden_BLH, masked(real_BL[:, None, None, :]), attention.joined()))
             before_TH, after_TH = hidden_BLH[real_BL].double(), after_BLH[real_BL].double()
             cosine_T = torch.nn.functional.cosine_similarity(before_TH, after_TH, dim=-1)
             wanted["l2"].append(float((after_TH - before_TH).norm(dim=-1).mean()))

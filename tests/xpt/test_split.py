@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard, read_documents
-from korealbert.xpt.split import MEASURED, STAGE, START, WHOLE, Border, SplitSpec, find_border, sentences_behind
+from korealbert.xpt.split import MEASURED, STAGE, START, WHOLE, Border, SplitSpec, find_border, sentences_after
 
 NAMES = ("산", "강", "바다", "들판", "마을", "학교", "시장", "절", "섬", "호수")
 VERBS = ("넓다.", "조용하다.", "오래되었다.", "북쪽에 있다.", "사람이 많다.")
@@ -172,7 +172,7 @@ def test_a_border_is_that_of_the_sorted_order(tmp_path: Path, rows: list[tuple[i
     np.save(tmp_path / "b.npy", np.array(rows[1::2], dtype=MEASURED))
     files = [tmp_path / "a.npy", tmp_path / "b.npy"]
     total = sum(n for _, n in rows)
-    assert sentences_behind(files, START) == total
+    assert sentences_after(files, START) == total
     wanted = int(total * share)
     if wanted >= total:
         return

@@ -14,7 +14,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.checkpoint import Checkpoint
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model.attention import under
+from korealbert.model.attention import masked
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters
@@ -89,7 +89,7 @@ def test_identity_layers_begin_as_their_residual_path(sources: dict[str, Path]) 
     attention, ffn = model.encoder.layer(0)
     normed = torch.nn.functional.layer_norm(hidden, hidden.shape[-1:], eps=result.config.layer_norm_eps)
     with torch.no_grad():
-        mixed = attention(hidden, under(None), attention.joined())
+        mixed = attention(hidden, masked(None), attention.joined())
         torch.testing.assert_close(ffn(mixed), normed, atol=1e-5, rtol=1e-5)
 
 
