@@ -112,12 +112,10 @@ def gelu_approximation(config: AnyConfig) -> str:
 class Layers(nn.Module):
     """The projection E → H, if they differ, and the layers."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.config: ModelConfig
-        self.projection: nn.Module
-        self.attention: nn.ModuleList
-        self.ffn: nn.ModuleList
+    config: ModelConfig
+    projection: nn.Module
+    attention: nn.ModuleList
+    ffn: nn.ModuleList
 
     def add_layers(self, config: ModelConfig) -> None:
         """Construct the layers. Subclasses call this in between, since initial weights are drawn in the order of

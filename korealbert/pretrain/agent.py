@@ -270,13 +270,11 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
     except Exception as error:
         return Outcome(problem=str(error) if isinstance(error, ConnectionError) else f"{type(error).__name__}: {error}")
     failures = list(result.failures.items())
-    ended = [
-        _failure(rank, failure, directory, place.name) for rank, failure in failures if not _was_ended(failure, failures, watch)
-    ]
-    return Outcome(ended)
+    failed = [(rank, failure) for rank, failure in failures if not _was_killed_here(failure, failures, watch)]
+    return Outcome([_failure(rank, failure, directory, place.name) for rank, failure in failed])
 
 
-def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
+def _was_killed_here(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
     """Return whether a rank did not fail itself but was killed here after the failure of another."""
     late = failure.timestamp - min(other.timestamp for _, other in failures) >= _SHUTDOWN_SECONDS - 1
     return failure.exitcode == -signal.SIGKILL and (late or watch.over.is_set())

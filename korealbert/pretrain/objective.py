@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,24 +41,7 @@ class _TaskSums(NamedTuple):
     """Targets, int64."""
 
 
-class Objective(Protocol):
-    """A model with the losses that it is trained on."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The model."""
-        ...
-
-    def forward(self, *tensors: Tensor) -> _TaskSums:
-        """Return the sums [T] of a micro-batch, given as the fields of a ``TensorBatch``."""
-        ...
-
-    def count_targets(self, batch: Batch) -> NDArray[np.int64]:
-        """Return the numbers of targets [T] by which the losses are divided; 0 for a task without a loss."""
-        ...
-
-
-def make_objective(config: AnyConfig, *, seed: int) -> MaskedTokenObjective | ReplacedTokenObjective:
+def make_objective(config: AnyConfig, *, seed: int) -> Objective:
     """Return a model with random weights, which ``seed`` decides, and its losses."""
     objective = _objective(config)
     initialise(objective.model, config.initializer_range, seed)
@@ -71,7 +54,7 @@ def parameter_names(config: AnyConfig) -> list[str]:
         return [name for name, _ in _objective(config).model.named_parameters()]
 
 
-def _objective(config: AnyConfig) -> MaskedTokenObjective | ReplacedTokenObjective:
+def _objective(config: AnyConfig) -> Objective:
     if isinstance(config, ModelConfig) and config.generator_hidden_size:
         return ReplacedTokenObjective(ReplacedTokenModel(config))
     return MaskedTokenObjective(PretrainingModel(config))
@@ -85,7 +68,7 @@ class MaskedTokenObjective(nn.Module):
         self.model = model
 
     def forward(self, *tensors: Tensor) -> _TaskSums:
-        """Do as ``Objective.forward``."""
+        """Return the sums [T] of a micro-batch, given as the fields of a ``TensorBatch``."""
         batch, model = TensorBatch(*tensors), self.model
         inputs = (batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
         read, table_VE = model.read(*inputs), model.encoder.embeddings.word.weight
@@ -102,7 +85,7 @@ class MaskedTokenObjective(nn.Module):
         return _stacked([mlm, sop, wop, bow])
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
-        """Do as ``Objective.count_targets``; a task for which the model has no head has no targets."""
+        """Return the numbers of targets [T] by which losses are divided; 0 for a task without a head."""
         labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
         heads = self.model.heads
         counts = [np.count_nonzero(of_task != IGNORED) if task in heads else 0 for task, of_task in labels.items()]
@@ -123,7 +106,7 @@ class ReplacedTokenObjective(nn.Module):
         self.model = model
 
     def forward(self, *tensors: Tensor) -> _TaskSums:
-        """Do as ``Objective.forward``; guesses are sampled with torch's global random generator."""
+        """Return the sums [T] of a micro-batch; guesses are drawn with torch's global random generator."""
         batch = TensorBatch(*tensors)
         types_BL, lengths_B = batch.token_type_ids, batch.lengths
         positions_BP, labels_BP = batch.mlm_positions, batch.mlm_labels
@@ -141,8 +124,11 @@ class ReplacedTokenObjective(nn.Module):
         return _stacked([_cross_entropy(guesses_BPV, labels_BP), rtd, found])
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
-        """Do as ``Objective.count_targets``; special tokens count, padding does not."""
+        """Return the numbers of targets [T] by which losses are divided; special tokens count, padding does not."""
         return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
+
+
+Objective = MaskedTokenObjective | ReplacedTokenObjective
 
 
 def _stacked(tasks: list[_TaskSums]) -> _TaskSums:

@@ -105,9 +105,7 @@ def test_gpus_use_chunks_of_one_gibibyte_and_cpus_only_in_bf16() -> None:
 
 
 @pytest.mark.parametrize(("fields", "pack"), CASES)
-def test_many_blocks_give_the_result_of_one_block(
-    fields: dict[str, Any], pack: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_blocks_give_the_result_of_one_block(fields: dict[str, Any], pack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = objective_of(spec(**fields))
     batch = SyntheticBatches(9).gather(0, np.arange(4))
     tensors = to_tensors(packed(batch) if pack else batch, CPU)

@@ -85,7 +85,9 @@ def test_divided_moments_are_checkpointed_whole(alone: Ranks, tmp_path: Path, ze
     whole, divided = (load_file(tmp_path / name / CHECKPOINT / "optimizer.safetensors") for name in ("whole", "stopped"))
     assert whole.keys() == divided.keys()
     for name, tensor in whole.items():
-        torch.testing.assert_close(divided[name], tensor, rtol=1e-3, atol=1e-6, msg=lambda told, name=name: f"{name}: {told}")
+        torch.testing.assert_close(
+            divided[name], tensor, rtol=1e-3, atol=1e-6, msg=lambda message, name=name: f"{name}: {message}"
+        )
     for one, two in zip(lines(tmp_path / "whole"), lines(tmp_path / "stopped"), strict=True):
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
         assert two["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=1e-3)

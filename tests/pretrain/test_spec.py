@@ -17,7 +17,7 @@ from korealbert.pretrain.stage import check_runtime
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"global_batch_size": 30, "micro_batch_size": 16}, "micro_batch_size = 16 does not divide global_batch_size = 30"),
         ({"model": {"hidden_size": 100, "num_heads": 3}}, "num_heads = 3 does not divide hidden_size = 100"),
@@ -87,8 +87,8 @@ from korealbert.pretrain.stage import check_runtime
         ),
     ],
 )
-def test_contradictory_specs(fields: dict, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_contradictory_specs(fields: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         PretrainSpec(**{"steps": 10, **fields})
 
 

@@ -1,4 +1,4 @@
-"""The report of a post-training: printed tables as printed, ours beneath, and what is known to be wrong with them."""
+"""The report of a post-training: the papers' tables, our rows below theirs, and known errors in them."""
 
 from __future__ import annotations
 
