@@ -1,4 +1,4 @@
-"""Lock files of compilations: those that nobody holds go, the others stay."""
+"""Lock files of compilations are removed if no process holds them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def rows_of(texts: list[list[int]], directory: Path, shards: int = 1) -> Path:
 
 
 def run(texts: list[list[int]], directory: Path, shards: int = 1, threads: int = 1, **fields: Any) -> tuple[Any, np.ndarray]:
-    """Statistics and vectors of made-up rows."""
+    """Return statistics and vectors of made-up rows."""
     examples = rows_of(texts, directory / "examples", shards)
     stats = cooccurrence.run(
         CooccurrenceSpec(**{"width": 8, **fields}),
@@ -91,7 +91,7 @@ def test_mutual_information_is_that_of_its_formula(counts: list[list[int]]) -> N
             assert found[word, context] == pytest.approx(expected, abs=1e-5)
 
 
-def test_pieces_that_stand_in_the_same_places_get_like_vectors(tmp_path: Path) -> None:
+def test_pieces_in_the_same_contexts_get_similar_vectors(tmp_path: Path) -> None:
     lot = np.random.default_rng(1)
     first, second = range(10, 14), range(20, 24)
     texts = []
@@ -135,7 +135,7 @@ def test_rows_without_neighbours_are_refused(tmp_path: Path) -> None:
         run([[7], [8], [2, 3]], tmp_path)
 
 
-def test_embeddings_begin_with_the_vectors_in_the_size_they_were_drawn_with(
+def test_embeddings_start_from_the_vectors_with_the_standard_deviation_of_random_ones(
     alone: Ranks, ancestry: dict[str, Artifact], tmp_path: Path
 ) -> None:
     drawn = trainer(spec(seed=5), tmp_path / "drawn", alone).model

@@ -1,4 +1,4 @@
-"""Contradictions are refused before anything is launched, naming both sides."""
+"""Contradictory specs are refused with both sides named; schedules; models that data completes."""
 
 from __future__ import annotations
 
