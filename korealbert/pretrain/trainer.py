@@ -103,9 +103,8 @@ class Trainer:
         clipping = ZeroClipping(self.engine) if spec.zero_stage else Clipping(self.optimizer, spec.optimizer.max_grad_norm)
         self.clipping: Clipping | ZeroClipping = clipping
 
-        # The directory is hidden, so that it is removed when the stage completes.
-        tensors = {"model": self.model, "optimizer": self.optimizer, "engine": self.engine}
-        self.checkpoints = Checkpoints(out_dir / ".checkpoints", spec, config, **tensors)
+        root = out_dir / ".checkpoints"  # Hidden files are removed when the stage completes.
+        self.checkpoints = Checkpoints(root, spec, config, model=self.model, optimizer=self.optimizer, engine=self.engine)
         saved = self.checkpoints.latest()
         if saved is not None and (fault := self._snapshot_fault(saved.training.step)):
             log.warning("%s; there is no earlier checkpoint, so training starts again", fault)
@@ -189,7 +188,7 @@ class Trainer:
         self.speed.tokens += tokens
         self.speed.operations += size * self.operations[long]
 
-        # Judge the step by its masked-token loss and its gradient norm.
+        # Judge the step by its gradient norm and the loss of masked tokens, the first task.
         loss = sums.losses[0] / targets[0] if targets[0] else None
         if not updated:
             return self.guard.after_overflow(loss)
@@ -228,7 +227,7 @@ class Trainer:
                 torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
             # DeepSpeed counts micro-batches from its own start, which is another step in a resumed run.
             self.engine.set_gradient_accumulation_boundary(index == len(loaded) - 1)
-            result = self.engine(*self.copier.copy(on_host))
+            result = self.engine(*self.copier.copy(on_host))  # Losses, hits and targets, [T] each.
             self.engine.backward((result.losses * weights_T).sum(), scale_wrt_gas=False)
             self.engine.step()
             sums_3T += torch.stack([part.detach().double() for part in result])
