@@ -117,7 +117,7 @@ def test_a_killed_rank_or_machine_ends_the_run_and_is_named(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     """The ranks sleep, as in a collective operation that notices nothing, so it is the agents that end the run."""
-    monkeypatch.setattr(machines, "LOST_SECONDS", 5.0)
+    monkeypatch.setattr(machines, "LOST_SECONDS", 8.0)
 
     def kill(line: str) -> None:
         ranks = pids(tmp_path, 3)
