@@ -84,7 +84,7 @@ def test_chunks_compile_into_one_graph_for_any_number_of_slots(monkeypatch: pyte
         return objective._piece_cross_entropy(head, hidden_BPH, table_VE, labels_BP).losses
 
     compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
-    for rows in (4, 5, 6):
+    for rows in (4, 6):
         labels_BP = torch.randint(0, 40, (rows, 3)).index_fill_(1, torch.tensor(2), -100)
         hidden_BPH = torch.randn(rows, 3, config.hidden_size, requires_grad=True)
         inputs = [hidden_BPH, table_VE, *head.parameters()]

@@ -56,7 +56,7 @@ def test_a_step_is_one_graph_and_compiled_few_times(fields: dict[str, Any]) -> N
             if is_modern:
                 objective.model.encoder.global_theta = {16: 10_000.0, 32: 160_000.0}[length]
             rows = SyntheticBatches(9, length=length).gather(0, np.arange(4))
-            for slots in (0, 1):
+            for slots in (0, 1, 2):
                 batch = to_tensors(wider(packed(rows), slots) if is_modern else rows, CPU)
                 sums = []
                 for one in (objective.forward, run):
