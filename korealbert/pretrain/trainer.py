@@ -363,7 +363,7 @@ class Trainer:
         with atomic_path(path) as temporary:
             # One entry: safetensors writes several in an order of chance.
             save_file(detached(self.model), temporary, metadata=self._own_theta() or {"format": "pt"})
-        markers.leave(done, {}, markers.facts_of([path], self.out_dir))
+        markers.write(done, {}, markers.facts_of([path], self.out_dir))
 
     def _own_theta(self) -> dict[str, str]:
         """What ``read_config`` reads of a snapshot: the θ of its global layers, where the trained model has another."""

@@ -178,7 +178,7 @@ def test_measured_files_are_checked_but_are_no_part_of_the_output_digest(tmp_pat
     assert one.manifest["files"]["times.txt"] != other.manifest["files"]["times.txt"]
     assert one.manifest["processor_seconds"] >= 0
     store = Store(tmp_path / "a")
-    assert store.damage(one) is None and store.rot(one) == []
+    assert store.damage(one) is None and store.verify(one) == []
     (one.path / "times.txt").write_text("b")
     assert "times.txt" in (store.damage(one) or "")
 

@@ -108,9 +108,10 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
         except OSError:
             pass
         assert build(STAGE, S(jobs=3), {}, runtime).cached
-        for what in (lambda: build(STAGE, S(jobs=4), {}, runtime), lambda: archive.bring(Store(disk / "other"), packed)):
+        other = Store(disk / "other")
+        for write in (lambda: build(STAGE, S(jobs=4), {}, runtime), lambda: archive.import_archive(other, packed)):
             try:
-                what()
+                write()
                 raise SystemExit("there was room")
             except DiskFull as error:
                 print(error)

@@ -98,7 +98,7 @@ def test_an_unfinished_artifact_is_said_to_be_one(store: Path) -> None:
     (store / "vocab-0123456789abcdef.partial").mkdir()
     for name in ("vocab", "vocab-0123", "vocab-0123456789abcdef.partial"):
         told = call("show", name, "--store", store, code=2).replace("\n", "")
-        assert told.endswith("is unfinished; the next `korealbert run` of its recipe goes on with it"), name
+        assert told.endswith("is unfinished; the next `korealbert run` of its recipe continues it"), name
     assert "no artifact '/elsewhere/vocab'" in call("show", "/elsewhere/vocab", "--store", store, code=2).replace("\n", "")
 
 

@@ -133,12 +133,12 @@ def test_events_are_posted_with_the_key_and_a_refusal_stops_nothing(
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("http://host/경로", "ASCII alone and no blanks"),
-        ("http://host/a b", "ASCII alone and no blanks"),
+        ("http://host/경로", "only ASCII and no blanks"),
+        ("http://host/a b", "only ASCII and no blanks"),
         ("http://[::1/x", "is no address \\(Invalid IPv6 URL\\)"),
         ("http://host:99999/x", "is no address \\(Port out of range"),
         ("http:///x", "it names no host"),
-        ("http://me:geheim@host/x", "--lineage: the address has a user in it"),
+        ("http://me:geheim@host/x", "--lineage: the address contains a user"),
     ],
 )
 def test_an_address_that_cannot_be_is_told_at_once(address: str, told: str) -> None:
@@ -162,7 +162,7 @@ def test_a_key_that_cannot_be_sent_is_told_and_never_printed(
 
 
 def test_a_target_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no file, and no address"):
+    with pytest.raises(ValueError, match="is neither a file nor an address"):
         Lineage("kafka://events")
     with pytest.raises(ValueError, match=r"events\.jsonl: no events can be written here \(No such file or directory\)"):
         Lineage(str(tmp_path / "none" / "events.jsonl"))

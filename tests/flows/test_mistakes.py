@@ -72,7 +72,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "new mine --from plain",
         r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
     ),
-    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' behind it; for several files name their dir"),
+    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' after it; for several files name their dir"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
@@ -82,7 +82,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         lambda root: ["plan", f"../{root.name}"],
         r"is a directory; name a recipe's TOML file \(did you mean '../desk\d+/recipe.toml'\?\)",
     ),
-    "lineage to an address": ("run --lineage ftp://x", r"--lineage ftp://x: is no file, and no address that begins with http"),
+    "lineage to an address": (
+        "run --lineage ftp://x",
+        r"--lineage ftp://x: is neither a file nor an address that begins with http",
+    ),
     "lineage to nowhere": (
         "run --lineage no/where",
         r"--lineage no/where: no events can be written here \(No such file.*; name",
@@ -195,7 +198,10 @@ EMPTY = {
 }
 """Calls with an option or an argument that is empty, and how it is named."""
 MISTAKES |= {
-    asked: (lambda _, asked=asked: shlex.split(asked), rf"Invalid value for {name}: it is empty, as a variable of the shell")
+    asked: (
+        lambda _, asked=asked: shlex.split(asked),
+        rf"Invalid value for {name}: it is empty, as an unset variable of the shell",
+    )
     for asked, name in EMPTY.items()
 }
 

@@ -157,7 +157,7 @@ class Dripping(BaseHTTPRequestHandler):
 
 
 def test_an_answer_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_server, "_SECONDS_TO_SAY_WHO", 1)
+    monkeypatch.setattr(local_server, "_SECONDS_TO_IDENTIFY", 1)
     with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -167,7 +167,7 @@ def test_an_answer_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyP
         server.__dict__["ended"] = True
         server.shutdown()
         thread.join()
-    assert told is not None and "still had not ended its answer" in told
+    assert told is not None and "its answer had not ended" in told
     assert not drips
 
 

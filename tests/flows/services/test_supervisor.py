@@ -29,7 +29,7 @@ def topology(tmp_path: Path) -> Iterator[Topology]:
 def services() -> Iterator[list[Service]]:
     """A database and its server, which do nothing."""
     database = Service("database", sleeper)
-    made = [database, Service("server", sleeper, beside=database)]
+    made = [database, Service("server", sleeper, depends_on=database)]
     yield made
     for service in made:
         service.end()
