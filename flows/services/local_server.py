@@ -85,6 +85,7 @@ def _write(path: Path, lines: list[str]) -> None:
 
 _SECONDS_TO_START = 600
 _SECONDS_TO_STOP = 15
+_SECONDS_TO_ANSWER = 5
 _SECONDS_TO_IDENTIFY = 30
 _TEMPORARY_ERRORS = (500, 502, 503, 504)
 """Answers of Prefect's server while its database is unreachable, or of a proxy in front of it."""
@@ -193,7 +194,7 @@ def answers(url: str) -> bool:
         except _NO_ANSWER:
             return False
 
-    return _in_time(5, answered, late=False)
+    return _in_time(_SECONDS_TO_ANSWER, answered, late=False)
 
 
 def refused(api: str, *, waited_for: bool = False) -> str | None:

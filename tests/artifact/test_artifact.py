@@ -274,7 +274,7 @@ class S(Spec):
 def work(job, index, out_dir):
     with open(sys.argv[2], "a") as log:
         log.write(f"{index}\\n")
-    time.sleep(0.1)
+    time.sleep(0.03)
     atomic_write(out_dir / f"part-{index:05d}.txt", (f"job {job}\\n" * 100).encode())
     return {"n": job}
 

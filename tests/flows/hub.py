@@ -44,6 +44,12 @@ class Hub:
     holding: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
+    def forget(self) -> None:
+        """Be as new."""
+        self.repos.clear(), self.stored.clear(), self.sent.clear()
+        self.held = ""
+        self.holding.clear(), self.released.clear()
+
 
 def _git(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 (git's own)

@@ -69,7 +69,7 @@ def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path
         fcntl.flock(lock, fcntl.LOCK_EX)
         thread = threading.Thread(target=second)
         thread.start()
-        assert not started.wait(3), "both would migrate one file"
+        assert not started.wait(1), "both would migrate one file"
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert started.wait(SECONDS_TO_END)
         thread.join()

@@ -158,6 +158,7 @@ class Dripping(BaseHTTPRequestHandler):
 
 def test_an_answer_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_server, "_SECONDS_TO_IDENTIFY", 1)
+    monkeypatch.setattr(local_server, "_SECONDS_TO_ANSWER", 1)
     with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

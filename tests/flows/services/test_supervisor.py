@@ -20,7 +20,8 @@ from korealbert.flows.services.topology import ROOT, Service, Topology, down, up
 
 
 @pytest.fixture
-def topology(tmp_path: Path) -> Iterator[Topology]:
+def topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Topology]:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # before a service is started again
     with listen("127.0.0.1", 0) as listener:
         yield Topology(tmp_path, listener, tmp_path / "store")
 
