@@ -1,4 +1,4 @@
-"""The threats of docs/security.md that concern the project as a whole; the others have tests in their rooms."""
+"""Threats of docs/security.md that concern the whole project; others are tested in their rooms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def faults(tree: ast.AST) -> Iterator[str]:
-    """What a module does that could run somebody else's code."""
+    """Yield what a module does that could run other people's code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]

@@ -1,4 +1,4 @@
-"""The package without its checkout: a wheel holds recipes, sample and rules, and runs in an empty directory."""
+"""The package without its checkout: a wheel contains recipes, sample and rules, and runs in an empty directory."""
 
 from __future__ import annotations
 

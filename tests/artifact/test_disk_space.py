@@ -1,4 +1,4 @@
-"""A full disk and a store that may only be read, on real small file systems mounted in a namespace of the test's own."""
+"""A full disk and a read-only store, on real small file systems mounted in the test's own namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mounting() -> None:
 
 
 def in_namespace(tmp_path: Path, program: str) -> str:
-    """Run a program on a tmpfs of 2 MB, ``disk``; ``mount`` remounts it."""
+    """Run a program on a tmpfs of 2 MB, ``disk``, which ``mount`` remounts."""
     (tmp_path / "disk").mkdir()
     file = tmp_path / "program.py"
     file.write_text(PREAMBLE + textwrap.dedent(program), "utf-8")
@@ -61,7 +61,7 @@ STAGE = Stage("fills", 1, S, run)
 
 
 def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         ballast = disk / "ballast"
@@ -87,11 +87,11 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: P
         """,
     )
     for part in ("fills/here: the file system", str(tmp_path / "disk"), "is full", "korealbert gc", ".partial", "continues"):
-        assert told.count(part) in (2, 4), told
+        assert output.count(part) in (2, 4), output
 
 
 def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import io
@@ -119,11 +119,11 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
         assert not build(STAGE, S(jobs=4), {}, runtime).cached
         """,
     )
-    assert told.count("is full") == 2, told
+    assert output.count("is full") == 2, output
 
 
 def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import sqlite3
@@ -167,14 +167,14 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
             assert not isinstance(error, DiskFull)
         """,
     )
-    lines = told.splitlines()
+    lines = output.splitlines()
     parts = ["python", "arrow", "polars", "sqlite", "safetensors", "torch", "child"]
-    assert [line.partition(":")[0] for line in lines] == parts, told
-    assert all("the file system" in line for line in lines), told
+    assert [line.partition(":")[0] for line in lines] == parts, output
+    assert all("the file system" in line for line in lines), output
 
 
 def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import io
@@ -207,4 +207,4 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
         assert refused.exit_code == 2 and "store may only be read" in refused.output, refused.output
         """.replace("RECIPE", repr(str(TINY))),
     )
-    assert told.count("store may only be read (Read-only file system); mount it writable") == 2, told
+    assert output.count("store may only be read (Read-only file system); mount it writable") == 2, output

@@ -263,9 +263,9 @@ def test_two_nodes_of_which_one_dies_give_the_bytes_of_a_local_run(tmp_path: Pat
     inside = 'ip link set lo up && exec "$0" "$@"'
     done = run("sh", "-c", inside, sys.executable, str(program), str(tmp_path / "stores"), str(log), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(Path(f"{log}.json").read_text("utf-8"))
-    assert told["same"], "the same bytes"
-    assert 24 < told["begun"] <= 24 + 4, "only what the dead node held was begun again"
-    assert told["processes"] >= 2
-    assert told["ahead"] <= 4 + 1, "jobs are not drawn far ahead of the workers"
-    assert told["raised"] == ["ValueError", "bad record in line 7"]
+    found = json.loads(Path(f"{log}.json").read_text("utf-8"))
+    assert found["same"], "the same bytes"
+    assert 24 < found["begun"] <= 24 + 4, "only what the dead node held was begun again"
+    assert found["processes"] >= 2
+    assert found["ahead"] <= 4 + 1, "jobs are not drawn far ahead of the workers"
+    assert found["raised"] == ["ValueError", "bad record in line 7"]

@@ -1,4 +1,4 @@
-"""Stages in processes of their own: the same artifact, errors that arrive, memory that is measured and held to its limit."""
+"""Stages in processes of their own: same artifact, errors are passed on, memory is measured and limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No byte is believed that was not read: shards of a killed try, sealed partials, manifests."""
+"""No byte is trusted unread: shards of a killed run, sealed partial directories, manifests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from tests.artifact.conftest import DOCUMENTS, SHARDS, WORDS, Text, source
 
 DIGEST_ENDS = 80
-"""The byte of a manifest before which its digest stands."""
+"""Length of a manifest's beginning that holds its digest."""
 
 
 class Stopped(BaseException):
@@ -385,7 +385,7 @@ def test_a_damaged_memory_of_digests_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_no_manifest_knows_is_damage(raw: Path, runtime: Runtime, documents: Artifact) -> None:
-    """Later stages read all files of a pattern, and would count its documents twice."""
+    """Later stages glob for files and would count its documents twice."""
     shutil.copy(documents.path / "documents-00000.arrow", documents.path / "documents-00099.arrow")
     assert Store(runtime.store).fault(documents.name, {}) == "documents-00099.arrow is not in the manifest"
     assert not build(extract.STAGE, source(raw), {}, runtime).cached

@@ -1,4 +1,4 @@
-"""What no recipe should meet, but some will: each is an error that names it, or a drop that is counted."""
+"""Bad input: each case is an error that names it, or a drop that is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.vocab.korean import sentences
 
 
 def pack(tmp_path: Path, vocab: Artifact, texts: list[str], **wishes: object) -> tuple[dict[str, object], list[str]]:
-    """Statistics of packing some texts, and the reasons of what was dropped, by title."""
+    """Pack some texts; returns the statistics, and the drop reasons by title."""
     with DocumentShard(tmp_path, 0) as shard:
         for number, text in enumerate(texts):
             shard.keep(Document(document_id("s", str(number)), "s", text, title=str(number)))

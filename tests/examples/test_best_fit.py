@@ -1,4 +1,4 @@
-"""Packed rows: what lies in them is what the rows hold one by one, and little is left empty."""
+"""Packed rows contain the same as single rows, and little space is left empty."""
 
 from __future__ import annotations
 

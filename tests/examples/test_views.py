@@ -1,4 +1,4 @@
-"""The views stage and batches: precomputed noise is drawn noise, and it belongs to its rows."""
+"""The views stage and batches: stored noise equals drawn noise, and it belongs to its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One straight build of the tiny recipe, and one server for runs, shared by the tests of flows."""
+"""One uninterrupted build of the tiny recipe, and one server for runs, shared by the tests of flows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 @pytest.fixture(scope="session")
 def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """Every stage of the tiny recipe, built without interruption by one worker and one thread; by label.
+    """Return every stage of the tiny recipe by label, built without interruption by one worker and one thread.
 
-    It is built once for all workers of the test run; each has a copy.
+    It is built once for all workers of the test run; each gets a copy.
     """
     own = tmp_path_factory.mktemp("straight") / "store"
     with shared_directory(tmp_path_factory, "straight") as directory, training_within(alone):
@@ -40,7 +40,7 @@ def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.fixture(scope="session")
 def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Put the database of a new server into a directory, and return that: to make one takes longer than to start a server."""
+    """Return a function that copies a new server's database into a directory: creating one is slower than starting a server."""
     with shared_directory(tmp_path_factory, "database") as made:
         if not (made / "prefect.db").exists():
             with temporary_server(made):
@@ -58,14 +58,14 @@ def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], 
 
 @pytest.fixture(scope="package")
 def server(with_database: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, str]]:
-    """A server, as the settings of its clients; it ends with the last test of flows, since it costs a twentieth of a core."""
+    """Return the client settings of a server. It ends with the last test of flows, because it uses a twentieth of a core."""
     with temporary_server(with_database(tmp_path_factory.mktemp("server"))) as settings:
         yield settings
 
 
 @pytest.fixture
 def one_server(server: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs of a test, in this process and in others, report to the shared server; to start one takes longer than they do."""
+    """Let runs of this process and of others report to the shared server; starting one takes longer than they do."""
     for setting, value in server.items():
         monkeypatch.setenv(setting.name, value)
     with temporary_settings(server):

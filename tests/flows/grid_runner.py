@@ -1,4 +1,4 @@
-"""Run a recipe's fine-tuning through the flow in a process of its own: what the tests and the soak of killed grids kill.
+"""Run a recipe's fine-tuning through the flow in a separate process, which tests and soaks of killed grids kill.
 
 Usage: python -m tests.flows.grid_runner RECIPE STORE CELLS, with PREFECT_API_URL set to a server.
 """

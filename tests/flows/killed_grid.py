@@ -30,7 +30,7 @@ def start(recipe: Path, store: Path, cells: int, api: str) -> subprocess.Popen[s
 
 
 def kill_after(process: subprocess.Popen[str], store: Path, more: int) -> dict[str, int]:
-    """SIGKILL a run once so many more cells are finished; the cells that are, when all its processes are gone."""
+    """SIGKILL a run after ``more`` finished cells; returns the finished cells when all its processes are gone."""
     before = len(finished(store))
     deadline = time.monotonic() + SECONDS_TO_WAIT
     while process.poll() is None and len(finished(store)) < before + more and time.monotonic() < deadline:

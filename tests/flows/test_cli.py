@@ -1,4 +1,4 @@
-"""The command line: what a user reads when all is well and when it is not."""
+"""The command line: its output when all is well and when it is not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def call(*arguments: object, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny recipe up to clean/news, in a directory whose name would be markup."""
+    """Build the tiny recipe up to clean/news, in a directory whose name looks like markup."""
     root = tmp_path_factory.mktemp("cli") / "스토어 [red] 1"
     built: dict[str, Artifact] = {}
     for label, node in recipes.until(recipes.graph(recipes.load(TINY)), "clean/news").items():
@@ -79,7 +79,7 @@ def test_an_ended_stage_tells_what_it_kept_and_cries_where_that_is_nothing() -> 
 
 
 def test_stages_that_another_run_has_built_meanwhile_count_as_cached(capsys: pytest.CaptureFixture[str]) -> None:
-    """And a pipe gets a line for each stage, no bars."""
+    """Also: a pipe gets a line for each stage, and no bars."""
     found: set[str] = set()
     with _bars(found):
         watch = watcher.get()
@@ -97,8 +97,8 @@ def test_stages_that_another_run_has_built_meanwhile_count_as_cached(capsys: pyt
 def test_an_unfinished_artifact_is_said_to_be_one(store: Path) -> None:
     (store / "vocab-0123456789abcdef.partial").mkdir()
     for name in ("vocab", "vocab-0123", "vocab-0123456789abcdef.partial"):
-        told = call("show", name, "--store", store, code=2).replace("\n", "")
-        assert told.endswith("is unfinished; the next `korealbert run` of its recipe continues it"), name
+        output = call("show", name, "--store", store, code=2).replace("\n", "")
+        assert output.endswith("is unfinished; the next `korealbert run` of its recipe continues it"), name
     assert "no artifact '/elsewhere/vocab'" in call("show", "/elsewhere/vocab", "--store", store, code=2).replace("\n", "")
 
 
@@ -137,9 +137,9 @@ def test_mistakes_are_told_in_one_line_with_a_remedy(store: Path, tmp_path: Path
         ("fill-mask", "exports", "[MASK]", "--store", store): r"no artifact 'exports'",
         ("extract", "news", tmp_path / "none.json"): r"none\.json: no such file or directory",
     }
-    for arguments, told in mistakes.items():
+    for arguments, expected in mistakes.items():
         (line,) = call(*arguments, code=2).splitlines()
-        assert re.search(told, line), line
+        assert re.search(expected, line), line
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_run_ends_at_once_and_prints_the_path_as_it_is_when_all_is_cached(store:
 
 
 def test_a_machine_whose_number_cannot_be_is_told_so_in_one_line(tmp_path: Path) -> None:
-    told = call("run", TINY, "--store", tmp_path, "--nodes", 2, "--node", 2, code=2)
-    assert told.strip() == "node = 2 is not below nodes = 2; machines count from 0"
+    output = call("run", TINY, "--store", tmp_path, "--nodes", 2, "--node", 2, code=2)
+    assert output.strip() == "node = 2 is not below nodes = 2; machines count from 0"
 
 
 def test_ranks_that_batches_do_not_fit_leave_no_stage_behind(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_inspect_refuses_what_it_cannot_show(store: Path) -> None:
     assert "has the id 'ffff0000ffff0000'" in call(
         "inspect", "clean/news", "--id", "ffff0000ffff0000", "--store", store, code=2
     )
-    told = call("inspect", "clean/news", "--diff", "--quarantine", "--store", store, code=2)
-    assert "--quarantine and --diff exclude each other" in told
+    output = call("inspect", "clean/news", "--diff", "--quarantine", "--store", store, code=2)
+    assert "--quarantine and --diff exclude each other" in output
 
 
 def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_errors_say_what_is_wrong_and_end_with_2(arguments: tuple[object, ...], 
 
 
 def test_one_wrong_field_is_one_line() -> None:
-    told = call("plan", TINY, "--set", "pretrain.steps=abc", code=2)
-    assert "'steps'" in told and "default factory" not in told, told
+    output = call("plan", TINY, "--set", "pretrain.steps=abc", code=2)
+    assert "'steps'" in output and "default factory" not in output, output
 
 
 def test_the_package_itself_runs_as_a_module() -> None:
@@ -258,8 +258,8 @@ def test_a_foreign_or_damaged_manifest_does_not_stop_the_others(store: Path) -> 
 def test_several_paths_after_one_from_have_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "0.txt").write_text("글")
     for arguments in (("mine", "--from", "a.txt", "b.txt", "c.txt"), ("--from", "a.txt", tmp_path / "0.txt", "mine")):
-        told = " ".join(call("new", *arguments, code=2).split())
-        assert "name their directory after --from" in told.replace("│ ", "")
+        output = " ".join(call("new", *arguments, code=2).split())
+        assert "name their directory after --from" in output.replace("│ ", "")
 
 
 @pytest.mark.parametrize("width", [80, 60])
@@ -282,16 +282,16 @@ def test_a_list_of_artifacts_and_a_comparison_fold_and_cut_no_name(
 
 
 def test_verify_takes_all_that_a_name_means_and_counts_in_words(store: Path) -> None:
-    told = call("verify", "extract", "clean", "--store", store)
+    output = call("verify", "extract", "clean", "--store", store)
     number = sum(artifact.name.startswith(("extract", "clean")) for artifact in Store(store).artifacts())
-    assert f"{number} artifact{'s' if number > 1 else ''}, 0 damaged" in told
+    assert f"{number} artifact{'s' if number > 1 else ''}, 0 damaged" in output
     assert call("verify", "clean/news", "clean", "--store", store).endswith("\n1 artifact, 0 damaged\n")
 
 
 def test_verify_of_a_stage_takes_what_has_no_manifest(tmp_path: Path) -> None:
     (tmp_path / f"clean-{'0' * 16}").mkdir()
-    told = call("verify", "clean", "--store", tmp_path, code=1)
-    assert "manifest.json is missing" in told and "1 artifact, 1 damaged" in told
+    output = call("verify", "clean", "--store", tmp_path, code=1)
+    assert "manifest.json is missing" in output and "1 artifact, 1 damaged" in output
 
 
 def test_help_shows_no_value_of_flags_and_paragraphs_whole() -> None:
@@ -316,5 +316,5 @@ def test_help_shows_no_value_of_flags_and_paragraphs_whole() -> None:
 def test_the_shell_completes_stages_machines_and_recipes(words: str, found: set[str]) -> None:
     line = f"korealbert {words}"
     shell = {"_KOREALBERT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-    told = CliRunner().invoke(app, [], prog_name="korealbert", env=shell).output.split()
-    assert found <= set(told) and (found or not told), told
+    output = CliRunner().invoke(app, [], prog_name="korealbert", env=shell).output.split()
+    assert found <= set(output) and (found or not output), output

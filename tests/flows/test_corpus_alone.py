@@ -1,4 +1,4 @@
-"""A recipe of a corpus alone: whole without a model's tables, and without the libraries that train."""
+"""A recipe of a corpus alone is complete without tables of a model, and needs no library that trains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for arguments in json.load(sys.stdin):
     done = CliRunner().invoke(app, [*arguments, "--store", "store"])
     print(json.dumps([done.exit_code, done.stdout, done.stderr]), file=sys.__stdout__)
 """
-"""Runs commands in an environment that lacks the libraries that train."""
+"""Runs commands in a process that lacks the libraries that train."""
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:
 
 
 def test_quality_stands_between_dedup_and_balance(recipe: Path, tmp_path: Path) -> None:
-    """And where a recipe has no table for it, nothing changes."""
+    """Without a table for it, nothing changes."""
     quality = """
 [quality]
 perplexity = { reference = ["blog"] }

@@ -1,4 +1,4 @@
-"""`korealbert push` against a stand-in of the hub: what goes, with which card and license, private, and once."""
+"""`korealbert push` against a stand-in of the hub: files, card, license, privacy, and no upload twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def one_hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def server(one_hub: Hub) -> Hub:
-    """The hub without repositories."""
+    """Return the hub without repositories."""
     one_hub.forget()
     return one_hub
 
@@ -243,6 +243,6 @@ def test_the_license_of_several_sources_is_other_only_where_none_fits_all(stated
 
 
 def test_why_a_license_is_other_names_the_sources_at_fault() -> None:
-    told = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
-    assert told == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
+    why = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
+    assert why == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
     assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these cannot be one: a CC BY 4.0, b MIT"

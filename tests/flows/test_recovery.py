@@ -1,4 +1,4 @@
-"""Tasks of a run whose process died."""
+"""Runs whose process died, and their tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No live worker is about to tell Prefect anything."""
+    """Do not wait for live workers to report to Prefect."""
     monkeypatch.setattr("korealbert.flows.recovery._SETTLE_SECONDS", 0.05)
 
 
@@ -42,7 +42,7 @@ def client(server: dict[Any, str]) -> Iterator[SyncPrefectClient]:
 
 @flow
 def lost() -> None:
-    """A run that is never begun here."""
+    """A run that never starts here."""
 
 
 def test_no_task_of_a_lost_process_stays_running_however_many_there_are() -> None:
@@ -94,7 +94,7 @@ def within(seconds: float, what: Callable[[], object]) -> None:
 
 @pytest.fixture
 def claimed(client: SyncPrefectClient) -> list[UUID]:
-    """Runs that a worker has claimed, of which one has not begun, one is running and one is being cancelled."""
+    """Create three runs that a worker has claimed: one has not started, one is running and one is being cancelled."""
     deployment = client.create_deployment(flow_id=client.create_flow_from_name("claimed"), name="claimed")
     runs = [client.create_flow_run_from_deployment(deployment, state=Pending()).id for _ in range(3)]
     client.set_flow_run_state(runs[1], Running())
@@ -120,7 +120,7 @@ with ExitStack() as stack:
 def test_what_a_killed_worker_had_claimed_is_scheduled_again(
     client: SyncPrefectClient, claimed: list[UUID], tmp_path: Path
 ) -> None:
-    """Whether it had begun or not; another worker that announced one of the runs too, but did not get it, changes nothing."""
+    """Another worker that announced one of the runs, but did not get it, changes nothing."""
     command = [sys.executable, "-c", HOLDER, str(tmp_path), *map(str, claimed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"

@@ -1,4 +1,4 @@
-"""Text cut into morphemes: where, that nothing else changes, and that every use of a vocabulary cuts alike."""
+"""Text cut into morphemes: where, that nothing else changes, and that every use of a vocabulary cuts it the same way."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def morphemic(request: pytest.FixtureRequest, texts: Artifact, tmp_path_factory:
 
 @pytest.fixture(scope="module")
 def exported(morphemic: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the directory with what the export stage adds, but for the weights."""
+    """Copy the directory and add what the export stage adds, except the weights."""
     directory = Path(shutil.copytree(morphemic.path, tmp_path_factory.mktemp("exported") / morphemic.name))
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     described = {"tokenizer_class": "PreTrainedTokenizerFast", **special}

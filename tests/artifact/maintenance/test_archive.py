@@ -1,4 +1,4 @@
-"""Export and import: the same digests elsewhere; and what a hostile archive cannot do."""
+"""Export and import give the same digests elsewhere, and a hostile archive can do nothing."""
 
 from __future__ import annotations
 

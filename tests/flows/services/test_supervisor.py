@@ -1,4 +1,4 @@
-"""The supervisor of a topology: what it starts again, what it does not give up, and what it does not believe."""
+"""The supervisor of a topology: what it restarts, what it keeps trying, and which records it does not trust."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def noted(topology: Topology) -> dict[str, int]:
-    told = json.loads((topology.home / "processes.json").read_text("utf-8"))
-    return {name: told[name] for name in ("database", "server")}
+    processes = json.loads((topology.home / "processes.json").read_text("utf-8"))
+    return {name: processes[name] for name in ("database", "server")}
 
 
 def died(service: Service) -> None:
