@@ -13,13 +13,7 @@ from typing import Any, cast
 from uuid import UUID
 from xml.etree import ElementTree
 
-from prefect.artifacts import (
-    create_image_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import artifacts
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture
@@ -56,24 +50,29 @@ class ProgressBar:
             return
         percent = round(100 * progress.done / progress.total, 1)
         if self._id is None:
-            created = create_progress_artifact(percent, key=key(self.label, "progress"), description=plain(self.label))
+            created = artifacts.create_progress_artifact(
+                percent, key=key(self.label, "progress"), description=plain(self.label)
+            )
             self._id = cast(UUID, created)  # It is a coroutine only in an event loop, and a stage runs in a thread.
         else:
-            update_progress_artifact(self._id, percent, description=plain(f"{self.label}: {line(progress)}"))
+            artifacts.update_progress_artifact(self._id, percent, description=plain(f"{self.label}: {line(progress)}"))
 
 
 def outcome(label: str, built: Built) -> None:
     """Publish a finished artifact: its path, statistics and pictures."""
     artifact = built.artifact
     text = f"{_place(artifact.path)}\n\n`korealbert inspect {artifact.path}` shows what is in it."
-    create_markdown_artifact(text, key=key(label, "output"), description=plain(f"{label}: {artifact.name}"))
-    rows = [{"statistic": name, "value": _shown(value)} for name, value in flat(artifact.stats).items()]
+    artifacts.create_markdown_artifact(text, key=key(label, "output"), description=plain(f"{label}: {artifact.name}"))
+    rows = [
+        {"statistic": name, "value": round(value, 4) if isinstance(value, float) else value}
+        for name, value in flat(artifact.stats).items()
+    ]
     if rows:
-        create_table_artifact(rows, key=key(label, "stats"), description=plain(f"{label}: {artifact.name}"))
+        artifacts.create_table_artifact(rows, key=key(label, "stats"), description=plain(f"{label}: {artifact.name}"))
     for picture in artifact.files("figures/*.svg"):
         content = picture.read_bytes()
         url = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-        create_image_artifact(url, key=key(label, picture.stem), description=plain(_title(content) or picture.stem))
+        artifacts.create_image_artifact(url, key=key(label, picture.stem), description=plain(_title(content) or picture.stem))
 
 
 def _place(path: Path) -> str:
@@ -85,10 +84,6 @@ def _title(picture: bytes) -> str:
     """Return the title above a drawing."""
     texts = ElementTree.fromstring(picture).iterfind("{*}text[@class='title']")  # noqa: S314 (our own drawing)
     return " ".join("".join(line.itertext()) for line in texts)
-
-
-def _shown(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
 
 
 _MADE_UP = re.compile("[a-z]+-[a-z]+")
@@ -117,7 +112,7 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
     for stage in planned:
         name = _place(store.resolve() / stage.name) if stage.status == "cached" else stage.name
         lines.append(f"| {plain(stage.label)} | {stage.status} | {name} | {plain('; '.join(stage.reasons))} | {stage.takes} |")
-    create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
+    artifacts.create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
 
 
 def result(planned: Sequence[Planned], futures: Mapping[str, PrefectFuture[Any]], store: Path) -> None:
@@ -134,7 +129,7 @@ def result(planned: Sequence[Planned], futures: Mapping[str, PrefectFuture[Any]]
     rows = ["| stage | state | message |", "|---|---|---|"]
     rows += [f"| {plain(label)} | {state.name} | {plain(state.message or '')} |" for label, state in states.items()]
     title = "Failed" if failed else "Outcome"
-    create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
+    artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
 
 
 def _opening(report: str) -> str:

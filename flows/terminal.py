@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -89,18 +89,10 @@ class OneLine(TyperGroup):
             command.help, command.short_help = "\n\n".join(paragraphs), paragraphs[0]
         return command
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]
         """Run a command; see typer."""
         try:
-            done = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            done = super().main(args, standalone_mode=False, **options)
         except TyperException as error:
             if not standalone_mode:
                 raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from korealbert.documents.shards import ShardError
-from korealbert.examples.noise import NOISE_FILE, drawn_views
+from korealbert.examples.noise import NOISE_FILE, DrawnView, drawn_views
 from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
@@ -57,21 +57,6 @@ class Clean:
     input_ids: Ints
     token_type_ids: Ints
     lengths: Ints
-
-
-class _NoiseTable(Protocol):
-    """The noise of one view, row by row next to a ``RowTable``: stored, or generated on demand."""
-
-    header: ViewHeader
-    noised: tuple[float, float]
-
-    def take(self, numbers: Ints) -> View:
-        """Return the noise of some rows, in the order given."""
-        ...
-
-    def close(self) -> None:
-        """Release files."""
-        ...
 
 
 class ExampleBatches:
@@ -135,7 +120,7 @@ class ExampleBatches:
         """Return the shares of pieces that a view predicts and moves: counted if it is stored, else as configured."""
         return self._views[view].noised
 
-    def _use(self, view: int) -> _NoiseTable:
+    def _use(self, view: int) -> ViewTable | DrawnView:
         """Return the noise of a view, and close the files of the view used longest ago."""
         if view not in self._in_use:
             self._in_use.append(view)
@@ -174,7 +159,7 @@ class ExampleBatches:
         return count * happens(lot, header.batch_portion)
 
 
-def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[_NoiseTable]:
+def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[ViewTable | DrawnView]:
     if split == "train" and (directory / NOISE_FILE).exists():
         return drawn_views(directory, rows)
     if split == "heldout":

@@ -258,7 +258,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
-class _DrawnView:
+class DrawnView:
     """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
     def __init__(self, noise: _DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
@@ -275,7 +275,7 @@ class _DrawnView:
         """Do nothing; there is nothing to release."""
 
 
-def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
+def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
     """Return the views that ``noise.json`` describes. Raises ShardError if it is damaged, ValueError if it is for other
     rows."""
     path = directory / NOISE_FILE
@@ -288,7 +288,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
         digest = noise.rows.get(rows_path.name, "missing")
         mine = view_header(noise, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
         check_belongs(path, mine, rows_path, header)
-    return [_DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
+    return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
 
 
 def draw_view(

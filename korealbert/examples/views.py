@@ -216,7 +216,7 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
             'set the unit to "token"'
         )
     settings = job.spec.noise(header.sequence_length, header.vocab_size)
-    pool = _split(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None
+    pool = _row_table(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None
     view, parts = draw_view(rows, words, settings, job.view, pool)
     counts = sum_stats(parts)
     if job.target is not None:
@@ -232,9 +232,7 @@ def _vocabulary(path: Path) -> tuple[Vocabulary, WordTable]:
     return vocabulary, vocabulary.words()
 
 
-@lru_cache(maxsize=2)
-def _split(examples: Path, split: str) -> RowTable:
-    return RowTable(examples, split)
+_row_table = lru_cache(maxsize=2)(RowTable)
 
 
 STAGE = Stage(
