@@ -19,6 +19,7 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.flows.cli import app
 from korealbert.flows.services.local_server import credentials
 from tests.artifact.conftest import WORDS, Text
+from tests.building import build_all
 
 ROOT = Path(__file__).parents[1]
 MODULES = [path for folder in ("korealbert", "flows", "bench") for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -179,12 +180,9 @@ def test_a_hostile_document_stays_text(tmp_path: Path) -> None:
     recipe.write_text(RECIPE, "utf-8")
     from korealbert import recipe as recipes
 
-    names: dict[str, Any] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), "clean/web").items():
-        inputs = {role: names[other] for role, other in node.inputs.items()}
-        names[label] = build(node.stage, node.spec, inputs, Runtime(store=Path(store), workers=1), label=label).artifact
-    for label in ("extract/web", "clean/web"):
-        dropped = [] if names[label].stats["documents_out"] else ["--dropped", "all"]
+    nodes = recipes.until(recipes.graph(recipes.load(recipe)), "clean/web")
+    for label, artifact in build_all(nodes, Runtime(store=Path(store), workers=1)).items():
+        dropped = [] if artifact.stats["documents_out"] else ["--dropped", "all"]
         shown = CliRunner().invoke(app, ["inspect", label, "--store", store, "--html", str(page), *dropped])
         assert shown.exit_code == 0, shown.output
         html = page.read_text("utf-8")

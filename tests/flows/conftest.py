@@ -11,10 +11,11 @@ import pytest
 from prefect.settings import temporary_settings
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, build
+from korealbert.artifact import Artifact
 from korealbert.flows.services.local_server import temporary_server
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.building import build_all
 from tests.conftest import training_within
 from tests.once import shared_directory
 
@@ -30,10 +31,7 @@ def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     own = tmp_path_factory.mktemp("straight") / "store"
     with shared_directory(tmp_path_factory, "straight") as directory, training_within(alone):
         runtime = TrainingRuntime(store=directory / "store", workers=1, threads=1)
-        built: dict[str, Artifact] = {}
-        for label, node in recipes.graph(recipes.load(TINY)).items():
-            inputs = {role: built[other] for role, other in node.inputs.items()}
-            built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+        built = build_all(recipes.graph(recipes.load(TINY)), runtime)
         shutil.copytree(directory / "store", own)
     return {label: Artifact(artifact.name, own / artifact.name) for label, artifact in built.items()}
 

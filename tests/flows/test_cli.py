@@ -15,11 +15,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Progress, Runtime, Store, build
+from korealbert.artifact import Progress, Runtime, Store
 from korealbert.flows.cli import _bars, app
 from korealbert.flows.step import CACHED, _counted, scored, watcher
 from korealbert.flows.terminal import console, print_sections
 from korealbert.report.render import blocks
+from tests.building import build_all
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
@@ -35,10 +36,7 @@ def call(*arguments: object, code: int = 0) -> str:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the tiny recipe up to clean/news, in a directory whose name looks like markup."""
     root = tmp_path_factory.mktemp("cli") / "스토어 [red] 1"
-    built: dict[str, Artifact] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(TINY)), "clean/news").items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, Runtime(store=root, workers=1), label=label).artifact
+    build_all(recipes.until(recipes.graph(recipes.load(TINY)), "clean/news"), Runtime(store=root, workers=1))
     return root
 
 

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Runtime
 from korealbert.recipe.tables import RecipeError, kind_of
+from tests.building import build_all
 from tests.corpus.documents_made import prose
 
 RECIPE = """
@@ -120,10 +121,7 @@ copies = { 2 = 2 }
     assert kind_of(recipe) == "corpus"
     assert list(graph()) == ["extract/blog", "clean/blog", "dedup", "quality", "balance", "report"]
     assert graph()["balance"].inputs == {"documents": "quality"}
-    built: dict[str, Artifact] = {}
-    for label, node in graph().items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, Runtime(store=tmp_path / "store"), label=label).artifact
+    built = build_all(graph(), Runtime(store=tmp_path / "store", workers=1))
     report = (built["report"].path / "report.md").read_text("utf-8")
     assert "## Quality of the documents" in report and "Models were trained on 12 reference texts." in report
     recipe.write_text(RECIPE + quality.replace('"blog"', '"blogs"'), "utf-8")

@@ -16,9 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Runtime, build
 from korealbert.corpus import extract
 from korealbert.flows.cli import app
+from tests.building import build_all
 
 RECIPE = """
 [extract.x]
@@ -46,11 +47,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     training.mkdir()
     (training / "config.json").write_text("{}")
     (root / "recipe.toml").write_text(RECIPE.format(format="text", path="texts", more=""))
-    found: dict[str, Artifact] = {}
-    for label, node in recipes.dag.corpus_graph(recipes.reading.load_corpus(root / "recipe.toml")).items():
-        if label in ("extract/x", "clean/x"):
-            inputs = {role: found[other] for role, other in node.inputs.items()}
-            found[label] = build(node.stage, node.spec, inputs, Runtime(store=root / "store", workers=1), label=label).artifact
+    graph = recipes.dag.corpus_graph(recipes.reading.load_corpus(root / "recipe.toml"))
+    build_all(recipes.until(graph, "clean/x"), Runtime(store=root / "store", workers=1))
     return root
 
 
