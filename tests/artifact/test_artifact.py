@@ -1,4 +1,4 @@
-"""The stage contract: identity before running, whole or absent, resumed, verified, conserved."""
+"""The stage contract: identity before running, atomic output, resuming, verification, conservation of documents."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def as_file(path: Path) -> None:
 
 
 def as_link(path: Path) -> None:
-    """To a copy outside, which only its owner may read."""
+    """Replace a file by a link to a copy elsewhere, which only its owner may read."""
     outside = next(parent for parent in path.parents if parent.name == "store").parent / f"outside-{path.name}"
     path.rename(outside)
     outside.chmod(0o700 if outside.is_dir() else 0o600)
