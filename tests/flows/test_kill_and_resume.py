@@ -25,9 +25,10 @@ ATTEMPTS = 2
 """A stage of milliseconds may end while this process sleeps. In the last attempt it hangs and waits for the kill."""
 
 FORKSERVER = multiprocessing.get_context("forkserver")
+# Imports that take seconds; stages that train need the last three.
 FORKSERVER.set_forkserver_preload(
-    ["tests.flows.stage_runner", "torch", "korealbert.finetune.loop"]
-)  # imported once for all stages
+    ["tests.flows.stage_runner", "torch", "transformers.modeling_utils", "korealbert.finetune.encoders.tokenizer"]
+)
 
 
 def start(label: str, store: Path, held: Path | None = None) -> BaseProcess:
