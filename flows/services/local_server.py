@@ -245,7 +245,8 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
     own = {
         **_new_credentials(),
         "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",  # relative to home
+        # Relative to PREFECT_HOME, because not every path can be part of a URL.
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # as prefect.toml has it
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "2592000",
         "PREFECT_SERVER_UI_ENABLED": "false",
