@@ -100,10 +100,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class _Units:
-    """The units of masking, words or single pieces, numbered over all rows.
-
-    Places are flat: row · N + place.
-    """
+    """The units of masking, words or single pieces, numbered over all rows. Places are flat: row · N + place."""
 
     begins: Ints
     """[U]: place of the first piece."""
