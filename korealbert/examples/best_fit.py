@@ -9,6 +9,7 @@ sequences in each, T tokens in total.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -119,9 +120,9 @@ class PackedBatches(ExampleBatches):
         flat = np.zeros(len(rows) * self.sequence_length, dtype=np.int64)
         try:
             self._place(flat, numbers, noise, starts, sizes, swapped=table.header.sentence_task == "sop")
-            targets = _Targets(starts, sizes, row_of, len(rows), self.sequence_length)
-            mlm = targets.of(noise.mlm_pos, noise.mlm_count.astype(np.int64))
-            wop = targets.of(noise.wop_pos, moves)
+            locate = partial(_locate, starts, sizes, row_of, len(rows), self.sequence_length)
+            mlm = locate(noise.mlm_pos, noise.mlm_count.astype(np.int64))
+            wop = locate(noise.wop_pos, moves)
             origins = noise.wop_src[before(moves, noise.wop_src.shape[1])].astype(np.int64)
             mlm_labels, arrivals = flat[mlm.places], flat[wop.begins + origins]
             flat[mlm.places] = noise.mlm_id[before(noise.mlm_count.astype(np.int64), noise.mlm_id.shape[1])]
@@ -181,24 +182,14 @@ class _Slots:
         return slots(self.counts, values, width, np.int64, unused)
 
 
-@dataclass(frozen=True)
-class _Targets:
-    """Finds targets, given the starts of sequences in the flat tokens and their packed rows."""
-
-    starts: Ints
-    sizes: Ints
-    row_of: Ints
-    rows: int
-    length: int
-
-    def of(self, positions: Array, counts: Ints) -> _Slots:
-        """Locate targets from positions within their sequences [n, P] and the number of used ones [n]."""
-        if counts.max(initial=0) > positions.shape[1]:
-            raise IndexError("more targets than slots")
-        begins, within = np.repeat(self.starts, counts), positions[before(counts, positions.shape[1])]
-        if (within >= np.repeat(self.sizes, counts)).any():
-            raise IndexError("a position beyond its sequence")
-        places = begins + within
-        in_row = np.bincount(self.row_of, counts, self.rows).astype(np.int64)
-        within_row = places - np.repeat(np.arange(self.rows) * self.length, in_row)
-        return _Slots(places, begins, within_row, in_row, max(1, self.length // _WIDTHS))
+def _locate(starts: Ints, sizes: Ints, row_of: Ints, rows: int, length: int, positions: Array, counts: Ints) -> _Slots:
+    """Locate targets in packed rows from ``positions`` within their sequences [n, P], ``counts`` [n] of which are used."""
+    if counts.max(initial=0) > positions.shape[1]:
+        raise IndexError("more targets than slots")
+    begins, within = np.repeat(starts, counts), positions[before(counts, positions.shape[1])]
+    if (within >= np.repeat(sizes, counts)).any():
+        raise IndexError("a position beyond its sequence")
+    places = begins + within
+    in_row = np.bincount(row_of, counts, rows).astype(np.int64)
+    within_row = places - np.repeat(np.arange(rows) * length, in_row)
+    return _Slots(places, begins, within_row, in_row, max(1, length // _WIDTHS))
