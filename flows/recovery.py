@@ -24,7 +24,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas import filters
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
@@ -111,17 +111,14 @@ def _next_state(run: FlowRun) -> State[Any]:
 
 def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
     """Mark the tasks and sub-runs of a dead process's run as crashed; the next attempt has its own."""
-    unended = [StateType.PENDING, StateType.RUNNING]
+    unended = {"type": {"any_": [StateType.PENDING, StateType.RUNNING]}}
     lost: State[Any] = Crashed(message="its process was lost")
-    within = filters.FlowRunFilter(
-        parent_flow_run_id=filters.FlowRunFilterParentFlowRunId(any_=[run]),
-        state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=unended)),
-    )
+    within = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run]}, "state": unended})
     runs: list[UUID] = []
     while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server returns at most 200.
         runs += [each.id for each in found]
-    of_run = filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[run]))
-    of_state = filters.TaskRunFilter(state=filters.TaskRunFilterState(type=filters.TaskRunFilterStateType(any_=unended)))
+    of_run = FlowRunFilter.model_validate({"id": {"any_": [run]}})
+    of_state = TaskRunFilter.model_validate({"state": unended})
     tasks: list[UUID] = []
     while page := client.read_task_runs(flow_run_filter=of_run, task_run_filter=of_state, offset=len(tasks)):
         tasks += [task.id for task in page]
@@ -159,10 +156,8 @@ class Claimed:
 
     def _claims(self, client: SyncPrefectClient) -> list[tuple[UUID, UUID]]:
         """Return each claimed run with the state that its claim gave it."""
-        pending = filters.FlowRunFilter(
-            state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[StateType.PENDING]))
-        )
-        pool = filters.WorkPoolFilter(name=filters.WorkPoolFilterName(any_=[self.pool]))
+        pending = FlowRunFilter.model_validate({"state": {"type": {"any_": [StateType.PENDING]}}})
+        pool = WorkPoolFilter.model_validate({"name": {"any_": [self.pool]}})
         found = client.read_flow_runs(flow_run_filter=pending, work_pool_filter=pool)
         return [(run.id, run.state.id) for run in found if run.state is not None]
 
