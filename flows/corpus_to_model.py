@@ -90,7 +90,7 @@ def corpus_to_model(
         built: dict[str, PrefectFuture[Any]] = {}
         # Inputs that another input depends on are finished by then; the UI draws no arrow for them.
         drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
-        with recorded, lineage_events.whole(), runner:
+        with recorded, lineage_events.of_run(), runner:
             for label, node in prepared.nodes.items():
                 inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
                 arguments = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}

@@ -99,7 +99,7 @@ class Lineage:
             ) from None
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def of_run(self) -> Iterator[None]:
         """Send the events of the whole run, the parent of its stages."""
         self.send("START", self.run_id, self.recipe, "RUN")
         try:
@@ -109,7 +109,7 @@ class Lineage:
             raise
         self.send("COMPLETE", self.run_id, self.recipe, "RUN")
 
-    def of(self, job: Job, store: Path) -> StageEvents:
+    def of_stage(self, job: Job, store: Path) -> StageEvents:
         """Return the events of one try at a stage of the run."""
         return StageEvents(self, job, Store(store))
 

@@ -18,13 +18,13 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
-    existing,
+    existing_store,
     find,
     labels,
+    labels_and_recipes,
     means_directory,
     megabytes,
     print_sections,
-    sides,
 )
 from korealbert.shipped import names, shipped
 
@@ -45,7 +45,7 @@ def show(
         if artifact is not None:
             console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
             return
-        known = existing(store).artifacts()
+        known = existing_store(store).artifacts()
     dated = console.width >= _WIDE
     name, *measured = (Column(title, no_wrap=True) for title in ("artifact", "size", "took"))
     folded = [Column(title, overflow="fold") for title in ("stage", "created")[: 1 + dated]]
@@ -107,9 +107,11 @@ def _display_name(recipe: str) -> str:
 def diff(
     first: Annotated[
         str,
-        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=sides),
+        typer.Argument(
+            help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels_and_recipes
+        ),
     ],
-    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=sides)],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels_and_recipes)],
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
     data: DataDir = None,

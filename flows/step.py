@@ -180,7 +180,7 @@ def step(
     logger = get_run_logger()
     watched = runtime.reporting_to(reporter(label, logger))
     job = Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None)
-    events = lineage.of(job, runtime.store)
+    events = lineage.of_stage(job, runtime.store)
     try:
         if on_gpu is not None:
             events.start()

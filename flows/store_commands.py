@@ -22,7 +22,7 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
-    existing,
+    existing_store,
     find,
     labels,
     means_directory,
@@ -58,7 +58,7 @@ def gc(
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        here = existing(store)
+        here = existing_store(store)
         wanted: dict[str, str] = {}
         for path in recipe or ():
             planned = recipes.prepare(shipped(path), here, data=data, data_root=data_root).planned
@@ -105,7 +105,7 @@ def verify(
 ) -> None:
     """Read every file of the artifacts again and compare it with its manifest. Exit status 1 if anything is wrong."""
     with clear_errors():
-        here = existing(store)
+        here = existing_store(store)
         named = {found.name: found for name in artifact or () for found in _all_that_match(here, name)}
         checked = [*named.values()] or [Artifact(path.name, path) for path in here.directories()]
         faults = sum(_verify(here, each) for each in checked)
@@ -152,7 +152,7 @@ def export(
 ) -> None:
     """Write an artifact and everything it was built from as one archive."""
     with clear_errors():
-        found = find(existing(store).root, artifact)
+        found = find(existing_store(store).root, artifact)
         if str(output) == _STDIO:
             archive.export(found, sys.stdout.buffer)
             return

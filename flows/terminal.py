@@ -136,7 +136,7 @@ def recipe_names(incomplete: str) -> list[str]:
     return sorted(name for name in known if name.startswith(incomplete))
 
 
-def sides(ctx: typer.Context, incomplete: str) -> list[str]:
+def labels_and_recipes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete a label or a recipe."""
     return sorted({*labels(ctx, incomplete), *recipe_names(incomplete)})
 
@@ -302,7 +302,7 @@ def means_directory(store: Path, name: str, holds: str) -> bool:
     )
 
 
-def existing(store: Path) -> Store:
+def existing_store(store: Path) -> Store:
     """Return the store in a directory. Raises ValueError if there is none."""
     if not store.is_dir():
         raise ValueError(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")

@@ -63,7 +63,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def noting_writes() -> Iterator[list[Path]]:
+def recording_writes() -> Iterator[list[Path]]:
     """Yield a list of all files that ``atomic_path`` writes within the block, or that are passed to ``note_written``."""
     written: list[Path] = []
     token = _written.set(written)
@@ -74,7 +74,7 @@ def noting_writes() -> Iterator[list[Path]]:
 
 
 def note_written(path: Path) -> None:
-    """Report to ``noting_writes`` a file, or all files of a directory, written without ``atomic_path``."""
+    """Report to ``recording_writes`` a file, or all files of a directory, written without ``atomic_path``."""
     if (written := _written.get()) is not None:
         written += [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
@@ -298,7 +298,7 @@ class DiskFull(OSError):
 
 
 @contextlib.contextmanager
-def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
+def explaining_full_disk(what: str, kept: Path) -> Iterator[None]:
     """Raise DiskFull in place of any error that a full disk caused.
 
     ``what`` is being built or written; ``kept`` is the directory from which the next try continues.
@@ -314,7 +314,7 @@ def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
         raise DiskFull(_message(what, place, kept)) from error
 
 
-def room(path: Path, wanted: int, what: str) -> None:
+def require_space(path: Path, wanted: int, what: str) -> None:
     """Raise DiskFull if the file system of ``path`` has fewer than ``wanted`` bytes free."""
     free = shutil.disk_usage(path).free
     if free < wanted:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from korealbert.artifact import Progress, Runtime, markers
-from korealbert.artifact.files import noting_writes
+from korealbert.artifact.files import recording_writes
 
 _TRIES_AFTER_A_LOSS = 5
 """How often a job is retried on another process or node after its own has died."""
@@ -164,7 +164,7 @@ def map_shards(
 
 
 def _run(function: _ShardFunction[_J], job: _J, index: int, out_dir: Path) -> _Finished:
-    with noting_writes() as written:
+    with recording_writes() as written:
         stats = function(job, index, out_dir)
     return stats, markers.facts_of(written, out_dir)
 

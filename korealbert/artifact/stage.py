@@ -31,11 +31,11 @@ from korealbert.artifact.files import (
     MANIFEST,
     OPENING,
     FileChanged,
+    explaining_full_disk,
     replace_directory,
     sha256_and_stamp,
     stamp,
     sync_file,
-    telling_of_a_full_disk,
     utc_now,
     write_digested,
     write_json,
@@ -228,7 +228,7 @@ def build(
         runtime.report(Progress(0, None, "stages", message=f"{label}: waiting for {holder}, which builds {identity.name}"))
 
     try:
-        with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"), store.lock(identity.name, waiting=waiting):
+        with explaining_full_disk(label, store.root / f"{identity.name}.partial"), store.lock(identity.name, waiting=waiting):
             found, fault = store.find(identity.name), store.fault(identity.name, inputs)
             if found is not None and fault is None and not rerun:
                 return Built(found, cached=True)

@@ -129,7 +129,7 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
         import sqlite3
         import numpy as np, polars as pl, pyarrow as pa, pyarrow.ipc, torch
         from safetensors.torch import save_file
-        from korealbert.artifact.files import telling_of_a_full_disk
+        from korealbert.artifact.files import explaining_full_disk
 
         many = np.random.default_rng(0).integers(0, 1 << 60, 600_000)
 
@@ -154,14 +154,14 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
         }
         for name, write in writers.items():
             try:
-                with telling_of_a_full_disk(name, disk):
+                with explaining_full_disk(name, disk):
                     write(disk / name)
                 print(name, "wrote")
             except DiskFull as error:
                 print(str(error)[:40])
             (disk / name).unlink(missing_ok=True)
         try:
-            with telling_of_a_full_disk("other", disk):
+            with explaining_full_disk("other", disk):
                 raise ValueError("a bad value")
         except ValueError as error:
             assert not isinstance(error, DiskFull)

@@ -26,10 +26,10 @@ def send_events(target: str, store: Path, *, broken: bool = False) -> dict[str, 
     lineage = Lineage(target, "tiny")
     built: dict[str, Artifact] = {}
     nodes = recipes.until(recipes.graph(recipes.load(TINY)), "clean/news")
-    with lineage.whole():
+    with lineage.of_run():
         for label, node in nodes.items():
             inputs = {role: built[other] for role, other in node.inputs.items()}
-            events = lineage.of(Job(node.stage, node.spec, inputs, label, rerun=False), store)
+            events = lineage.of_stage(Job(node.stage, node.spec, inputs, label, rerun=False), store)
             events.start()
             if broken and label == "clean/news":
                 error = ValueError("no such rule")

@@ -23,10 +23,10 @@ from korealbert.artifact import locks
 from korealbert.artifact.files import (
     MANIFEST,
     atomic_write,
+    explaining_full_disk,
     replace_directory,
-    room,
+    require_space,
     sha256_and_stamp,
-    telling_of_a_full_disk,
     unambiguous,
 )
 from korealbert.artifact.spec import ARTIFACT_NAME
@@ -86,7 +86,7 @@ def import_archive(store: Store, stream: IO[bytes]) -> dict[str, bool]:
     problem, DiskFull and ReadOnlyStore.
     """
     staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
-    with telling_of_a_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
+    with explaining_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
             imported = [Artifact(name, staging / name) for name in _read(store, stream, staging)]
             for each in imported:
@@ -159,7 +159,7 @@ class _Reader:
         files = _checked_files(artifact)
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
             raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
-        room(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
+        require_space(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
         for relative, entry in files.items():
             if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
