@@ -1,4 +1,4 @@
-"""The Python API: what `import korealbert` offers does what the commands do, and loads nothing before it is wanted."""
+"""The Python API does what the commands do, and `import korealbert` loads nothing before it is used."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_predictions_are_scored(tmp_path: Path) -> None:
 
 
 def test_scores_are_those_that_the_command_prints(tmp_path: Path) -> None:
-    """Official ones: KLUE's script counts the position before and after each sentence as right."""
+    """Official scores: KLUE's script counts the position before and after each sentence as right."""
     (tmp_path / "gold.tsv").write_text("## ner-1\t<김구:PS> 선\n김\tB-PS\n구\tI-PS\n \tO\n선\tO\n\n", "utf-8")
     (tmp_path / "given.jsonl").write_text('{"tags": ["B-PS", "O", "O", "O"]}\n', "utf-8")
     files = tmp_path / "gold.tsv", tmp_path / "given.jsonl"

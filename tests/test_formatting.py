@@ -1,4 +1,4 @@
-"""Nested facts as dotted names, and numbers as people read them."""
+"""Nested facts as dotted names, and numbers formatted for people."""
 
 from __future__ import annotations
 

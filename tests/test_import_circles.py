@@ -1,4 +1,4 @@
-"""No module imports itself by way of others: each room can be read, and loaded, from its first file to its last."""
+"""No module imports itself through others, so each room can be read and loaded on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What need not be loaded is not: planning and asking for help start without the libraries that train."""
+"""Planning and help start without loading the libraries that train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""locks/ against pyproject.toml, read as files: whoever changes a requirement runs `make lock`. No network is needed."""
+"""locks/ against pyproject.toml, without network. After changing a requirement run `make lock`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_stale_lock_is_noticed() -> None:
 
 
 def test_the_smaller_locks_are_parts_of_the_largest() -> None:
-    """What an image runs is what the tests ran."""
+    """Images run what the tests ran."""
     tested = _pins("dev")
     for name in ("server", "worker"):
         assert {package: versions for package, versions in _pins(name).items() if tested.get(package) != versions} == {}, name

@@ -1,4 +1,4 @@
-"""Randomness: the published answers, that a draw depends on its name only, and the hashes that decide what a corpus holds."""
+"""Randomness: published test vectors, draws that depend only on their name, and hashes that decide what a corpus holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threats of docs/security.md that concern the project as a whole; the others have tests in their rooms."""
+"""Threats of docs/security.md that concern the whole project; others are tested in their rooms."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.flows.cli import app
 from korealbert.flows.services.local_server import credentials
 from tests.artifact.conftest import WORDS, Text
+from tests.building import build_all
 
 ROOT = Path(__file__).parents[1]
 MODULES = [path for folder in ("korealbert", "flows", "bench") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.AST]:
+    """Every module of the project, parsed once."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "torch.jit.load"}
@@ -35,7 +43,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def faults(tree: ast.AST) -> Iterator[str]:
-    """What a module does that could run somebody else's code."""
+    """Yield what a module does that could run other people's code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -55,8 +63,8 @@ def faults(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: {name} with {option}"
 
 
-def test_nothing_loads_code() -> None:
-    found = [f"{path.relative_to(ROOT)} {fault}" for path in MODULES for fault in faults(ast.parse(path.read_text("utf-8")))]
+def test_nothing_loads_code(trees: dict[Path, ast.AST]) -> None:
+    found = [f"{path.relative_to(ROOT)} {fault}" for path, tree in trees.items() for fault in faults(tree)]
     assert found == []
     assert len(MODULES) > 200
 
@@ -87,10 +95,12 @@ def test_loading_weights_and_numbers_alone_is_allowed() -> None:
 CLIENTS = {"aiohttp", "ftplib", "http.client", "httpcore", "httpx", "requests", "scrapy", "urllib.request", "urllib3"}
 
 
-def test_only_the_client_that_checks_addresses_asks_servers() -> None:
+def test_only_the_client_that_checks_addresses_asks_servers(trees: dict[Path, ast.AST]) -> None:
     found = set()
-    for path in (ROOT / "korealbert").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in trees.items():
+        if not path.is_relative_to(ROOT / "korealbert"):
+            continue
+        for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += (
                 [node.module or "", *(f"{node.module}.{n.name}" for n in node.names)]
@@ -170,12 +180,9 @@ def test_a_hostile_document_stays_text(tmp_path: Path) -> None:
     recipe.write_text(RECIPE, "utf-8")
     from korealbert import recipe as recipes
 
-    names: dict[str, Any] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), "clean/web").items():
-        inputs = {role: names[other] for role, other in node.inputs.items()}
-        names[label] = build(node.stage, node.spec, inputs, Runtime(store=Path(store), workers=1), label=label).artifact
-    for label in ("extract/web", "clean/web"):
-        dropped = [] if names[label].stats["documents_out"] else ["--dropped", "all"]
+    nodes = recipes.until(recipes.graph(recipes.load(recipe)), "clean/web")
+    for label, artifact in build_all(nodes, Runtime(store=Path(store), workers=1)).items():
+        dropped = [] if artifact.stats["documents_out"] else ["--dropped", "all"]
         shown = CliRunner().invoke(app, ["inspect", label, "--store", store, "--html", str(page), *dropped])
         assert shown.exit_code == 0, shown.output
         html = page.read_text("utf-8")

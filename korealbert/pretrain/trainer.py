@@ -390,7 +390,7 @@ class Trainer:
             metadata = metadata if theta == final else {THETA: repr(theta)}
         with atomic_path(path) as temporary:
             save_file(detached(self.model), temporary, metadata=metadata)
-        markers.leave(marker, {}, markers.facts_of([path], self.out_dir))
+        markers.write(marker, {}, markers.facts_of([path], self.out_dir))
 
     def _snapshot(self, step: int) -> tuple[Path, Path]:
         """Return the paths of a step's snapshot and of the marker that has its digest."""

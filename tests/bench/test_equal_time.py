@@ -1,4 +1,4 @@
-"""Encoders after the same time in one table, at the tests' scale: one of ours and three of transformers."""
+"""Encoders trained for the same time in one table, at the tests' scale: one of ours and three of transformers."""
 
 from __future__ import annotations
 

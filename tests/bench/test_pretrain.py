@@ -1,4 +1,4 @@
-"""The peak that MFU is a share of."""
+"""The peak of which MFU is a share."""
 
 from __future__ import annotations
 
