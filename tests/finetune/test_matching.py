@@ -310,7 +310,7 @@ def test_a_wrong_id_among_ids_of_an_unknown_name_is_an_error_and_other_numbers_a
     found = score(files, named)
     (told,) = (warning for warning in found.warnings if "by position" in warning)
     assert told.endswith(
-        "the values of 'idx', 'user_id' are no ids of the gold file; records are matched with the examples by position"
+        "the values of 'idx', 'user_id' are not ids of the gold file; records are matched with the examples by position"
     )
     assert (found.matched_by, found.values["accuracy"]) == ("position", 100)
 
@@ -342,7 +342,7 @@ def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_pat
     files = Files("ynat", tmp_path)
     files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
     with pytest.raises(
-        ValueError, match=r"line 1, field 'id': no example has the id .*, which is known in another Unicode norm"
+        ValueError, match=r"line 1, field 'id': no example has the id .*, which is known only in another Unicode norm"
     ):
         score(files, [{**files.named()[0], "id": normalize("NFD", "가0")}, *files.named()[1:]])
 
@@ -370,7 +370,7 @@ def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Pa
             score(files, wrong)
     told = record_format("klue_dst")
     assert "an object for each example of the 1,000 official test dialogues" in told and "`id` or `guid`" in told
-    assert "a turn of the user, and its id `GUID-N`: the N-th one of a dialogue, from 0" in told
+    assert "a turn of the user, and its id `GUID-N`: the N-th turn of the user in a dialogue, from 0" in told
 
 
 @pytest.mark.parametrize("column", ["review_id", "meta.id"])

@@ -158,7 +158,7 @@ def test_files_in_utf_16_are_told_by_their_byte_order_mark(tmp_path: Path) -> No
 
 def test_labels_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
     headline = {"guid": "y0", "title": "말", "label": unicodedata.normalize("NFD", "정치")}
-    with pytest.raises(ValueError, match=r"field 'label': found .*, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match=r"field 'label': found .*, which is known only in another Unicode normalisation"):
         read("ynat", tmp_path / "a.json", json.dumps([headline]))
     with pytest.raises(ValueError, match=r"field 'label': found '정칙'; a label is one of"):
         read("ynat", tmp_path / "a.json", json.dumps([{**headline, "label": "정칙"}]))
@@ -171,7 +171,7 @@ def test_a_wide_blank_ends_no_sentence_of_klue(tmp_path: Path) -> None:
 
 def test_questions_of_copa_in_another_unicode_normalisation_are_told(tmp_path: Path) -> None:
     asked = unicodedata.normalize("NFD", "원인")
-    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known only in another Unicode normalisation"):
         read("kobest_copa", tmp_path / "a.tsv", f"ID\tsentence\tquestion\t1\t2\tAnswer\n0\t말\t{asked}\t가\t나\t1\n")
 
 

@@ -1,6 +1,6 @@
-"""A fine-tuned model as ONNX, encoder and head in one file, and its answers by onnxruntime.
+"""Export a fine-tuned model, encoder and head, as one ONNX file, and predict with onnxruntime.
 
-Inputs: int64 ``input_ids``, ``attention_mask`` and ``token_type_ids`` [B, L]; outputs: the logits that ``Task.outputs`` names.
+Inputs are int64 ``input_ids``, ``attention_mask`` and ``token_type_ids`` [B, L]; outputs are the logits in ``Task.outputs``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def write_model(model: FinetunedModel, directory: Path, forms: Sequence[Form]) -> None:
-    """Write a fine-tuned model in each of the forms under ``FILES``; it is moved to the processor and stays there."""
+    """Write a fine-tuned model to ``FILES`` in each of the forms. The model is moved to the CPU and stays there."""
     model.modules.cpu().eval()
     if hasattr(model.encoder.transformer, "set_attn_implementation"):
         model.encoder.transformer.set_attn_implementation("eager")
@@ -31,7 +31,7 @@ def write_model(model: FinetunedModel, directory: Path, forms: Sequence[Form]) -
 
 
 class _Logits(nn.Module):
-    """Padded pieces -> logits, as a module that can be traced."""
+    """A module from padded pieces to logits, which can be traced."""
 
     def __init__(self, model: FinetunedModel) -> None:
         super().__init__()
@@ -39,25 +39,25 @@ class _Logits(nn.Module):
         self.model = model
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        """One tensor, or a tuple of several."""
+        """Return a tensor, or a tuple of tensors."""
         ids_BL, mask_BL, types_BL = inputs
         return self.model.logits_of(PaddedBatch(ids_BL, mask_BL, types_BL, ()))
 
 
 @dataclass(frozen=True)
 class OnnxModel(FinetunedModel):
-    """A fine-tuned model that asks an ONNX file for its logits."""
+    """A fine-tuned model whose logits come from an ONNX file."""
 
     session: Session | None = None
 
     @classmethod
     def within(cls, directory: Path, form: Form, model: FinetunedModel, *, threads: int) -> OnnxModel:
-        """The file that ``write_model`` left, as the model that was written."""
+        """Open a file that ``write_model`` wrote for ``model``."""
         session = Session(directory / FILES[form], threads=threads)
         return cls(model.task, model.encoder, model.head, model.pad_id, torch.device("cpu"), session=session)
 
     def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
-        """As of every model."""
+        """See ``FinetunedModel``."""
         assert self.session is not None
         batch = pad(features, pad_id=self.pad_id, device=self.device)
         tensors = (batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL)

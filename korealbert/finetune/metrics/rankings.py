@@ -1,6 +1,6 @@
 """Scores of ranked documents as ``trec_eval`` and ``pytrec_eval`` compute them, times 100.
 
-A judgement above 0 makes a document relevant; nDCG's gain is the judgement itself, and 0 where it is negative or missing.
+A document is relevant if its judgement is above 0. nDCG's gain is the judgement, or 0 if it is negative or missing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _CUT = 10
 _RECALLS = (1, 10, 100)
 
 METRIC = "ndcg@10"
-"""The score that systems are compared by."""
+"""Systems are compared by this score."""
 METRICS = (METRIC, "map", "mrr", *(f"recall@{cut}" for cut in _RECALLS))
 
 
 def ranking_scores(ranked: Sequence[str], judged: Mapping[str, int]) -> dict[str, float]:
-    """``METRICS`` of the documents found for one query, in their order; ``judged`` are its judgements by document.
+    """Return ``METRICS`` of the documents found for one query, best first; ``judged`` are its judgements by document.
 
-    All of a query without a relevant document are 0, as ``trec_eval`` prints them.
+    Without a relevant document all scores are 0, as in ``trec_eval``.
     """
     ideal = sorted((gain for gain in judged.values() if gain > 0), reverse=True)
     if not ideal:

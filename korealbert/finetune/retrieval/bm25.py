@@ -1,7 +1,7 @@
-"""BM25, the baseline of retrieval (Robertson and Zaragoza 2009), with Lucene's inverse document frequency, never negative.
+"""BM25 (Robertson and Zaragoza 2009), with Lucene's inverse document frequency, which is never negative.
 
-For each term of a query: idf × tf × (k1 + 1) / (tf + k1 × (1 − b + b × length / mean length)), idf = ln(1 + (N − df + 0.5) /
-(df + 0.5)). A term that a query repeats counts each time.
+The score is a sum over the query's terms (repeated terms count each time): idf × tf × (k1 + 1) / (tf + k1 × (1 − b + b ×
+length / mean length)), with idf = ln(1 + (N − df + 0.5) / (df + 0.5)).
 
 Shapes: N documents, P pairs of a term and a document that has it.
 """
@@ -19,7 +19,7 @@ _Scores = npt.NDArray[np.float32]
 
 
 class Bm25:
-    """An index of documents that are given as their terms."""
+    """An index of documents, each a list of terms."""
 
     def __init__(self, documents: Iterable[Iterable[Hashable]], *, k1: float, b: float) -> None:
         numbers: dict[Hashable, int] = {}
@@ -46,7 +46,7 @@ class Bm25:
         self._weight_P = np.repeat(idf, having) * weight_P
 
     def scores(self, query: Iterable[Hashable]) -> _Scores:
-        """Scores of all documents [N]; 0 exactly where a document has no term of the query."""
+        """Return the scores of all documents [N]; 0 exactly for documents without a term of the query."""
         sums_N = np.zeros(self.size)
         for term, times in Counter(query).items():
             if (number := self._numbers.get(term)) is not None:

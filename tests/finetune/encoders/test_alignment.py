@@ -203,5 +203,5 @@ def test_a_tokenizer_that_knows_no_offsets_is_refused() -> None:
         is_fast = False
         name_or_path = "theirs"
 
-    with pytest.raises(ValueError, match=r"theirs: its tokenizer knows no offsets; save it with a tokenizer.json"):
+    with pytest.raises(ValueError, match=r"theirs: its tokenizer has no offsets; save it with a tokenizer.json"):
         pieces(["가"], Slow())

@@ -295,7 +295,7 @@ def test_a_model_and_a_vocab_of_different_pieces_do_not_belong_together(copied: 
     ):
         load_tokenizer(directory)
     next(directory.glob("*.model")).write_bytes(b"no model")
-    with pytest.raises(ValueError, match=r"tokenizer_78b3.model: no SentencePiece model"):
+    with pytest.raises(ValueError, match=r"tokenizer_78b3.model: not a SentencePiece model"):
         load_tokenizer(directory)
 
 

@@ -358,7 +358,7 @@ def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path
     public = (keys / "mine.pub").read_bytes()
     for name in ("mine", "mine.pub"):
         status, lines = score(desk, "--sign", keys / "mine", "--certificate", keys / name)
-        told = {"mine": "which is read", "mine.pub": "no certificate that this command wrote"}[name]
+        told = {"mine": "which is read", "mine.pub": "not a certificate that this command wrote"}[name]
         assert status == 2 and any(told in line for line in lines), lines
     assert (keys / "mine.pub").read_bytes() == public
     (desk / "site").mkdir()
@@ -376,7 +376,7 @@ def test_nothing_but_a_certificate_and_its_signature_is_replaced(desk: Path, key
     for place in (keys / "other", keys / "other.pub", *(desk / name for name in ("c.json", "empty", "s", "t", "dangling"))):
         for more in ((), ("--sign", keys / "mine")):
             status, lines = score(desk, "--certificate", place, *more)
-            assert status == 2 and any("it is there already" in line and "name another" in line for line in lines), lines
+            assert status == 2 and any("it exists already" in line and "name another" in line for line in lines), lines
     assert (keys / "other").read_bytes() == private
     assert {name: (desk / name).read_bytes() for name in others} == others
     for more in (("--sign", keys / "mine"), ("--sign", keys / "mine"), ()):
@@ -448,7 +448,7 @@ def test_predictions_in_a_store_are_scored_with_the_gold_file_of_their_cell_alon
     # What a packed file held is not known from its digest.
     packed = packed_cell(desk, "test.txt.gz", gzip.compress(GOLD.encode()), task="nsmc")
     status, lines = call("score", "nsmc", desk / "gold/test.txt", packed.path / "predictions.arrow")
-    assert status == 0 and any("what it held is not known" in line for line in lines)
+    assert status == 0 and any("its content is not known" in line for line in lines)
     zipped = desk / "a.zip"
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("test.txt", GOLD)

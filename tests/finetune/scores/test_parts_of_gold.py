@@ -87,7 +87,7 @@ def test_a_cell_is_scored_on_what_it_was_tested_on(
     moved = tmp_path / Path(predictions).name
     moved.write_bytes(Path(predictions).read_bytes())
     assert "differs" not in {finding.verdict for finding in verify(out, predictions=moved)}
-    with pytest.raises(ValueError, match=r"one of them only; .* in the cell's own directory: its manifest tells which"):
+    with pytest.raises(ValueError, match=r"only one of them; .* in the cell's own directory, whose manifest says which"):
         score_file("nsmc", gold, str(moved), "official")
 
 

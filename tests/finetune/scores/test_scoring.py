@@ -213,11 +213,11 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         (
             "korquad",
             squad(question(1, "한강", 0))[:-1],
-            "line 1, .* and no more .*is the download complete, and one file alone",
+            "line 1, .* is not just .*is the download complete, and one file alone",
         ),
         ("korquad", squad(question(1, "한강", 0))[:-1] + ', "data": []}', "field 'data' is given twice"),
         ("korquad", '{"a": [NaN], ' + squad(question(1, "한강", 0))[1:], "the file is not an object .*NaN is no JSON number"),
-        ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not a list and no more .*one file alone"),
+        ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not just a list .*one file alone"),
         ("klue_re", RE[:-1] + ",]", "line 1, field 'record': no JSON"),
         ("korquad", "[]", "the file is not an object with a list 'data'"),
         (
