@@ -1,7 +1,4 @@
-"""The training loop of fine-tuning: length-bucketed batches, AdamW with linear warm-up and decay, best epoch by dev score.
-
-The encoder may compute in bfloat16. Weights, optimiser, heads and losses are always float32.
-"""
+"""The training loop of fine-tuning: length-bucketed batches, AdamW with linear warm-up and decay, best epoch by dev score."""
 
 from __future__ import annotations
 
@@ -9,155 +6,22 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune.encoders.encoder import Encoder, PaddedBatch, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
-from korealbert.finetune.spec import FinetuneSpec, Precision
-from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
-from korealbert.finetune.task_types.heads import PooledHead, WhitenedHead
+from korealbert.finetune.model import Diverged, FinetunedModel, Indices
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.task import Encoded, Feature, Scores
 from korealbert.model.parameters import parameter_groups
 
 _BATCHES_PER_BUCKET = 50
 """So many batches of shuffled examples are sorted by length together: enough to save padding, and still random."""
 
-_Indices = npt.NDArray[np.int64]
-
-EVALUATION_BATCH_SIZE = 128
-"""Not a setting, because the batch size can change the last bit of a score."""
-
-
-class Diverged(ValueError):
-    """The loss or the weights are no longer finite."""
-
-
 _CURVE_POINTS = 200
 """Approximate number of points of a loss curve, for any number of steps."""
-
-
-class Answers(NamedTuple):
-    """One prediction per example and, if requested, the loss of each example: the mean over its features."""
-
-    predicted: list[Any]
-    losses: list[float]
-
-
-@dataclass(frozen=True)
-class FinetunedModel:
-    """An encoder with the head of a task, on a device."""
-
-    task: Task
-    encoder: Encoder
-    head: nn.Module
-    pad_id: int
-    device: torch.device
-    precision: Precision = "float32"
-
-    @classmethod
-    def of(
-        cls, spec: FinetuneSpec, encoder: Encoder, train: Sequence[Feature], *, pad_id: int, device: torch.device
-    ) -> FinetunedModel:
-        """Put a fresh head on an encoder, whose last layer computes only the first position if the head reads no other."""
-        task = spec.benchmark
-        head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
-        if spec.whiten:
-            head = WhitenedHead(head, encoder.hidden_size)
-        if isinstance(head, PooledHead) and not task.pools_mean:
-            encoder.keep_first_position()
-        return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
-
-    def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
-        """Return logits and targets of a batch."""
-        batch = pad(features, pad_id=self.pad_id, device=self.device)
-        return self.logits_of(batch), batch.targets
-
-    def logits_of(self, batch: PaddedBatch) -> Any:
-        """Return the logits of a padded batch."""
-        return self.head(self.encoded(batch))
-
-    def encoded(self, batch: PaddedBatch) -> EncoderOutput:
-        """Return the head's input for a padded batch, in float32."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            encoded = self.encoder(batch)
-        hidden_BLH = encoded.hidden_BLH.float()
-        pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
-        return EncoderOutput(hidden_BLH, pooled_BH, encoded.features)
-
-    def whiten(self, features: Sequence[Feature]) -> None:
-        """Fit the whitening map before the head to the vectors of these features, without dropout."""
-        assert isinstance(self.head, WhitenedHead)
-        self.modules.eval()
-        with torch.inference_mode():
-            batches = evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE)
-            padded = (pad([features[row] for row in rows], pad_id=self.pad_id, device=self.device) for rows in batches)
-            vectors_NH = torch.cat([self.encoded(batch).pooled_BH for batch in padded])
-        self.head.whiten(vectors_NH)
-
-    @property
-    def modules(self) -> nn.ModuleDict:
-        """Encoder and head as one module."""
-        return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
-
-    @torch.inference_mode()
-    def answer(self, encoded: Encoded, *, with_losses: bool = False) -> Answers:
-        """Predict each example, without dropout."""
-        features = encoded.features
-        decoded: list[Any] = [None] * len(features)
-        losses = np.zeros(len(features))
-        for rows, batch, logits, targets in self._evaluated(features):
-            for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
-                decoded[row] = found
-            if with_losses:
-                single = [self.task.loss(_row(logits, n), [target]) for n, target in enumerate(targets)]
-                losses[rows] = torch.stack(single).double().cpu().numpy()
-        predicted = self.task.predictions(encoded, decoded)
-        return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
-
-    @torch.inference_mode()
-    def evidence(self, encoded: Encoded) -> list[Any]:
-        """Return the evidence for the prediction of each example, without dropout."""
-        weighed: list[Any] = [None] * len(encoded.features)
-        for rows, batch, logits, _ in self._evaluated(encoded.features):
-            for row, found in zip(rows, self.task.weigh(logits, batch), strict=True):
-                weighed[row] = found
-        return self.task.evidence(encoded, weighed)
-
-    def _evaluated(self, features: Sequence[Feature]) -> Iterator[tuple[_Indices, list[Feature], Any, list[Any]]]:
-        """Yield batches as positions in ``features``, features, logits and targets.
-
-        Raises Diverged if a logit is nan, since argmax would silently take the first class.
-        """
-        self.modules.eval()
-        for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
-            batch = [features[row] for row in rows]
-            logits, targets = self.logits(batch)
-            parts = logits if isinstance(logits, tuple) else (logits,)
-            if any(bool(part.isnan().any()) for part in parts if isinstance(part, torch.Tensor)):
-                raise Diverged("the model's outputs are nan; lower learning_rate or look for damaged weights")
-            yield rows, batch, logits, targets
-
-    def evaluate(self, encoded: Encoded) -> Scores:
-        """Return the task's scores as its official script computes them."""
-        return self.task.score(encoded.examples, self.answer(encoded).predicted, "official")
-
-
-def _row(logits: Any, row: int) -> Any:
-    """Return the logits of one input, as a batch of one."""
-    if isinstance(logits, torch.Tensor):
-        return logits[row : row + 1]
-    return type(logits)(*(part[row : row + 1] for part in logits))
-
-
-def _by_example(features: Sequence[Feature], losses: npt.NDArray[np.float64], examples: int) -> list[float]:
-    """Return the mean loss over each example's features. Every example has at least one."""
-    owners = np.array([feature.example for feature in features])
-    means: list[float] = (np.bincount(owners, losses, examples) / np.bincount(owners, minlength=examples)).tolist()
-    return means
 
 
 @dataclass
@@ -297,7 +161,7 @@ def repeatable(*, seed: int, threads: int, device: torch.device) -> Iterator[Non
         torch.set_num_threads(threads_before)
 
 
-def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed: int, epoch: int) -> list[_Indices]:
+def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
     """Return the examples' positions in random batches of similar length, which depend only on seed and epoch.
 
     Every batch but one is full.
@@ -312,9 +176,3 @@ def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed
         by_length = part[np.argsort(length_N[part], kind="stable")]
         batches += [by_length[at : at + batch_size] for at in range(0, len(by_length), batch_size)]
     return [batches[index] for index in random.permutation(len(batches))]
-
-
-def evaluation_batches(lengths: Sequence[int] | _Indices, *, batch_size: int) -> list[_Indices]:
-    """Return the examples' positions in batches, longest first, so that a lack of memory shows in the first batch."""
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

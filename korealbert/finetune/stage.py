@@ -53,7 +53,7 @@ from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
-    from korealbert.finetune.loop import Answers, FinetunedModel
+    from korealbert.finetune.model import Answers, FinetunedModel
 
 
 class FinetuneStats(Statistics):
@@ -85,7 +85,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
     When the loss becomes infinite or nan, a run of a search has no dev scores; any other run raises Diverged.
     """
-    from korealbert.finetune.loop import Diverged  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import Diverged  # noqa: PLC0415 (planning does without)
 
     spec = _settled(spec, inputs)
     try:
@@ -116,7 +116,8 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
     from korealbert.finetune.encoders.encoder import load_input  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import FinetunedModel  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     task = spec.benchmark
@@ -180,7 +181,7 @@ def _as_onnx(
     spec: FinetuneSpec, model: FinetunedModel, test: Encoded | None, out_dir: Path, threads: int
 ) -> dict[str, dict[str, float]]:
     """Write the model as ONNX; returns its official test scores in each form, none without a test set."""
-    from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
+    from korealbert.finetune.model import OnnxModel, write_model  # noqa: PLC0415 (planning does without)
 
     write_model(model, out_dir, spec.onnx)
     if test is None:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.finetune.encoders.encoder import pad
-from korealbert.finetune.loop import evaluation_batches, training_batches
+from korealbert.finetune.loop import training_batches
+from korealbert.finetune.model import evaluation_batches
 from korealbert.finetune.task import Example, Feature
 from korealbert.finetune.task_types.sequence import encode_sequences
 

@@ -1,4 +1,4 @@
-"""Which prediction belongs to which example, for every benchmark: by id where records carry one, else by position."""
+"""Predictions are matched with examples by id if records have one, else by position, for every benchmark."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_shuffled_predictions_with_ids_score_as_in_order(files: Files) -> None:
     assert shuffled.values[tasks.load(files.task).metric] == pytest.approx(100)
 
 
-def test_predictions_without_ids_are_matched_by_position_which_is_said(files: Files) -> None:
+def test_predictions_without_ids_are_matched_by_position_with_a_warning(files: Files) -> None:
     if files.task in QUESTIONS:
         with pytest.raises(ValueError, match="line 1, field 'id': missing"):
             score(files, files.records)
@@ -338,7 +338,7 @@ def test_ids_decide_before_a_running_number_and_repeated_values_are_no_ids(tmp_p
     assert (found.values["accuracy"], found.matched_by) == (100, "position"), "a rank is no id where ids are running numbers"
 
 
-def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+def test_ids_in_another_unicode_normalisation_are_reported_as_such(tmp_path: Path) -> None:
     files = Files("ynat", tmp_path)
     files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
     with pytest.raises(
@@ -361,7 +361,7 @@ def test_two_names_of_an_id_agree(tmp_path: Path) -> None:
     assert score(files, [*named[:2], {**named[2], "index": None}, named[3]]).values["accuracy"] == 100
 
 
-def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Path) -> None:
+def test_records_of_dialogues_may_have_guid_beside_id(tmp_path: Path) -> None:
     files = Files("klue_dst", tmp_path)
     named = [{**record, "guid": record["id"].rpartition("-")[0]} for record in files.named()]
     assert score(files, [named[n] for n in ORDER]).values["jga"] == 100

@@ -61,7 +61,8 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     """Train and write the directory. Raises ``Diverged`` if the loss becomes infinite or nan."""
     from korealbert.finetune.encoders.encoder import as_exported, load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.encoders.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import contrast, repeatable  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import FinetunedModel  # noqa: PLC0415 (planning does without)
 
     training, directory = TrainingRuntime.of(runtime), inputs["model"].path
     device = pick_device(training.device)

@@ -28,9 +28,8 @@ from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.definition import DataFile, RemoteFile
 from korealbert.finetune.features import local_path
-from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
-from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import Collection, read_collection
+from korealbert.finetune.retrieval.ranking import METRIC, METRICS, Bm25, ranking_scores
 from korealbert.finetune.spec import Init, Precision
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.sequence import encode_sequences
@@ -255,7 +254,7 @@ def unit_vectors(
     import torch  # noqa: PLC0415 (planning does without)
 
     from korealbert.finetune.encoders.encoder import mean_vectors, pad  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import EVALUATION_BATCH_SIZE, evaluation_batches  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import EVALUATION_BATCH_SIZE, evaluation_batches  # noqa: PLC0415 (planning does without)
 
     features = encode_sequences([Example("", text, None) for text in texts], tokenizer, max_length=max_length)
     device = next(encoder.parameters()).device

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -249,6 +250,7 @@ def _files(artifact: Artifact) -> dict[str, str]:
     return {name: entry["sha256"] for name, entry in artifact.manifest["files"].items() if not entry.get("measured")}
 
 
+@cache
 def _code() -> _Code:
     root = Path(__file__).parents[2]
     files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}

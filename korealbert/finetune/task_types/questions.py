@@ -374,11 +374,14 @@ class QuestionAnswering(Task):
 
     def labelled(self, example: Example, predicted: str) -> tuple[list[str], list[str]]:
         """Return ``answer`` or ``no answer`` as gold label, and ``exact``, ``overlaps``, ``wrong`` or ``no answer``."""
-        values = self.measures(narrowed(example, Question), predicted, "corrected")
-        given = "exact" if values["em"] else "overlaps" if values[self.metric] else "wrong" if predicted else "no answer"
         if not example.target:
             return ["no answer"], ["wrong" if predicted else "no answer"]
-        return ["answer"], [given]
+        values = self.measures(narrowed(example, Question), predicted, "corrected")
+        if values["em"]:
+            return ["answer"], ["exact"]
+        if values[self.metric]:
+            return ["answer"], ["overlaps"]
+        return ["answer"], ["wrong" if predicted else "no answer"]
 
     @abstractmethod
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:

@@ -161,12 +161,13 @@ class KlueDst(Task):
         """Return the name of every gold or predicted slot, ``none`` if a side lacks it, ``another value`` if it is wrong."""
         gold, given = (dict(map(slot_and_value, state)) for state in (example.target, predicted))
         slots = sorted({*gold, *given})
-        names = {True: "another value", False: _NONE}
-        found = [slot if given.get(slot) == gold.get(slot, given.get(slot)) and slot in given else "" for slot in slots]
-        return (
-            [slot if slot in gold else _NONE for slot in slots],
-            [name or names[slot in given] for slot, name in zip(slots, found, strict=True)],
-        )
+
+        def predicted_label(slot: str) -> str:
+            if slot not in given:
+                return _NONE
+            return "another value" if slot in gold and given[slot] != gold[slot] else slot
+
+        return [slot if slot in gold else _NONE for slot in slots], [predicted_label(slot) for slot in slots]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute ``jga`` and ``slot_micro_f1``."""

@@ -1,4 +1,4 @@
-"""``predictions.arrow`` of a fine-tuning as predictions to score: matched by id, refused by row where they are wrong."""
+"""``predictions.arrow`` of a fine-tuning is scored: matched by id, and refused by row if it is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.finetune.scores.test_scoring import DP, EOJEOLS, GOOD, NER, NSMC, RE,
 
 
 def kept(path: Path, predictions: dict[str, int]) -> str:
-    """Predictions as a fine-tuning of ours writes them."""
+    """Write predictions like a fine-tuning."""
     table = pa.table({"id": list(predictions), "pred": pa.array(predictions.values(), tasks.load("nsmc").prediction_type)})
     with ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)

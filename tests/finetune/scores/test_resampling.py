@@ -1,4 +1,4 @@
-"""What scores many draws at once gives for each what scoring it anew gives."""
+"""Scoring many resamples at once gives the same as scoring each of them separately."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_draws_do_not_depend_on_how_many_fit_into_memory(monkeypatch: pytest.Mon
     assert (np.hstack(list(draws.masks())) == masks).all()
 
 
-def test_all_pairs_of_many_systems_are_those_of_each_two_alone() -> None:
+def test_comparing_many_systems_equals_comparing_each_pair() -> None:
     random = np.random.default_rng(2)
     gold = random.integers(7, size=80).tolist()
     task, examples, draws = tasks.load("ynat"), examples_of(gold), Draws(80, 60, seed=1)
