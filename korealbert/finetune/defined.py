@@ -28,7 +28,7 @@ from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
-from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags, unit_spans
 from korealbert.formatting import nearest
 
 _MEASURES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
@@ -242,15 +242,16 @@ class _Tagging(_Defined, Tagging):
     def _sentences(self, file: BenchmarkFile) -> Iterator[Record]:
         """Yield the units and tags of each sentence of a CoNLL file."""
         columns = self.definition.columns
-        first, last = (0 if columns.text is None else columns.text), (-1 if columns.tags is None else columns.tags)
+        unit_column = 0 if columns.text is None else int(columns.text)
+        tag_column = -1 if columns.tags is None else int(columns.tags)
         for sentence in conll_sentences(file):
             units, tags = list[str](), list[str]()
             for line, fields in sentence:
-                if len(fields) < 2 or max(int(first), int(last)) >= len(fields):
+                if len(fields) < 2 or max(unit_column, tag_column) >= len(fields):
                     problem = f"found {line.text[:40]!r}"
                     raise line.error("tag", problem, "a line is a unit and its tag, with a tab or blanks between columns")
-                units.append(fields[int(first)])
-                tags.append(fields[int(last)])
+                units.append(fields[unit_column])
+                tags.append(fields[tag_column])
             yield Record(sentence[0][0], {"units": units, "tags": tags})
 
     def example(self, record: Record, name: str) -> Tagged:
@@ -270,12 +271,8 @@ class _Tagging(_Defined, Tagging):
             raise record.error(
                 "tags" if conll else str(self.column("tags")), problem, f"give one tag for each of the {self.unit}"
             )
-        spans, begin = [], 0
-        for unit in units:
-            spans.append((begin, begin + len(unit)))
-            begin += len(unit) + len(separator)
         tags = tuple(self.tag(tag, line=record.line, field=f"tags[{number}]") for number, tag in enumerate(written))
-        return Tagged(name, separator.join(units), tags, spans=tuple(spans))
+        return Tagged(name, separator.join(units), tags, spans=unit_spans(units, len(separator)))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
         """Convert a tag written as ``B-PER``, ``PER-B`` or ``PER_B``, or as ``O`` or ``-``, to ``B-PER`` or ``O``.

@@ -253,10 +253,10 @@ class Definition(Spec):
 
     def _wrong_labels(self) -> Iterator[str]:
         unlabelled = self.kind in ("regression", "spans")
-        fewest = 0 if unlabelled else 1 if self.kind == "tagging" else 2
+        fewest = 1 if self.kind == "tagging" else 2
         if unlabelled and self.labels:
             yield f"field 'labels': kind {self.kind} has none; remove them"
-        elif len(self.labels) < fewest:
+        elif not unlabelled and len(self.labels) < fewest:
             what = "the types of entities" if self.kind == "tagging" else "two labels at least"
             yield f"field 'labels': kind {self.kind} has {len(self.labels)}; name {what}"
         if self.spellings and (self.kind == "tagging" or len(self.spellings) != len(self.labels)):

@@ -89,20 +89,13 @@ class FeaturesSpec(Spec):
         return {**defaults, **files, **values, **tuples, "task": task}
 
     @model_validator(mode="after")
-    def _one_test_set(self) -> Self:
+    def _task_has_files_and_head(self) -> Self:
         if self.test is not None and self.test_share is not None:
             raise ValueError("test and test_share both say what is tested on; give one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _task_is_known_and_has_a_dev_set(self) -> Self:
-        if tasks.load(self.task).has_official_dev and self.dev is None:
+        task = tasks.load(self.task)
+        if task.has_official_dev and self.dev is None:
             raise ValueError(f"{self.task_name} has an official dev set: name its file as dev")
-        return self
-
-    @model_validator(mode="after")
-    def _task_has_the_head(self) -> Self:
-        tasks.load(self.task).headed(self.head)
+        task.headed(self.head)
         return self
 
     @property
@@ -232,32 +225,16 @@ class FinetuneSpec(FeaturesSpec):
     """Train on entailment triples before the benchmark, for a bi-encoder."""
 
     @model_validator(mode="after")
-    def _warm_up_ends(self) -> Self:
+    def _settings_fit_the_task(self) -> Self:
         if self.steps is not None and self.warmup_steps is not None and self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps = {self.warmup_steps} leaves no step of steps = {self.steps}; shorten the warm-up")
-        return self
-
-    @model_validator(mode="after")
-    def _evidence_is_known(self) -> Self:
         if self.evidence and self.benchmark.evidence_type is None:
             raise ValueError(f"{self.task}: there are no ensembles of this benchmark; leave evidence out")
-        return self
-
-    @model_validator(mode="after")
-    def _onnx_has_outputs(self) -> Self:
         refuse_repeats("onnx", self.onnx)
         if self.onnx and not self.benchmark.outputs:
             raise ValueError(f"{self.task_name}: its head ({self.head}) reads more than one sequence of pieces; leave onnx out")
-        return self
-
-    @model_validator(mode="after")
-    def _whitening_has_mean_vectors(self) -> Self:
         if self.whiten and not self.benchmark.pools_mean:
             raise ValueError(f"whiten is for mean vectors; set head = 'mean' or 'bi-encoder' (it is {self.head!r})")
-        return self
-
-    @model_validator(mode="after")
-    def _contrast_has_bi_encoder(self) -> Self:
         if self.contrast is not None and self.head != "bi-encoder":
             raise ValueError(f"contrast trains vectors of single sentences; set head = 'bi-encoder' (it is {self.head!r})")
         return self

@@ -108,23 +108,24 @@ def differences(
     """
     spec, split = _spec_and_split(recipe, predictions)
     named = spec.get("task")
-    named = named.get("name") if isinstance(named, Mapping) else named
+    if isinstance(named, Mapping):
+        named = named.get("name")
     if named not in (None, task):
         yield Difference(f"task: the score is of {task}, the recipe of the cell has {named}")
-    if (spec.get("test_share") is not None) if split == "test" else (spec.get("dev") is None):
-        split = "train"  # The scored part is held out of it.
+    held_out_of_train = spec.get("test_share") is not None if split == "test" else spec.get("dev") is None
+    if held_out_of_train:
+        split = "train"
     file = spec.get(split)
-    digest = file.get("sha256") if isinstance(file, Mapping) else None
-    if digest is None or not isinstance(file, Mapping):
+    if not isinstance(file, Mapping) or file.get("sha256") is None:
         return
-    member = str(spec.get(f"{split}_member") or "")
+    digest, member = file["sha256"], str(spec.get(f"{split}_member") or "")
     found = stored or digest_of(gold.path)
     if (digest, member) == (found, gold.member) or (not member and digest == _digest_of_content(gold)):
         return
     packed = bool(member) or str(file.get("name") or file.get("url")).lower().endswith(_COMPRESSED)
-    named = f"{digest}{f' and the member {member}' if member else ''}"
+    expected = f"{digest} and the member {member}" if member else digest
     yield Difference(
-        f"gold: sha256 of {gold} is {found}, the recipe of the cell has {named} as its {split} file", certain=not packed
+        f"gold: sha256 of {gold} is {found}, the recipe of the cell has {expected} as its {split} file", certain=not packed
     )
 
 
@@ -169,7 +170,8 @@ def tested_examples(
 def _spec_and_split(recipe: Mapping[str, Any], predictions: str) -> tuple[Mapping[str, Any], str]:
     """Return the settings of a recipe, and the split of a file of predictions (a name)."""
     spec = recipe.get("spec")
-    return spec if isinstance(spec, Mapping) else {}, "dev" if predictions.startswith("dev_") else "test"
+    split = "dev" if predictions.startswith("dev_") else "test"
+    return (spec if isinstance(spec, Mapping) else {}), split
 
 
 def digest_of(path: Path) -> str:

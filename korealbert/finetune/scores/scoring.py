@@ -84,7 +84,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode, *, recipe: Ma
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
     tested = _tested(benchmark, examples, predictions, recipe)
-    return _scored(task, benchmark, gold, examples, tested, predictions, mode)[0]
+    return _scored(benchmark, gold, examples, tested, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
@@ -103,7 +103,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
         if _is_of_cell(file) and [example.id for example in part] != [example.id for example in both]:
             problem = f"its {len(part):,} examples are not the {len(both):,} of the other system"
             raise ValueError(f"{file}: {problem}; compare systems that were tested on the same part")
-    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, both, file, mode) for file in (first, second))
+    (scores, ours), (others, theirs) = (_scored(benchmark, gold, examples, both, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -132,13 +132,7 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
 
 
 def _scored(
-    task: str,
-    benchmark: Task,
-    gold: str,
-    whole: Sequence[Example],
-    examples: Sequence[Example],
-    predictions: str,
-    mode: Mode,
+    benchmark: Task, gold: str, whole: Sequence[Example], examples: Sequence[Example], predictions: str, mode: Mode
 ) -> tuple[Scored, list[Any]]:
     """Return the scores of a prediction file on some examples of the whole gold file, and its predictions."""
     if mode not in (modes := get_args(Mode)):
@@ -149,12 +143,34 @@ def _scored(
     warnings = []
     if len(examples) < len(whole):
         warnings.append(f"{file}: of a part, {len(examples):,} of the {len(whole):,} examples of {gold}")
-    official = benchmark.official_size(whole)
     if _is_of_cell(predictions):
-        predicted = _predictions_of_cell(file, benchmark, examples)
-        warnings += _gold_warnings(file, tasks.name_of(task), gold)
-        return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
-    records = list(json_lines(file))
+        predicted, matched_by = _predictions_of_cell(file, benchmark, examples), "id"
+        warnings += _gold_warnings(file, tasks.name_of_task(benchmark), gold)
+    else:
+        predicted, matched_by, further = _matched(file, benchmark, examples, mode)
+        warnings += further
+    scores = benchmark.score(examples, predicted, mode)
+    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
+    official = benchmark.official_size(whole)
+    scored = Scored(
+        values={name: None if name in scores.undefined else value for name, value in scores.values.items()},
+        warnings=(*scores.warnings, *_part(benchmark, len(examples), official), *warnings),
+        examples=len(examples),
+        examples_official=official or None,
+        matched_by=matched_by,
+        undefined=scores.undefined,
+        corrected={name: corrected[name] for name in scores.undefined},
+    )
+    return scored, predicted
+
+
+def _matched(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> tuple[list[Any], str, list[str]]:
+    """Match the records of a prediction file with the examples.
+
+    Returns one predicted value per example (None: there is none, and it scores 0), the field of the ids or ``position``, and
+    warnings.
+    """
+    records, warnings = list(json_lines(file)), list[str]()
     fields, others = _id_fields(records, benchmark, examples)
     field = fields[0] if fields else "id" if benchmark.matches_by_id else None
     if field is not None:
@@ -174,29 +190,7 @@ def _scored(
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    return _facts(benchmark, examples, official, predicted, mode, field or "position", warnings), predicted
-
-
-def _facts(
-    benchmark: Task,
-    examples: Sequence[Example],
-    official: int | None,
-    predicted: Sequence[Any],
-    mode: Mode,
-    matched_by: str,
-    further: Sequence[str],
-) -> Scored:
-    scores = benchmark.score(examples, predicted, mode)
-    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
-    return Scored(
-        {name: None if name in scores.undefined else value for name, value in scores.values.items()},
-        (*scores.warnings, *_part(benchmark, len(examples), official), *further),
-        len(examples),
-        official or None,
-        matched_by,
-        scores.undefined,
-        {name: corrected[name] for name in scores.undefined},
-    )
+    return predicted, field or "position", warnings
 
 
 def _is_of_cell(predictions: str) -> bool:

@@ -326,7 +326,9 @@ class QuestionAnswering(Task):
                 {"begin": begin, "end": end, "probability": share / sum(shares)}
                 for ((begin, end), _), share in zip(best, shares, strict=True)
             ]
-            none = null if self.chosen == "answerability" else null - top if best else math.inf
+            none = null
+            if self.chosen != "answerability":
+                none = null - top if best else math.inf
             found.append({"spans": spans, "none": none})
         return found
 
@@ -362,7 +364,9 @@ class QuestionAnswering(Task):
 
     def kept(self, value: Any) -> str:
         """Return a predicted text, or the first of the accepted answers ("" if there is none)."""
-        return value if isinstance(value, str) else value[0].text if value else ""
+        if isinstance(value, str):
+            return value
+        return value[0].text if value else ""
 
     def prediction(self, record: Record, example: Example) -> str:
         """`answer`: the answer's text."""

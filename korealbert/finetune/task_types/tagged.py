@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,6 +150,12 @@ class Tagging(Task):
     @staticmethod
     def _continued(tag: str, count: int) -> list[str]:
         return [tag, *[tag if tag == OUTSIDE else f"I-{tag[2:]}"] * (count - 1)]
+
+
+def unit_spans(units: Sequence[str], gap: int = 1) -> tuple[Span, ...]:
+    """Return the characters of each unit in a text of units with ``gap`` characters between them."""
+    ends = itertools.accumulate(len(unit) + gap for unit in units)
+    return tuple((end - gap - len(unit), end - gap) for unit, end in zip(units, ends, strict=True))
 
 
 def entity_tags(kinds: Sequence[str]) -> tuple[str, ...]:

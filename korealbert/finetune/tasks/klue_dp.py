@@ -8,7 +8,6 @@ test set is not public.
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -23,7 +22,7 @@ from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of, narrowed
-from korealbert.finetune.task_types.tagged import IGNORED
+from korealbert.finetune.task_types.tagged import IGNORED, unit_spans
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class KlueDp(Task):
         features = []
         for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
             parsed = narrowed(example, Parsed)
-            units = _word_spans(parsed.words)
+            units = unit_spans(parsed.words)
             found = with_every_unit(made, units, tokenizer.unk_token_id)
             words = _layout(found, units, parsed, room, len(special.before))
             size = words.last[-1] + 1 - len(special.before)
@@ -199,12 +198,6 @@ class KlueDp(Task):
         pairs = [(example.target, tree) for example, tree in zip(examples, predicted, strict=True)]
         rows = [las_counts(gold.heads, gold.relations, tree.heads, tree.relations, mode) for gold, tree in pairs]
         return Additive.of_counts(rows, ClassCounts.macro_f1)
-
-
-def _word_spans(words: Sequence[str]) -> list[Span]:
-    """Return the characters of each word in a text of words joined by single spaces."""
-    ends = list(itertools.accumulate(len(word) + 1 for word in words))
-    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
 
 
 def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, shift: int) -> Words:

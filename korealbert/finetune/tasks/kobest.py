@@ -145,8 +145,8 @@ class SentiNeg(_Kobest):
 
 
 def _rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
-    named = "ID" in header
-    for line, fields in tsv_rows(file, header, forms={"ID": NUMBER} if named else None, unique="ID" if named else ""):
+    ids: dict[str, Any] = {"forms": {"ID": NUMBER}, "unique": "ID"} if "ID" in header else {}
+    for line, fields in tsv_rows(file, header, **ids):
         yield line, [field.strip() for field in fields]
 
 

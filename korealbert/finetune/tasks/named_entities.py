@@ -22,7 +22,7 @@ from korealbert.finetune.metrics.units import (
 )
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
-from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags, unit_spans
 from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences
 
 _NAVER_KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
@@ -62,7 +62,7 @@ class NaverNer(Tagging):
         for line in file.lines():
             if not line.text:
                 if words:
-                    yield _sentence(start, words, tags)
+                    yield self._sentence(start, words, tags)
                 start, words, tags = line.number + 1, [], []
                 continue
             fields = line.text.split("\t")
@@ -72,7 +72,7 @@ class NaverNer(Tagging):
             words.append(fields[1])
             tags.append(self.tag(fields[2], line=line, field="tag"))
         if words:
-            yield _sentence(start, words, tags)
+            yield self._sentence(start, words, tags)
 
     def _released(self, file: BenchmarkFile) -> Iterator[Example]:
         for line in file.lines():
@@ -81,7 +81,11 @@ class NaverNer(Tagging):
             words, tags = fields[0].split(" "), fields[1].split(" ")
             if len(words) != len(tags):
                 raise line.error("tags", f"{len(tags)} tags for {len(words)} eojeols", "give one tag for each eojeol")
-            yield _sentence(line.number, words, [self.tag(tag, line=line, field="tags") for tag in tags])
+            yield self._sentence(line.number, words, [self.tag(tag, line=line, field="tags") for tag in tags])
+
+    @staticmethod
+    def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
+        return Tagged(str(line_number), " ".join(words), tuple(tags), spans=unit_spans(words))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
         """Convert a tag of either form to ``B-PER``. Raises ValueError naming the known tags if it is unknown."""
@@ -112,14 +116,6 @@ class NaverNer(Tagging):
         """Compute entity micro F1 from counts."""
         rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
         return Additive.of_counts(rows, ClassCounts.micro_f1)
-
-
-def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
-    spans, begin = [], 0
-    for word in words:
-        spans.append((begin, begin + len(word)))
-        begin += len(word) + 1
-    return Tagged(str(line_number), " ".join(words), tuple(tags), spans=tuple(spans))
 
 
 _KLUE_KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
