@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
@@ -73,6 +73,7 @@ def test_inputs_are_those_of_klue_baseline_and_cut_at_their_beginning(tmp_path: 
     assert set(cut.token_type_ids) == {0}
 
 
+@settings(max_examples=30)
 @given(states)
 def test_scores_are_those_of_scikit_learn_over_sets_of_labels(pairs: list[tuple[list[str], list[str]]]) -> None:
     gold, predicted = map(list, zip(*pairs, strict=True))

@@ -372,7 +372,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), task=st.sampled_from(sorted(GOOD)), mode=st.sampled_from(["official", "corrected"]))
 def test_any_prediction_file_gives_finite_scores_or_an_error_with_its_line(
     data: st.DataObject, task: str, mode: Mode, tmp_path: Path

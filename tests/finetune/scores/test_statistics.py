@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
 
@@ -111,6 +111,7 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     assert alarms <= 8
 
 
+@settings(max_examples=30)
 @given(st.floats(0, 60), st.floats(0.5, 1e5))
 def test_tails_and_quantiles_of_students_t_are_scipys(value: float, freedom: float) -> None:
     assert t_tails(value, freedom) == pytest.approx(2 * t.sf(value, freedom), rel=1e-9, abs=1e-15)

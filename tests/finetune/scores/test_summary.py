@@ -76,7 +76,7 @@ def test_cells_are_summed_up_and_compared(
     which: str, model: Artifact, runtime: Runtime, fresh: Callable[[str], Path], request: pytest.FixtureRequest
 ) -> None:
     files: dict[str, Any] = request.getfixturevalue(which)
-    spec = FinetuneSpec(**{**files, **QUICK, "epochs": 3})
+    spec = FinetuneSpec(**{**files, **QUICK, "epochs": 3, "max_train_examples": 200})
     cells = {}
     for system, more in {"pretrained": {}, "short": {"epochs": 1, "learning_rate": 1e-5}}.items():
         for seed in (1, 2):
