@@ -18,7 +18,7 @@ from korealbert.finetune.task import Encoded, Feature, Scores
 from korealbert.model.parameters import parameter_groups
 
 _BATCHES_PER_BUCKET = 50
-"""So many batches of shuffled examples are sorted by length together: enough to save padding, and still random."""
+"""Number of batches whose shuffled examples are sorted by length together: enough to save padding, and still random."""
 
 _CURVE_POINTS = 200
 """Approximate number of points of a loss curve, for any number of steps."""

@@ -101,7 +101,7 @@ class Certificate(Spec):
     metrics: dict[str, Any]
     """Metrics as ``korealbert score`` prints them."""
     cell: _Cell | None
-    """None if the predictions are not in an artifact of a store."""
+    """The cell that made the predictions; None if they are not in an artifact of a store."""
     code: _Code
     host: dict[str, Any]
     """Interpreter, packages, processor and BLAS."""

@@ -175,7 +175,7 @@ def t_tails(t: float, freedom: float) -> float:
 
 
 _NORMAL_FREEDOM = 1e8
-"""From so many degrees of freedom on the normal distribution (relative error 1e-7) is more exact than the rounded fraction."""
+"""With more degrees of freedom the normal distribution (relative error 1e-7) is more exact than the rounded fraction."""
 
 
 def t_quantile(share: float, freedom: float) -> float:

@@ -165,7 +165,7 @@ class KlueNli(SequenceClassification):
 
 
 _THRESHOLD = 3
-"""From this score on two sentences count as paraphrases."""
+"""Pairs with at least this score count as paraphrases."""
 
 
 def _threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
