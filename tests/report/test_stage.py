@@ -20,7 +20,7 @@ from pyarrow import ipc
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
-from korealbert.finetune.metrics.rankings import METRICS
+from korealbert.finetune.retrieval.ranking import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
 from korealbert.report import scores

@@ -10,8 +10,8 @@ from pyarrow import ipc
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.metrics import Interval
-from korealbert.finetune.metrics.rankings import METRIC, METRICS
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
+from korealbert.finetune.retrieval.ranking import METRIC, METRICS
 from korealbert.finetune.retrieval.stage import BASELINES
 from korealbert.finetune.scores.resampling import Additive, Draws
 from korealbert.finetune.scores.statistics import Comparison, compare, intervals
