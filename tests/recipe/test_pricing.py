@@ -209,7 +209,7 @@ def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
     places = [tmp_path / "all", tmp_path / "zip.zip", tmp_path / "gztar.tar.gz"]
     assert [unpacked(place, "*.txt") for place in places] == [10_000] * 3
     assert [unpacked(place) for place in places] == [2_010_000] * 3
-    monkeypatch.setattr("korealbert.recipe.work._UNPACKED_AT_MOST", 1_000_000)
+    monkeypatch.setattr("korealbert.recipe.work._MAX_UNPACKED_BYTES", 1_000_000)
     unpacked.cache_clear()
     assert unpacked(places[1], "*.txt") == 10_000
     assert unpacked(places[2], "*.txt") < 100_000

@@ -170,7 +170,7 @@ def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> 
     }
     texts |= {"squad.json": json.dumps({"data": [{"context": prose(1)}]})}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
-    told = " ".join(line for line in project.told(found) if line.startswith("left out"))
+    told = " ".join(line for line in project.summary(found) if line.startswith("left out"))
     for each in (
         "1 .xml that is no dump of MediaWiki",
         "1 .txt in UTF-32",
@@ -189,7 +189,9 @@ def test_more_unreadable_files_than_a_run_bears_are_told_as_that(tmp_path: Path)
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
     texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
-    assert any("a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.told(found))
+    assert any(
+        "a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.summary(found)
+    )
 
 
 def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path) -> None:
@@ -285,7 +287,7 @@ def long_text(number: int) -> str:
 def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, beside: bool, tmp_path: Path) -> None:
     here = written(tmp_path / "t", {"all.txt": text, **(records("b.jsonl", text=prose) if beside else {})})
     source = next(source for source in project.write(tmp_path / "mine", [here]).sources if source.format == "text")
-    assert (source.document, len(source.read.lengths)) == (unit, documents)
+    assert (source.document, len(source.sample.lengths)) == (unit, documents)
 
 
 def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
     rows = "n,text\n" + "".join(f'{n},"{english.strip() * 30}"\n' for n in range(80)) + table("", rows=100, first=80)
     here = written(tmp_path / "t", {**texts} if kind == "txt" else {"a.csv": rows.encode("cp949")})
     [source] = project.write(tmp_path / "mine", [here]).sources
-    assert (source.encoding, source.read.bad) == ("auto", 0)
+    assert (source.encoding, source.sample.bad) == ("auto", 0)
     assert any(prose(24 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
 
 
@@ -331,7 +333,7 @@ def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
 def test_records_behind_a_broken_line_are_found(first: str, kind: str, tmp_path: Path) -> None:
     lines = "".join(json.dumps({"text": prose(n), "n": {"a": 1}}, ensure_ascii=False) + "\n" for n in range(60))
     [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})]).sources
-    assert source.fields["text"] == "text" and len(source.read.lengths) >= 60
+    assert source.fields["text"] == "text" and len(source.sample.lengths) >= 60
 
 
 @pytest.mark.parametrize("above", ["# exported\n# in 2024\n\n", "cut"])
@@ -355,7 +357,7 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
             "text",
             "utf-8",
         )
-        assert len(source.read.lengths) == (199 if above == "cut" else 200)
+        assert len(source.sample.lengths) == (199 if above == "cut" else 200)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> Non
 def test_the_rest_of_a_long_record_is_no_text(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(60))
     [source] = project.look([written(tmp_path / "t", {"a.txt": f'{"가" * 30_000}"}}\n{lines}'})], tmp_path / "mine").sources
-    assert (source.format, len(source.read.lengths)) == ("jsonl", 60)
+    assert (source.format, len(source.sample.lengths)) == ("jsonl", 60)
 
 
 @pytest.mark.parametrize("ending", ["txt", "xml"])
@@ -389,7 +391,7 @@ def test_pages_behind_a_cut_one_are_pages(ending: str, tmp_path: Path) -> None:
     }
     for name, text in texts.items():
         [source] = project.look([written(tmp_path / name[0], {name: text})], tmp_path / "mine").sources
-        assert (source.format, len(source.read.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
+        assert (source.format, len(source.sample.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
 
 
 @pytest.mark.parametrize("above", ["제목 한 줄\n", "cut"])
@@ -401,7 +403,7 @@ def test_rows_below_a_heading_or_a_cut_row_are_a_table(ending: str, delimiter: s
         pytest.skip("rows of CSV without a header are not told from prose with commas")
     [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
     expected = ("csv", 1, "column2", 39) if above == "cut" else ("csv", 1, "text", 40)
-    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == expected
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == expected
 
 
 def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path) -> None:
@@ -409,7 +411,7 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
     for ending in ("tsv", "txt"):
         here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
         [source] = project.look([here], tmp_path / "mine").sources
-        assert (source.delimiter, source.quoted, source.skip_rows, len(source.read.lengths)) == ("\t", True, 1, 40)
+        assert (source.delimiter, source.quoted, source.skip_rows, len(source.sample.lengths)) == ("\t", True, 1, 40)
 
 
 @pytest.mark.parametrize("blank", ["{0}{0}\n", " \n"])
@@ -418,13 +420,13 @@ def test_a_blank_row_below_a_title_is_no_header(ending: str, delimiter: str, bla
     rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
     text = f"제목 한 줄\n{blank.format(delimiter)}id{delimiter}text{delimiter}label\n{rows}"
     [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
-    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == ("csv", 1, "text", 40)
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == ("csv", 1, "text", 40)
 
 
 def test_a_text_that_ends_in_rows_of_tabs_is_a_text(tmp_path: Path) -> None:
     text = "".join(f"{prose(n)}\n" for n in range(7)) + "".join(f"{n}\t{prose(n)[:20]}\t{n % 2}\n" for n in range(300))
     [source] = project.look([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
-    assert (source.format, source.read.bad) == ("text", 0)
+    assert (source.format, source.sample.bad) == ("text", 0)
 
 
 def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
@@ -447,7 +449,7 @@ def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Pat
     as_csv = "\n".join(",".join(f'"{field}"' for field in row) for row in (rows[0], *(row.values() for row in rows)))
     text = {"csv": as_csv, "jsonl": "\n".join(lines), "json": f"[{','.join(lines)}]"}[kind]
     [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": text})]).sources
-    assert source.fields["text"].startswith("질문") and len(source.read.lengths) == 10
+    assert source.fields["text"].startswith("질문") and len(source.sample.lengths) == 10
 
 
 def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,8 +466,8 @@ def test_tags_that_stay_in_texts_are_told(ending: str, tmp_path: Path) -> None:
     texts = [f'<div class="a"><p>{prose(n)}</p></div>' for n in range(30)]
     files = {f"{n}.txt": text for n, text in enumerate(texts)}
     here = written(tmp_path / "t", files if ending == "txt" else records("a.jsonl", 30, text=texts.__getitem__))
-    told = " ".join(project.told(project.write(tmp_path / "mine", [here])))
+    told = " ".join(project.summary(project.write(tmp_path / "mine", [here])))
     assert re.search("many of its texts hold </(p|div)>, and tags of HTML or XML stay: ", told)
     assert ("markdown = true strips those of HTML" in told) == (ending == "txt")
     plain = written(tmp_path / "p", {f"{n}.txt": f"1 < 2 > 0 <앵커> {prose(n)}" for n in range(30)})
-    assert not any("tags of HTML" in line for line in project.told(project.write(tmp_path / "other", [plain])))
+    assert not any("tags of HTML" in line for line in project.summary(project.write(tmp_path / "other", [plain])))

@@ -147,7 +147,7 @@ def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit
     assert recipes.load(recipe).extract["texts"].document == unit
     phrase = {"file": '"record": a paragraph is', "record": "a paragraph is a document", "line": "a line is a document"}[unit]
     assert phrase in recipe.read_text("utf-8")
-    assert f"a document is a {unit.replace('record', 'paragraph')}" in "".join(project.told(found))
+    assert f"a document is a {unit.replace('record', 'paragraph')}" in "".join(project.summary(found))
     artifact = built(recipe, tmp_path / "store", "clean")["clean/texts"]
     assert artifact.stats["documents_out"] > 0.8 * artifact.stats["documents_in"] > 10
 
@@ -281,7 +281,7 @@ def test_files_are_looked_at_however_many_and_those_left_out_are_told(tmp_path: 
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
     assert {(source.format, source.files) for source in found.sources} == {("text", 230), ("csv", 1)}
     assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose text is in 'data', a list": 1}
-    assert list(project.told(found))[-1].startswith(
+    assert list(project.summary(found))[-1].startswith(
         "left out: 2 .pdf, 1 .hwp, 1 .json whose text is in 'data', a list; convert"
     )
 
@@ -305,7 +305,7 @@ def test_a_project_does_not_read_what_it_writes(where: str, tmp_path: Path) -> N
 def test_empty_files_are_told_and_do_not_stop_a_run(empty: int, tmp_path: Path) -> None:
     texts = {f"{n}.txt": prose(n) for n in range(30)} | {f"empty{n}.txt": "" for n in range(empty)}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})])
-    assert f"  {empty} of its files {'is' if empty == 1 else 'are'} empty" in project.told(found)
+    assert f"  {empty} of its files {'is' if empty == 1 else 'are'} empty" in project.summary(found)
     stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
     assert (stages["extract/t"].stats["documents_out"], stages["extract/t"].stats["quarantined"]) == (30, empty)
 
@@ -367,7 +367,7 @@ def test_text_in_lists_is_told_and_titles_are_not_taken_for_it(tmp_path: Path) -
     both = records("c.jsonl", post=prose, comments=lambda n: [prose(n + k) for k in range(3)])
     found = project.write(tmp_path / "mine", [written(tmp_path / "c", both)])
     assert found.sources[0].fields["text"] == "post"
-    assert "  'comments', a list, has more text, and is not read" in project.told(found)
+    assert "  'comments', a list, has more text, and is not read" in project.summary(found)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_columns_of_metadata_are_known_in_any_spelling(tmp_path: Path) -> None:
 def test_a_column_of_names_is_told_and_too_little_text_names_its_column(tmp_path: Path) -> None:
     index = "\n".join(["No,Korean Title", *(f"{n},{WORDS[n % 13]} {WORDS[n % 7]}" for n in range(600))])
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"index.csv": index})])
-    told = "\n".join(project.told(found))
+    told = "\n".join(project.summary(found))
     assert re.search(r"half of its texts have at most \d characters; if these are no texts, delete \[extract\.t\]", told)
     few = "\n".join(["No,Korean Title", "1,바다가 조용하다"])
     with pytest.raises(RecipeError, match=r"too little text for a model: .*; of f the text is in 'Korean Title'"):
@@ -424,7 +424,8 @@ def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     found = project.write(tmp_path / "mine", [here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"])
     assert [source.files for source in found.sources] == [30]
     assert (
-        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.told(found)) == 3
+        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.summary(found))
+        == 3
     )
 
 

@@ -64,8 +64,8 @@ def test_text_files_that_are_tables_with_tabs_are_read_as_tables(tmp_path: Path)
 def test_columns_of_prose_that_are_not_read_are_told(tmp_path: Path) -> None:
     pairs = records("a.jsonl", title=prose, question=prose, answer=lambda n: prose(n) + prose(n + 1), label="긍정")
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", pairs)])
-    assert found.sources[0].further == ("question",)
-    told = [line for line in project.told(found) if "too, and" in line]
+    assert found.sources[0].unread_columns == ("question",)
+    told = [line for line in project.summary(found) if "too, and" in line]
     assert told == ['  "question" has prose too, and not read; fields.text = ["answer", "question"] takes them together']
     recipe = (tmp_path / "mine" / "recipe.toml").read_text("utf-8")
     assert '# "question" has prose too: text = ["answer", "question"] reads them together.\n' in recipe
@@ -120,13 +120,13 @@ def test_escaped_quotation_marks_are_told_where_fields_hold_nothing_else(delimit
     bare = written(
         tmp_path / "b", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows]).replace(f'{delimiter}"', delimiter)}
     )
-    assert len(project.write(tmp_path / "other", [bare]).sources[0].read.lengths) == 60
+    assert len(project.write(tmp_path / "other", [bare]).sources[0].sample.lengths) == 60
 
 
 def test_quotation_marks_quote_fields_in_a_txt_of_tabs_too(tmp_path: Path) -> None:
     rows = "".join(f'{n}\t"그는 ""{prose(n)}"" 하고 말했다."\n' for n in range(60))
     [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.txt": f"id\ttext\n{rows}"})]).sources
-    assert source.quoted and len(source.read.lengths) == 60
+    assert source.quoted and len(source.sample.lengths) == 60
     read = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
     assert '그는 "' in next(d.text for path in read.files("documents-*.arrow") for d in read_documents(path))[:4]
 
@@ -137,7 +137,7 @@ def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_
     csv.writer(stream, lineterminator="\n").writerows([["id", "title", "text"], *several])
     here = written(tmp_path / "t", {"a.csv": stream.getvalue().replace("둘째", '5" 둘째', 1)})
     [source] = project.write(tmp_path / "mine", [here]).sources
-    assert source.quoted and len(source.read.lengths) > 290 and "line 2: malformed_csv" in source.read.fault
+    assert source.quoted and len(source.sample.lengths) > 290 and "line 2: malformed_csv" in source.sample.fault
 
 
 @pytest.mark.parametrize("beside", [{}, {"text": None}, {"text": math.nan}], ids=["no field", "null", "NaN"])
@@ -147,13 +147,13 @@ def test_text_in_another_field_of_other_records_is_told(first: int, beside: dict
     mixed = [{**beside, "body": prose(n)} if of_body[n] else {"text": prose(n)} for n in range(600)]
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": lines})])
-    told = "\n".join(project.told(found))
+    told = "\n".join(project.summary(found))
     assert 'the text of records without "text" is in "body", and not read: write it into "text" there' in told
     assert "takes them together" not in told
-    assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].read.fault
+    assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].sample.fault
 
 
 def test_a_text_that_is_empty_where_another_field_has_it_is_told(tmp_path: Path) -> None:
     rows = "id,text,body\n" + "".join(f"{n},{f',{prose(n)}' if n % 2 else f'{prose(n)},'}\n" for n in range(60))
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.csv": rows})])
-    assert '"body" has prose too (50% of the first records have no other), and not read; ' in "\n".join(project.told(found))
+    assert '"body" has prose too (50% of the first records have no other), and not read; ' in "\n".join(project.summary(found))

@@ -45,14 +45,14 @@ def of_parquet(directory: Path, **columns: Any) -> Source:
 def test_a_text_of_bytes_is_the_text(column: Callable[[list[bytes]], pa.Array], tmp_path: Path) -> None:
     pictures = [random.Random(n).randbytes(20_000) for n in range(40)]  # noqa: S311
     source = of_parquet(tmp_path / "t", picture=pictures, text=column([prose(n).encode() for n in range(40)]))
-    assert (source.fields["text"], source.fields["title"], source.further) == ("text", "title", ())
-    assert len(source.read.lengths) >= 38
+    assert (source.fields["text"], source.fields["title"], source.unread_columns) == ("text", "title", ())
+    assert len(source.sample.lengths) >= 38
 
 
 def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> None:
     texts = [prose(n).encode() for n in range(40)]
     source = of_parquet(tmp_path / "t", text=texts, id=[hashlib.sha256(text).digest() for text in texts])
-    assert (source.fields["id"], len(source.read.lengths)) == ("", 40)
+    assert (source.fields["id"], len(source.sample.lengths)) == ("", 40)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,12 @@ def zipped(texts: dict[str, str]) -> bytes:
 def test_few_paragraphs_of_a_file_are_told_to_be_no_documents(tmp_path: Path) -> None:
     paragraphs = [prose(n) * 4 for n in range(3)]
     told = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
-    assert "parted into paragraphs or lines where there are at least 20 of these, two a file: put each text into a file" in told
+    assert (
+        "split into paragraphs or lines only if there are at least 20 of these, and two a file: put each text into a file"
+        in told
+    )
     apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
-    assert len(project.write(tmp_path / "mine", [written(tmp_path / "apart", {**apart})]).sources[0].read.lengths) == 3
+    assert len(project.write(tmp_path / "mine", [written(tmp_path / "apart", {**apart})]).sources[0].sample.lengths) == 3
 
 
 def test_records_that_are_too_few_are_told_nothing_of_paragraphs(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_records_that_are_too_few_are_told_nothing_of_paragraphs(tmp_path: Path)
 
 @pytest.mark.parametrize("texts", [{".a.txt": prose(1), ".b/c.txt": prose(2)}, {"a.zip": zipped({".a.txt": "", ".b/c": ""})}])
 def test_hidden_files_alone_are_told(texts: dict[str, str | bytes], tmp_path: Path) -> None:
-    assert "only 2 hidden, whose names or folders begin with a point; known are" in refused(tmp_path, texts)
+    assert "only 2 hidden, as their names or folders begin with a dot; known are" in refused(tmp_path, texts)
 
 
 @pytest.mark.parametrize("beside", [{"a.txt": prose(1)}, {}])
@@ -134,14 +137,16 @@ def test_packed_files_that_cannot_be_read_are_told(name: str, data: bytes, why: 
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts | {name: data})])
     assert found.sources[0].files == 30
-    assert [line for line in project.told(found) if line.startswith("left out: 1 .") and why in line], [*project.told(found)]
+    assert [line for line in project.summary(found) if line.startswith("left out: 1 .") and why in line], [
+        *project.summary(found)
+    ]
 
 
 def test_an_empty_file_hides_no_fault_and_bears_none(tmp_path: Path) -> None:
     lines = [json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(90)]
     cut = [line[:40] if n % 3 else line for n, line in enumerate(lines)]
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})])
-    told = [*project.told(found)]
+    told = [*project.summary(found)]
     assert "  1 of its files is empty" in told
     assert any(
         line.startswith("  not everything can be read: b.jsonl, line 2") and "a run stops at 67%" in line for line in told
