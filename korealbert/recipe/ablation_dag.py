@@ -1,4 +1,4 @@
-"""The graph of an ablation: what its cells have in common is one stage, and what differs has the name of its cell."""
+"""The graph of an ablation, in which cells share equal stages, and other stages are named after their cell."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from korealbert.recipe.tables import RecipeError
 
 
 def ablation_graph(ablation: Ablation) -> dict[str, Node]:
-    """The DAG of an ablation by label, every stage after those it reads.
+    """Return the DAG of an ablation by label, every stage after its inputs. Raises RecipeError if two cells are equal.
 
-    Raises RecipeError for two cells that are one training. Stages before pretraining keep their labels where all cells agree on
-    them (``vocab``); else they get the name of the first cell that needs them (``views/wop30``). What each cell adds is named
-    by it and by the seed: ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``,
-    ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; ensembles are
-    ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
+    Stages before pretraining keep their labels if all cells have them in common (``vocab``); otherwise the name of the first
+    cell that needs them is appended (``views/wop30``). Those of a cell are ``pretrain/CELL/SEED``,
+    ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. Ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
     """
     nodes = _Nodes()
     data = _data_stages(ablation, nodes)
@@ -80,7 +79,7 @@ def ablation_graph(ablation: Ablation) -> dict[str, Node]:
 
 
 def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
-    """Raise RecipeError for two cells of which every stage is the same: the difference that their labels claim is not there."""
+    """Raise RecipeError if two cells have all stages in common, so that their labels claim a difference that is not there."""
     known: dict[frozenset[str], str] = {}
     for cell in ablation.spec.grid:
         key = key_of(cell.label)
@@ -94,7 +93,7 @@ def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
-    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
+    """Add all inputs of pretraining of every cell; return their labels by cell and role."""
     graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
     first = next(iter(graphs))
 
@@ -116,30 +115,30 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         return nodes.add(label if alike else f"{label}/{owner}", node.stage, node.spec, **inputs)
 
     if ablation.noise and len({content(cell, graph["examples"].inputs["documents"]) for cell, graph in graphs.items()}) > 1:
-        # All cells are scored on the first one's held-out rows, which none may train on.
+        # All cells are scored on the held-out rows of the first one, so no cell may train on these documents.
         for graph in graphs.values():
             read = graph["pretrain"].inputs
-            graph |= {read[role]: _no_rest_trains(graph[read[role]]) for role in ("examples", "examples_long") if role in read}
+            graph |= {read[role]: _without_rest(graph[read[role]]) for role in ("examples", "examples_long") if role in read}
     return {
         cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
     }
 
 
-def _no_rest_trains(node: Node) -> Node:
-    """Rows of which no held-out document goes into training."""
+def _without_rest(node: Node) -> Node:
+    """Change a stage of rows so that no part of a held-out document is trained on."""
     assert isinstance(node.spec, packing.ExamplesSpec)
     return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
 
 
 class _Nodes(Nodes):
-    """Nodes of many graphs as one graph, each once."""
+    """Merges the nodes of many graphs, equal ones as one."""
 
     def __init__(self) -> None:
         super().__init__()
         self._labels: dict[tuple[object, ...], str] = {}
 
     def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add a stage under this label, unless one with its spec and inputs is there; returns the label of either."""
+        """Add a stage unless there is one with its spec and inputs; return the label of either."""
         content = (stage.name, spec.model_dump_json(), *inputs.items())
         if content not in self._labels:
             self._labels[content] = super().add(label, stage, spec, **inputs)

@@ -1,4 +1,4 @@
-"""The graphs that the stages of recipes form; the first is that of a model."""
+"""The graphs of stages of all kinds of recipes but ablations; the first is that of a model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 
 
 def graph(recipe: Recipe) -> dict[str, Node]:
-    """The DAG of a recipe by label, every stage after those it reads."""
+    """Return the DAG of a recipe by label, every stage after its inputs."""
     nodes = Nodes()
     add = nodes.add
     corpus = add_corpus(nodes, recipe)
@@ -74,7 +74,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
 
 
 def corpus_graph(recipe: Corpus) -> dict[str, Node]:
-    """The DAG of a corpus alone by label, every stage after those it reads."""
+    """Return the DAG of a corpus alone by label, every stage after its inputs."""
     nodes = Nodes()
     corpus = add_corpus(nodes, recipe)
     if recipe.vocab is not None:
@@ -92,7 +92,7 @@ def _add_vocabulary(nodes: Nodes, corpus: str, spec: vocab.VocabSpec, compared: 
 
 
 def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
-    """The DAG of an evaluation by label, every stage after those it reads."""
+    """Return the DAG of an evaluation by label, every stage after its inputs."""
     nodes = Nodes()
     encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
@@ -103,15 +103,15 @@ def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
 
 
 def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
-    """Add the stages from raw text to one balanced corpus; returns the label of the last."""
+    """Add the stages from raw text to one balanced corpus; return the label of the last."""
     cleaned = {}
     for source, spec in recipe.extract.items():
-        brought = {}
+        inputs = {}
         if source in recipe.crawl:
-            brought["crawl"] = nodes.add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
+            inputs["crawl"] = nodes.add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
         if source in recipe.fetch:
-            brought["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
-        documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **brought)
+            inputs["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
+        documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **inputs)
         cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
     unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
     if recipe.quality is not None:
@@ -120,7 +120,7 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
 
 
 def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Measured]:
-    """Add the stages that check others' encoders; their labels by name."""
+    """Add the stages that check encoders made elsewhere; return their labels by name."""
     found = {}
     for name, model in encoders.items():
         found[name] = measured = _measured(f"encoder/{name}", model)
@@ -129,15 +129,15 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
 
 
 def _measured(label: str, model: Model) -> Measured:
-    """A model whose stage has this label."""
+    """Return the labels of a model whose stage has this label."""
     made = model.made
     return Measured.of(label, f"{label}/{made.training if made else ''}", made.shape if made else None, model.place)
 
 
 def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
-    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label.
+    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; return the label.
 
-    ``pretrain``: the label of one of those, which the stage reads too.
+    ``pretrain`` is the label of the one of those stages that becomes a second input.
     """
     inputs = {} if pretrain is None else {"pretrain": pretrain}
     if model.recipe is not None and model.made is not None:
@@ -149,9 +149,9 @@ def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model,
 
 
 def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
-    """Add registered stages that this page does not name, given by table, from the inputs that they declare.
+    """Add registered stages that this file does not name, given by table, with the inputs that they declare.
 
-    Raises RecipeError where the recipe has none of the stages that one reads.
+    Raises RecipeError if the recipe does not make one of these inputs.
     """
     for table, spec in further.items():
         stage = registry.tables()[table]
@@ -162,7 +162,7 @@ def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
 
 
 def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
-    """Add the speed of architectures, where any are named, and the report of all that there is."""
+    """Add the report of all stages, and the speed of architectures if any are named."""
     spec = spec.model_copy(update={"published_scores": (*spec.published_scores, *published_scores(benchmarks))})
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
@@ -170,14 +170,14 @@ def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchma
 
 
 def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
-    """The DAG of a post-training by label, every stage after those it reads.
+    """Return the DAG of a post-training by label, every stage after its inputs.
 
-    ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
-    ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
-    ``english/MODEL`` (its source's vocabulary put back), ``features/MODEL/BENCHMARK`` and
-    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; of every benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
-    ``control/NAME``, ``encoder/NAME`` or ``source``; a snapshot is ``VARIANT/PHASE/STEP``. On English benchmarks it is named
-    ``language_loss/{ko,en}/MODEL``, by whose vocabulary it has.
+    Its labels are ``source`` (with ``source/…`` if another recipe makes it), ``split/PART``, ``transfer/VARIANT``,
+    ``phase1/VARIANT``, ``phase2/VARIANT`` and ``control/NAME``; for each model ``intrinsic/MODEL``, ``export/MODEL``,
+    ``english/MODEL`` (the model with the vocabulary of its source), ``features/MODEL/BENCHMARK`` and
+    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; for each benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
+    ``control/NAME``, ``encoder/NAME`` or ``source``, a snapshot ``VARIANT/PHASE/STEP``. On English benchmarks its name is
+    ``language_loss/ko/MODEL`` or, with the vocabulary of its source, ``language_loss/en/MODEL``.
     """
     return _TransferGraph(recipe).nodes.by_label
 
@@ -206,7 +206,7 @@ class _TransferGraph:
         self.nodes.add("report", registry.CROSS_LINGUAL, recipe.report, **{label: label for label in self.nodes.by_label})
 
     def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Inputs of training, with the valid part held out; and the test data at the end."""
+        """Return the inputs of training, with the valid part held out, and the test data."""
         recipe, table, add = self.recipe, self.recipe.split, self.nodes.add
         train_spec = table.part("train", train_sentences=table.train_sentences)
         train = add("split/train", split.STAGE, train_spec, documents=corpus)
@@ -222,7 +222,7 @@ class _TransferGraph:
             words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
         rows = add("examples", packing.STAGE, recipe.examples, documents=train, heldout=valid, vocab=words)
         noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=words)
-        # Rows want something to train on: here the valid part, which nobody reads.
+        # The stage needs rows to train on. These, of the valid part, are never used.
         test_rows = add("examples/test", packing.STAGE, recipe.examples, documents=valid, heldout=test, vocab=words)
         one_view = recipe.views.model_copy(update={"views": 1})
         test_noise = add("views/test", views.STAGE, one_view, examples=test_rows, vocab=words)
@@ -243,7 +243,7 @@ class _TransferGraph:
             self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **begun)
 
     def _language_loss(self) -> None:
-        """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""
+        """Add the matrix {source, vocab-ko, vocab-en} × variants × phases with its summaries, and the curve over snapshots."""
         add, curve_seeds = self.nodes.add, self.recipe.language_loss.curve_seeds
         for name, benchmark in self.recipe.english.items():
             finished = add_benchmark_of_encoders(add, name, benchmark, dict(self._matrix()))
@@ -252,7 +252,7 @@ class _TransferGraph:
                 add_benchmark_of_encoders(add, name, curve, dict(self._snapshots()))
 
     def _matrix(self) -> Iterator[tuple[str, Measured]]:
-        """The models that read English, by name."""
+        """Yield the models of the matrix by name."""
         table = self.recipe.language_loss
         if table.source:
             yield "language_loss/en/source", self.models["source"]
@@ -261,7 +261,7 @@ class _TransferGraph:
             yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
 
     def _snapshots(self) -> Iterator[tuple[str, Measured]]:
-        """The models along the way, with their source's vocabulary put back, by name."""
+        """Yield the snapshots, each with the vocabulary of its source, by name."""
         for variant, (phase, spec) in product(self._variants(), self._phases()):
             for step in spec.snapshots:
                 yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)

@@ -1,4 +1,4 @@
-"""Retrieval in a recipe: its tables `[retrieval.NAME]` and `[bi_encoder.NAME]`, and the stages that they form."""
+"""Retrieval in a recipe: the tables `[retrieval.NAME]` and `[bi_encoder.NAME]`, and the stages that they form."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class BiEncoderTable(BiEncoderSpec):
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """One training per seed."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
-    """Start from the pretrained weights, and from random ones; encoders of others from theirs alone."""
+    """Initial weights: pretrained, and random ones as a baseline; other encoders start from their own weights only."""
 
     def cell(self, init: Init, seed: int, apart_from: tuple[CollectionSpec, ...]) -> BiEncoderSpec:
-        """One training."""
+        """Return the spec of one training."""
         return BiEncoderSpec(**_fields(self, BiEncoderSpec) | {"init": init, "seed": seed, "apart_from": apart_from})
 
 
@@ -39,10 +39,10 @@ class RetrievalTable(RetrievalSpec):
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """Seeds of random weights, one run each."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
-    """The pretrained weights as they are, and random ones; of encoders of others theirs alone."""
+    """Weights to search with: pretrained, and random ones as a baseline; of other encoders only their own."""
 
     def cell(self, **fields: Any) -> RetrievalSpec:
-        """One system. What makes no difference to it is at its default, so that equal runs are one artifact."""
+        """Return the spec of one system. Fields that do not affect it are left at their default, so equal runs are cached."""
         given = _fields(self, RetrievalSpec) | fields
         of_others = ("init", "seed", "max_length", "query_prefix", "document_prefix", "precision")
         dropped = ("k1", "b") if given["system"] == "vectors" else of_others
@@ -50,7 +50,7 @@ class RetrievalTable(RetrievalSpec):
 
     @property
     def collection(self) -> CollectionSpec:
-        """The collection."""
+        """The spec of the collection alone."""
         return CollectionSpec(**_fields(self, CollectionSpec))
 
 
@@ -66,7 +66,7 @@ class Retrieval(NamedTuple):
 
 
 def read_retrieval(tables: Tables, encoders: Iterable[str], *, own: bool = True) -> Retrieval:
-    """Both kinds of tables of a file; ``own``: it makes a model itself. Raises RecipeError for one that could not run."""
+    """Read both kinds of tables; ``own``: the recipe makes a model itself. Raises RecipeError if one could not run."""
     reserved = ("system", "init", "seed", "apart_from", *(() if own else ("inits",)))
     with Problems() as problems:
         found = Retrieval(
@@ -89,9 +89,9 @@ def _read(tables: Tables, where: str, kind: type[Any], reserved: Iterable[str]) 
 def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
     """Add all bi-encoders, and all systems on all collections.
 
-    ``own``: the recipe's own model, ``others`` encoders by name. Labels are
-    ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and ``retrieval/COLLECTION/SYSTEM``; a SYSTEM is ``bm25-morphemes``, and of each
-    model ``[ENCODER/]bm25-pieces``, ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
+    ``own`` is the recipe's model, ``others`` are encoders by name. Labels are ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and
+    ``retrieval/COLLECTION/SYSTEM``. Systems are ``bm25-morphemes``, and for each model ``[ENCODER/]bm25-pieces``,
+    ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
     """
     files = {}
     for name, table in retrieval.collections.items():
@@ -122,7 +122,7 @@ def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: 
 def _add_bi_encoders(
     add: Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Their systems and seeds, and their labels."""
+    """Add the bi-encoders; yield the name of the system and the label of each."""
     apart = tuple(table.collection for table in retrieval.collections.values())
     fetched = {f"apart/{n}": files[name] for n, name in enumerate(retrieval.collections) if name in files}
     for name, table in retrieval.bi_encoders.items():
@@ -136,6 +136,6 @@ def _add_bi_encoders(
 
 
 def _trained(measured: Measured) -> dict[str, Any]:
-    """Inputs of what trains an encoder or draws fresh weights for it, by role."""
-    # Layers of modern encoders share nothing, so that the export says all that this needs.
+    """Return the inputs, by role, of a stage that trains an encoder or draws fresh weights for it."""
+    # Layers of modern encoders share no weights, so the export alone is enough.
     return {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs

@@ -18,7 +18,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import _advice, plan, total
-from korealbert.recipe.pricing import Prices, _alike, _typical
+from korealbert.recipe.pricing import Prices, _without_seed, _typical
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
 
@@ -109,11 +109,11 @@ def test_stages_that_waited_on_a_busy_machine_do_not_set_the_price_of_their_kind
     assert _typical([short, quiet]) == [short, quiet], "seconds more or less tell nothing"
 
 
-def test_seeds_and_weights_of_one_task_are_priced_alike() -> None:
+def test_seeds_and_weights_of_one_task_are_priced_without_seed() -> None:
     cells = ["finetune/nsmc/pretrained/1", "finetune/nsmc/random/12", "finetune/nsmc/3"]
-    assert {_alike(label) for label in cells} == {"finetune/nsmc"}
+    assert {_without_seed(label) for label in cells} == {"finetune/nsmc"}
     others = ["finetune/nsmc-v2/pretrained/1", "summary/nsmc", "extract/random"]
-    assert [_alike(label) for label in others] == ["finetune/nsmc-v2", "summary/nsmc", "extract/random"]
+    assert [_without_seed(label) for label in others] == ["finetune/nsmc-v2", "summary/nsmc", "extract/random"]
 
 
 def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
