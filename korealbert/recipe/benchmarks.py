@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
-from korealbert.artifact import EACH_ONCE, Spec, Stage
+from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage
 from korealbert.finetune.definition import Definition, RemoteFile
@@ -20,6 +20,7 @@ from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
+from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, RecipeError, Tables
 from korealbert.report.printed import Column
 from korealbert.report.published import OwnScore
@@ -170,13 +171,6 @@ def _check_search(tables: Tables, where: str, search: SearchSpec, settings: Mapp
         raise RecipeError(f"{tables.path}, [{where}], field 'search': {error}") from None
 
 
-class Add(Protocol):
-    """Adds a stage to a graph."""
-
-    def __call__(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add a stage with the labels of its inputs by role; return its label."""
-
-
 class Measured(NamedTuple):
     """An encoder as input of fine-tuning cells, by the labels of its stages."""
 
@@ -204,44 +198,44 @@ class Measured(NamedTuple):
 
 
 def add_benchmark(
-    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
+    nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
 ) -> dict[str, str]:
     """Add all stages of a benchmark but its summary; return the labels of its cells by ``INIT/SEED``.
 
     ``root`` is put before the benchmark in all labels, to tell several encoders apart.
     """
     benchmark = benchmark.of_architecture(encoder.architecture)
-    files = _files(add, name, benchmark.first)
-    read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
+    files = _add_files(nodes, name, benchmark.first)
+    read = nodes.add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
     inputs = {**encoder.inputs, **files, "features": read}
     chosen = {}
     if benchmark.grid.search is not None:
         one_of_each = {spec.init: spec for spec in benchmark.cells.values()}
         for init, spec in one_of_each.items():
-            chosen[init] = _add_search(add, f"search/{root}{name}/{init}", spec, benchmark.grid.search, inputs)
+            chosen[init] = _add_search(nodes, f"search/{root}{name}/{init}", spec, benchmark.grid.search, inputs)
     finished = {}
     for cell, spec in benchmark.cells.items():
         settings = {"settings": chosen[spec.init]} if chosen else {}
-        finished[cell] = add(f"finetune/{root}{name}/{cell}", stage.STAGE, spec, **inputs, **settings)
+        finished[cell] = nodes.add(f"finetune/{root}{name}/{cell}", stage.STAGE, spec, **inputs, **settings)
     return finished
 
 
 def add_benchmark_of_encoders(
-    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
+    nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
 ) -> dict[str, str]:
     """Add the cells of several encoders, given by name; return the labels of the cells by ``ENCODER/INIT/SEED``."""
     finished: dict[str, str] = {}
     for encoder, measured in encoders.items():
-        found = add_benchmark(add, name, benchmark, measured, root=f"{encoder}/")
+        found = add_benchmark(nodes, name, benchmark, measured, root=f"{encoder}/")
         finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
     return finished
 
 
-def add_summary(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
+def add_summary(nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless ``resamples`` is 0."""
     if finished and benchmark.grid.resamples:
         spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
-        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
+        nodes.add(f"summary/{name}", summary.STAGE, spec, **_add_files(nodes, name, benchmark.first), **finished)
 
 
 _TEST_FIELDS = ("task", "test", "test_member", "test_share", "max_test_examples")
@@ -270,12 +264,12 @@ def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, t
 
 
 def add_ensemble(
-    add: Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
+    nodes: Nodes, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
 ) -> str:
     """Add the ensemble of a benchmark's cells: of the ``members`` that are best on dev, or of all. Return its label."""
     cell = benchmark.first
     spec = ensemble.EnsembleSpec(**dict(cell.features()) | {"head": cell.head}, members=members)
-    return add(label, ensemble.STAGE, spec, **_files(add, name, cell), **cells)
+    return nodes.add(label, ensemble.STAGE, spec, **_add_files(nodes, name, cell), **cells)
 
 
 def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
@@ -283,17 +277,17 @@ def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
     return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
 
 
-def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
+def _add_files(nodes: Nodes, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """Add the stages that fetch files named by URL; return their labels by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
-        split: add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
+        split: nodes.add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
         for split, place in places.items()
         if isinstance(place, RemoteFile)
     }
 
 
-def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
+def _add_search(nodes: Nodes, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
     """Add the trials of a search and the selection among them; return the label of the selection."""
     dev_inputs = {role: label for role, label in inputs.items() if role != "test"}
     grid = search.grid() if search.method == "grid" else []
@@ -304,8 +298,8 @@ def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inp
         if not grid:
             seen = {f"{n}/{seed}": tried[f"{n}/{seed}"] for n in search.seen_before(number) for seed in search.seeds}
             proposal = ProposalSpec(search=search, number=number)
-            settings = {"settings": add(f"{place}/proposal", PROPOSAL, proposal, **seen)}
+            settings = {"settings": nodes.add(f"{place}/proposal", PROPOSAL, proposal, **seen)}
         for seed in search.seeds:
             spec = trial_cell(cell, seed, grid[number] if grid else None)
-            tried[f"{number}/{seed}"] = add(f"{place}/{seed}", stage.STAGE, spec, **dev_inputs, **settings)
-    return add(f"{root}/selection", SELECTION, SelectionSpec(search=search), **tried)
+            tried[f"{number}/{seed}"] = nodes.add(f"{place}/{seed}", stage.STAGE, spec, **dev_inputs, **settings)
+    return nodes.add(f"{root}/selection", SELECTION, SelectionSpec(search=search), **tried)

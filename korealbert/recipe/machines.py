@@ -146,7 +146,7 @@ def this_machine() -> Machine:
         content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
             if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
-                return Machine("this machine", chip, 1, cores, slowness=text_slowness(), faster_precision="bf16")
+                return Machine("this machine", chip, 1, cores, slowness=_text_slowness(), faster_precision="bf16")
     flags, core = _processor_flags(), figures().chips["core"]
     emulated = not figures().half_precision_flags & flags
     faster: Literal["bf16", "fp32"] | None = "fp32" if emulated else "bf16" if figures().half_precision_units & flags else None
@@ -155,7 +155,7 @@ def this_machine() -> Machine:
         core,
         cores,
         cores,
-        slowness=text_slowness(),
+        slowness=_text_slowness(),
         matrix_rate=matrix_rate(),
         emulated=emulated,
         faster_precision=faster,
@@ -163,7 +163,7 @@ def this_machine() -> Machine:
 
 
 @cache
-def text_slowness() -> float:
+def _text_slowness() -> float:
     """Measure a small calculation with text on a core of this machine, relative to the reference machine."""
     text = " ".join(map(str, range(1_000)))
     fastest = float("inf")

@@ -16,7 +16,8 @@ from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
 from korealbert.huggingface.modern import ModernBert
-from korealbert.recipe.benchmarks import Add, Measured, Seed, fetch_spec
+from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
+from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, Tables
 
 
@@ -86,7 +87,7 @@ def _read(tables: Tables, where: str, kind: type[Any], reserved: Iterable[str]) 
     return tables.spec(kind, where)
 
 
-def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
+def add_retrieval(nodes: Nodes, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
     """Add all bi-encoders, and all systems on all collections.
 
     ``own`` is the recipe's model, ``others`` are encoders by name. Labels are ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and
@@ -96,31 +97,34 @@ def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: 
     files = {}
     for name, table in retrieval.collections.items():
         if table.remote is not None:
-            files[name] = add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
+            files[name] = nodes.add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
     models = {"": own} if own is not None else {}
     models |= {f"{name}/": measured for name, measured in others.items()}
-    trained = dict(_add_bi_encoders(add, retrieval, models, files))
+    trained = dict(_add_bi_encoders(nodes, retrieval, models, files))
     for name, table in retrieval.collections.items():
-        given = {"data": files[name]} if name in files else {}
+        data = {"data": files[name]} if name in files else {}
+        for system, inputs, spec in _systems(table, models, trained):
+            nodes.add(f"retrieval/{name}/{system}", retrieval_stage.STAGE, spec, **data, **inputs)
 
-        def run(
-            where: str, read: Any, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any
-        ) -> None:
-            add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **read)
 
-        run("bm25-morphemes", {}, system="bm25-morphemes")
-        for root, measured in models.items():
-            run(f"{root}bm25-pieces", {"model": measured.model}, system="bm25-pieces")
-            if root or "pretrained" in table.inits:
-                run(f"{root}pretrained", {"model": measured.model}, system="vectors")
-            for seed in table.seeds if not root and "random" in table.inits else ():
-                run(f"random/{seed}", _trained(measured), system="vectors", init="random", seed=seed)
-        for where, label in trained.items():
-            run(where, {"model": label}, system="vectors")
+def _systems(
+    table: RetrievalTable, models: Mapping[str, Measured], trained: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str], RetrievalSpec]]:
+    """Yield the systems that search a collection, each with its inputs and spec."""
+    yield "bm25-morphemes", {}, table.cell(system="bm25-morphemes")
+    vectors = table.cell(system="vectors")
+    for root, measured in models.items():
+        yield f"{root}bm25-pieces", {"model": measured.model}, table.cell(system="bm25-pieces")
+        if root or "pretrained" in table.inits:
+            yield f"{root}pretrained", {"model": measured.model}, vectors
+        for seed in table.seeds if not root and "random" in table.inits else ():
+            yield f"random/{seed}", _trained(measured), table.cell(system="vectors", init="random", seed=seed)
+    for system, label in trained.items():
+        yield system, {"model": label}, vectors
 
 
 def _add_bi_encoders(
-    add: Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
+    nodes: Nodes, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Add the bi-encoders; yield the name of the system and the label of each."""
     apart = tuple(table.collection for table in retrieval.collections.values())
@@ -132,10 +136,10 @@ def _add_bi_encoders(
                 for seed in table.seeds:
                     where = f"{name}/{root}{init}/{seed}"
                     spec = table.cell(init, seed, apart)
-                    yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
+                    yield where, nodes.add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
 
 
-def _trained(measured: Measured) -> dict[str, Any]:
+def _trained(measured: Measured) -> dict[str, str]:
     """Return the inputs, by role, of a stage that trains an encoder or draws fresh weights for it."""
     # Layers of modern encoders share no weights, so the export alone is enough.
     return {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs

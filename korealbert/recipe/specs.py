@@ -225,7 +225,7 @@ class LanguageLossTable(Spec):
     source: bool = True
     """Whether to measure the source itself as a baseline."""
     curve_seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = ()
-    """Seeds for fine-tuning every snapshot of the phases, with the vocabulary of its source; by default there is no such curve."""
+    """Seeds for fine-tuning every snapshot of the phases, with the vocabulary of its source; by default there are none."""
 
 
 class KoreanGrid(PretrainedGrid):

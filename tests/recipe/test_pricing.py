@@ -18,7 +18,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import _advice, plan, total
-from korealbert.recipe.pricing import Prices, _without_seed, _typical
+from korealbert.recipe.pricing import Prices, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
 

@@ -170,7 +170,7 @@ def test_a_stage_whose_input_a_recipe_does_not_make_is_refused(monkeypatch: pyte
     with pytest.raises(
         RecipeError, match=r"\[toy\]: it reads 'vocab_sizes', which this recipe does not make; remove the table"
     ):
-        dag.add_further(Nodes(), {"toy": Spec()})
+        dag._add_further(Nodes(), {"toy": Spec()})
 
 
 def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
