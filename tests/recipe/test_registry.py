@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def checkout(tmp_path: Path) -> Path:
     """The project with one more stage: a file in the corpus room, and its line in the registry."""
     root = tmp_path / "checkout"
     for package in ("korealbert", "flows", "data_specs"):
-        shutil.copytree(ROOT / package, root / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, root / package, symlinks=True)  # With what is compiled.
     shutil.copy(ROOT / "prefect.yaml", root)
     (root / "korealbert" / "corpus" / "shortest.py").write_text(STAGE_FILE, "utf-8")
     file = root / "korealbert" / "recipe" / "registry.py"
@@ -187,8 +188,9 @@ def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> N
     assert nodes.by_label["dedup"].inputs == inputs
 
 
+@cache
 def _imports(path: Path, *, everywhere: bool) -> set[str]:
-    """Modules that a file imports at its top, or also within its functions; not those for annotations alone."""
+    """Modules that a file imports at its top, or also within its functions, except those for annotations only."""
     tree = ast.parse(path.read_text("utf-8"))
     tree.body = [each for each in tree.body if not (isinstance(each, ast.If) and "TYPE_CHECKING" in ast.dump(each.test))]
     nodes = list(ast.walk(tree)) if everywhere else tree.body

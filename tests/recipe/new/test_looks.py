@@ -272,22 +272,24 @@ def long_text(number: int) -> str:
     return "\n".join(prose(number + 100 * k) for k in range(20))
 
 
-@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize(
     ("text", "unit", "documents"),
     [
         ("\n".join(long_text(n).replace("\n", " ") for n in range(40)), "line", 40),
-        ("\n".join(long_text(n).replace("\n", " ") for n in range(600)), "line", 600),
+        ("\n".join(long_text(n).replace("\n", " ") for n in range(300)), "line", 300),
         ("\n\n".join(long_text(n) for n in range(40)), "record", 40),
         ("\r\r".join(long_text(n).replace("\n", "\r") for n in range(40)), "record", 40),
-        ("\n".join(prose(n)[: 40 + n % 60] + "\n" * (n % 2_000 == 0) for n in range(60_000)), "line", 60_000),
+        ("\n".join(prose(n)[: 40 + n % 60] + "\n" * (n % 500 == 0) for n in range(12_000)), "line", 12_000),
     ],
     ids=["lines", "lines of much text", "paragraphs", "carriage returns", "few blank lines"],
 )
-def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, beside: bool, tmp_path: Path) -> None:
-    here = written(tmp_path / "t", {"all.txt": text, **(records("b.jsonl", text=prose) if beside else {})})
-    source = next(source for source in project.write(tmp_path / "mine", [here]).sources if source.format == "text")
+def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"all.txt": text})
+    [source] = project.look([here], tmp_path / "mine").sources
     assert (source.document, len(source.sample.lengths)) == (unit, documents)
+    beside = [written(here, records("b.jsonl", text=prose))] if documents == 40 else []
+    for source in project.look(beside, tmp_path / "mine").sources:
+        assert source.document == (unit if source.format == "text" else ""), "also beside files of another format"
 
 
 def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
@@ -320,12 +322,12 @@ def test_thousands_of_named_files_are_compared_once(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
     english = "the quiet harbour was full of small boats\n"
-    texts = {f"{n}.txt": (english * 2_000 + prose(n)).encode("cp949") for n in range(25)}
+    texts = {f"{n}.txt": (english * 1_600 + prose(n)).encode("cp949") for n in range(20)}
     rows = "n,text\n" + "".join(f'{n},"{english.strip() * 30}"\n' for n in range(80)) + table("", rows=100, first=80)
     here = written(tmp_path / "t", {**texts} if kind == "txt" else {"a.csv": rows.encode("cp949")})
     [source] = project.write(tmp_path / "mine", [here]).sources
     assert (source.encoding, source.sample.bad) == ("auto", 0)
-    assert any(prose(24 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
+    assert any(prose(19 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
