@@ -21,7 +21,7 @@ from korealbert.formatting import nearest
 from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
-from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
+from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.printed import Column, Measure, Printed, other_metrics
 
@@ -187,44 +187,11 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     base = named_recipe(str(path), path.parent / spec.recipe)
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
-
-    wrong: dict[str, str] = {}
-
-    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
-        try:
-            fields = {
-                name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
-            }
-            _refuse_reserved(fields)
-            return load(base, data=data, overrides=fields, without=cell.without)
-        except ValueError as error:
-            for line in str(error).splitlines():
-                wrong.setdefault(line, f"{path}, {where}: ")
-            return None
-
-    trained = [cell for cell in spec.grid if not cell.ensemble]
-    recipes = {key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
-    noise = {}
-    for name, fields_of in spec.noise.items():
-        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
-            noise[name] = found
-    if wrong:
-        last = [line for line in wrong if line.startswith("${data}")]
-        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    overrides = overrides or {}
+    recipes, noise = _load_cells(path, spec, base, data, overrides)
     columns = _columns(path, spec, recipes)
     _check_parts(path, spec, recipes, {column.benchmark for column in columns if column.benchmark})
-    rows = []
-    for cell in spec.grid:
-        own = tuple(f"without {name}" for name in cell.without)
-        own += tuple(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}"
-            for name, value in flattened(cell.set).items()
-            if not any(f"{name}.".startswith(f"{other}.") for other in flattened(overrides or {}))
-        )
-        own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
-        named = {"key": key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
-        snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
-        rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
+    rows = [_row(path, spec, cell, recipes, flattened(overrides)) for cell in spec.grid]
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,
@@ -243,6 +210,54 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "noises": {name: recipe.views.model_dump(mode="json") for name, recipe in noise.items()},
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
+
+
+def _load_cells(
+    path: Path, spec: AblationSpec, base: Path, data: Path | None, overrides: Mapping[str, Any]
+) -> tuple[dict[str, Recipe], dict[str, Recipe]]:
+    """Load the recipe of each cell by its key, and that of the first cell under each noise. Raises RecipeError."""
+    wrong: dict[str, str] = {}
+
+    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
+        try:
+            parts = (spec.set, cell.set, *more, overrides)
+            fields = {name: value for part in parts for name, value in flattened(part).items()}
+            _refuse_reserved(fields)
+            return load(base, data=data, overrides=fields, without=cell.without)
+        except ValueError as error:
+            for line in str(error).splitlines():
+                wrong.setdefault(line, f"{path}, {where}: ")
+            return None
+
+    trained = [cell for cell in spec.grid if not cell.ensemble]
+    recipes = {key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
+    noise = {}
+    for name, fields_of in spec.noise.items():
+        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
+            noise[name] = found
+    if wrong:
+        last = [line for line in wrong if line.startswith(DATA)]
+        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    return recipes, noise
+
+
+def _row(path: Path, spec: AblationSpec, cell: Cell, recipes: Mapping[str, Recipe], overrides: Mapping[str, Any]) -> Row:
+    """Return the row of a cell, with the settings that it has and no override replaces."""
+    settings = [f"without {name}" for name in cell.without]
+    for name, value in flattened(cell.set).items():
+        if not any(f"{name}.".startswith(f"{other}.") for other in overrides):
+            settings.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
+    if cell.starts_from:
+        settings.append(f"starts from {cell.starts_from}")
+    key = key_of(cell.label)
+    return Row(
+        key=key,
+        label=cell.label,
+        model=_printed_name(path, spec, cell),
+        settings=tuple(settings),
+        ensemble=cell.ensemble,
+        snapshot=None if cell.ensemble else recipes[key].export.snapshot,
+    )
 
 
 def _refuse_reserved(fields: _Overrides) -> None:

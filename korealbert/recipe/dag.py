@@ -239,11 +239,13 @@ class _TransferGraph:
                 weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
                 self.weights[f"{name}/{phase}"] = weights
         for name, control in recipe.control.items():
-            begun = {}
+            initial = {}
             if control.embeddings == "cooccurrence":
                 vectors = cooccurrence.CooccurrenceSpec().of_width(control.shape.embedding_size)
-                begun["cooccurrence"] = add(f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"])
-            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **begun)
+                initial["cooccurrence"] = add(
+                    f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"]
+                )
+            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **initial)
 
     def _language_loss(self) -> None:
         """Add the matrix {source, vocab-ko, vocab-en} × variants × phases with its summaries, and the curve over snapshots."""
@@ -299,43 +301,44 @@ def ablation_graph(ablation: Ablation) -> dict[str, Node]:
         for name, recipe in ablation.noise.items()
     }
     corpus = {label: label for label in nodes.by_label}
-    benchmarks = {column.benchmark for column in ablation.report.columns}
-    runs: dict[str, str] = {}
-    of_key = {key_of(cell.label): cell for cell in ablation.spec.grid}
-    asked = {key_of(label) for cell in ablation.spec.grid for label in cell.ensemble}
-    answers: dict[tuple[str, str], dict[str, str]] = {}
+    benchmarks = {column.benchmark for column in ablation.report.columns if column.benchmark}
+    rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
+    of_ensembles = {key_of(label) for row in rows.values() for label in row.ensemble}
+    runs: dict[str, str] = {}  # Labels of stages by the label that each would have if cells shared none.
+    finished: dict[tuple[str, str], dict[str, str]] = {}
     for cell, recipe in ablation.cells.items():
         for seed in ablation.spec.seeds:
             own = f"{cell}/{seed}"
             spec = recipe.pretrain.model_copy(update={"seed": seed})
             inputs = dict(data[cell])
-            if of_key[cell].starts_from:
-                inputs["initial"] = runs[f"pretrain/{key_of(of_key[cell].starts_from)}/{seed}"]
+            if starts_from := rows[cell].starts_from:
+                inputs["initial"] = runs[f"pretrain/{key_of(starts_from)}/{seed}"]
             runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
             for name, noised in noise.items():
+                layers = ablation.spec.layers and name == next(iter(noise))
+                scored = intrinsic.IntrinsicSpec(snapshot=recipe.export.snapshot, layers=layers)
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
-                scored = intrinsic.IntrinsicSpec(
-                    snapshot=recipe.export.snapshot, layers=ablation.spec.layers and name == next(iter(noise))
-                )
                 runs[label] = nodes.add(label, intrinsic.STAGE, scored, **inputs)
-            chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
-            # Pretrained weights are what an ablation compares.
-            tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
-            if tuned:
-                inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
-                model = Measured.of(written, weights, spec.shape)
-                for name, benchmark in tuned.items():
-                    kept = benchmark.with_evidence() if cell in asked else benchmark
-                    made = add_benchmark(nodes, name, kept, model, root=f"{own}/")
-                    runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
-                    answers.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in made.items()})
-    for key, row in of_key.items():
+            # An ablation compares pretrained weights only.
+            tuned = {name: recipe.finetune[name].only(init="pretrained") for name in recipe.finetune if name in benchmarks}
+            if not any(tuned.values()):
+                continue
+            inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
+            runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
+            model = Measured.of(written, weights, spec.shape)
+            for name, benchmark in tuned.items():
+                if benchmark is None:
+                    continue
+                cells = benchmark.with_evidence() if cell in of_ensembles else benchmark
+                labels = add_benchmark(nodes, name, cells, model, root=f"{own}/")
+                runs |= {f"finetune/{own}/{name}/{each}": label for each, label in labels.items()}
+                finished.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in labels.items()})
+    for key, row in rows.items():
         parts = [key_of(label) for label in row.ensemble]
-        for name in sorted(benchmarks - {""}) if parts else ():
+        for name in sorted(benchmarks) if parts else ():
+            members = {role: label for part in parts for role, label in finished[part, name].items()}
             benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
-            members = {role: made for part in parts for role, made in answers[part, name].items()}
             runs[label] = add_ensemble(nodes, label, name, benchmark, members, row.members)
     _refuse_twins(ablation, runs)
     nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **runs)
