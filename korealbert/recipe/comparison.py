@@ -136,8 +136,8 @@ def lede(first: Side, second: Side) -> str:
     same = [label for label in common if first.stages[label].recipe == second.stages[label].recipe]
     one, other = first.artifacts(), second.artifacts()
     differ = [label for label in one.keys() & other.keys() if one[label].output_digest != other[label].output_digest]
-    text = f"{called}{count(len(same))} of {count(len(common))} common stages have one recipe"
-    text += f"; of {count(len(differ))} the bytes differ." if differ else "."
+    text = f"{called}{count(len(same))} of {count(len(common))} common stages have the same recipe"
+    text += f"; the bytes of {count(len(differ))} differ." if differ else "."
     return text + "".join(_unbuilt(short, side) for short, side in sides)
 
 
@@ -148,8 +148,8 @@ def _unbuilt(name: str, side: Side) -> str:
         return ""
     if built:
         return f" {count(built)} of {count(stages)} stages of {name} are built in {side.store}."
-    missing = f" No stage of {name} is built in {side.store}, so that settings alone are compared"
-    return f"{missing}; where it was run into another store, name the directory of its report there."
+    missing = f" No stage of {name} is built in {side.store}, so only settings are compared"
+    return f"{missing}; if it was run into another store, name the directory of its report there."
 
 
 def _settings(first: Side, second: Side) -> list[Block]:
@@ -170,7 +170,7 @@ def _settings(first: Side, second: Side) -> list[Block]:
         table = [[_labels(labels), *key[1:]] for key, labels in rows.items()]
         blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
     if follows:
-        blocks.append(Text(f"By their inputs alone differ: {_counted(follows)}.", quiet=True))
+        blocks.append(Text(f"Only the inputs of {_counted(follows)} differ.", quiet=True))
     for side, opposite in ((first, second), (second, first)):
         if alone := [label for label in side.stages if label not in opposite.stages]:
             blocks.append(Text(f"Only {side.name} has {_counted(alone)}."))

@@ -63,7 +63,7 @@ class _Chip(_Figures):
 
 class _File(_Figures):
     probe_seconds: float
-    """Result of ``slowness`` on the reference machine."""
+    """Result of the probe for text on the reference machine."""
     step_seconds: float
     """Time of a training step in addition to its operations."""
     utilisation: float

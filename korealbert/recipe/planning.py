@@ -185,7 +185,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         earlier = artifact or _newest(history, label, node.stage.name)
         reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
         if artifact is None and fault is None and earlier is not None:
-            reasons = difference(earlier.manifest, identity.document, node.spec)
+            reasons = _difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
@@ -236,15 +236,13 @@ _MAX_NAMED_INPUTS = 5
 """Changed inputs that a reason names; a report may have a hundred."""
 
 
-def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec | Mapping[str, Any]) -> tuple[str, ...]:
+def _difference(earlier: Mapping[str, Any], new: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
     """Say how a recipe and spec differ from the manifest of an earlier artifact: fields, old → new, and roles of inputs."""
-    old, new = earlier["recipe"], recipe
+    old = earlier["recipe"]
     reasons = []
     if old["version"] != new["version"]:
         reasons.append(f"stage version: {old['version']} → {new['version']}")
-    fields = changed_fields(
-        earlier["spec"], old["spec"], spec.model_dump(mode="json") if isinstance(spec, Spec) else spec, new["spec"]
-    )
+    fields = changed_fields(earlier["spec"], old["spec"], spec.model_dump(mode="json"), new["spec"])
     reasons += [
         f"{name}: {before} → {after}" if before != after else f"{name}: content of {after} changed"
         for name, before, after in fields

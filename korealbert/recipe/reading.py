@@ -125,23 +125,8 @@ def load(
         retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ())))
     reader.check_sources(sources, **single)
     single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
-    length, model = single["examples"].sequence_length, single["pretrain"].model
-    if length > model.longest_sequence:
-        offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
-        raise RecipeError(
-            f"{reader.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
-            f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
-        )
-    step, kept = single["export"].snapshot, single["pretrain"].snapshots
-    if step is not None and step not in kept:
-        raise RecipeError(
-            f"{reader.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
-        )
-    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & single["export"].model_fields_set):
-        raise RecipeError(
-            f"{reader.path}, [export]: {min(given)} is a setting of modern encoders, which [pretrain.model] is not; remove it"
-        )
-    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
+    _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
+    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
         **reader.corpus_fields(sources),
@@ -168,6 +153,24 @@ def _single_tables(
         elif name in reader.tables:
             further[name] = problems.of(partial(reader.spec, stage.spec, name))
     return own, further
+
+
+def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainSpec, written: export.ExportSpec) -> None:
+    """Raise RecipeError if [examples] or [export] does not fit [pretrain]."""
+    length, model = examples.sequence_length, pretrain.model
+    if length > model.longest_sequence:
+        offset = getattr(model, "position_offset", 0)  # Modern encoders have none.
+        less = f" less position_offset = {offset}" if offset else ""
+        raise RecipeError(
+            f"{path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
+            f"{model.max_positions}{less}; shorten the examples or raise max_positions"
+        )
+    step, snapshots = written.snapshot, list(pretrain.snapshots)
+    if step is not None and step not in snapshots:
+        raise RecipeError(f"{path}, [export]: snapshot = {step} is none of snapshots = {snapshots} of [pretrain]; add it there")
+    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
+        remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
+        raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
 
 
 def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -212,12 +211,12 @@ class Tables:
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         for name in section:
             if (rule := _rule_against(name)) is not None:
-                lines = self.path.read_text("utf-8-sig").splitlines()
-                quoted = (n for n, line in enumerate(lines, start=1) if re.search(rf"""["']{re.escape(name)}["']""", line))
-                line = "".join(f", line {number}" for number in itertools.islice(quoted, 1))
+                quoted = re.compile(rf"""["']{re.escape(name)}["']""")
+                lines = enumerate(self.path.read_text("utf-8-sig").splitlines(), start=1)
+                place = next((f", line {number}" for number, line in lines if quoted.search(line)), "")
                 shown = json.dumps(name, ensure_ascii=not name.isprintable())
                 better = re.sub(r"[^\w/ -]+", "_", name).strip("_/ ")[:_MAX_NAME_CHARACTERS]
-                raise RecipeError(f"{self.path}{line}: [{table}.{shown}]: a name {rule}; write {better or 'another'}")
+                raise RecipeError(f"{self.path}{place}: [{table}.{shown}]: a name {rule}; write {better or 'another'}")
         return list(section)
 
     def table(self, name: str) -> dict[str, Any]:

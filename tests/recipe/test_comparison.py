@@ -80,7 +80,7 @@ def test_two_projects_are_distinguished_and_what_is_not_built_is_reported(
     done = CliRunner().invoke(app, ["diff", "a/recipe.toml", "b", "--store", "store"])
     assert done.exit_code == 0, done.output
     for name in ("a", "b"):
-        assert f"No stage of {name} is built in {tmp_path / 'store'}, so that settings alone are compared" in done.output
+        assert f"No stage of {name} is built in {tmp_path / 'store'}, so only settings are compared" in done.output
 
 
 def run_with(store: Path, kept: int, speed: float) -> Artifact:

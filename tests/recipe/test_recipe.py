@@ -358,6 +358,11 @@ def test_ranks_that_batches_do_not_fit_are_refused_before_any_stage(tmp_path: Pa
     recipes.prepare(SAMPLE, Store(tmp_path), until="vocab").check(TrainingRuntime(store=tmp_path, processes=3))
 
 
+def test_rows_longer_than_a_modern_encoder_takes_are_refused_too() -> None:
+    with pytest.raises(RecipeError, match=r"sequence_length = 4096 exceeds \[pretrain\.model\] max_positions = 128; shorten"):
+        recipes.load(SAMPLE.with_name("sample.toml"), overrides={"examples.sequence_length": 4096})
+
+
 DAILY = """
 [crawl.daily]
 source = "../sources/hani.toml"
@@ -480,15 +485,14 @@ def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
         recipes.load(editable)
 
 
-@pytest.mark.parametrize("table", ["finetune", "encoder"])
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("table", "name", "message"),
     [
-        ("a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
-        ("a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
-        ("", r'""\]: a name is not empty'),
-        ("korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
-        ("a" * 101, "a name has at most 100 characters"),
+        ("finetune", "a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
+        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
+        ("encoder", "", r'""\]: a name is not empty'),
+        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
+        ("encoder", "a" * 101, "a name has at most 100 characters"),
     ],
 )
 def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, name: str, message: str) -> None:

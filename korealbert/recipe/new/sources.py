@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -344,21 +344,25 @@ def _placed(
         return
     unwanted = {file.path for file in below.files} - wanted | below.other_paths
     unwanted = {one for one in unwanted if is_archive(one.name) or one.name == STORE or fnmatchcase(one.name, pattern)}
-    around = {parent for one in unwanted for parent in one.parents}
-    above = {parent for one in wanted for parent in one.parents}
+    paths = _covering([root for root in roots if root.is_dir() or root in wanted], wanted, unwanted)
+    has_members = any(one.is_dir() or is_archive(one.name) for one in paths)
+    yield part(group, 0, paths=paths, members=pattern if has_members else "*", exclude=exclude)
+
+
+def _covering(roots: Sequence[Path], wanted: Set[Path], unwanted: Set[Path]) -> tuple[Path, ...]:
+    """Return the fewest paths below the given ones that contain all wanted files and no unwanted one."""
+    above_wanted = {parent for one in wanted for parent in one.parents}
+    above_unwanted = {parent for one in unwanted for parent in one.parents}
 
     def cover(here: Path) -> Iterator[Path]:
-        """Yield the fewest paths that contain all wanted files and no unwanted one."""
-        if here in wanted or here not in around:
+        if here in wanted or here not in above_unwanted:
             yield here
             return
         for inner in sorted(here.iterdir()):
-            if inner in wanted or inner in above:
+            if inner in wanted or inner in above_wanted:
                 yield from cover(inner)
 
-    paths = tuple(path for root in roots if root.is_dir() or root in wanted for path in cover(root))
-    has_members = any(one.is_dir() or is_archive(one.name) for one in paths)
-    yield part(group, 0, paths=paths, members=pattern if has_members else "*", exclude=exclude)
+    return tuple(path for root in roots for path in cover(root))
 
 
 def _names_within(file: File, roots: Mapping[Path, int]) -> list[str]:
