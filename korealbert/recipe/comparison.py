@@ -51,7 +51,6 @@ class Stage:
     spec: Mapping[str, Any]
     """Its settings in readable form."""
     artifact: Artifact | None
-    """None if it is not built."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,8 @@ def _aligned(first: Side, second: Side) -> Side:
         return second
     if first.stages[first.root].recipe["stage"] != second.stages[second.root].recipe["stage"]:
         return second
-    return replace(
-        second, stages={first.root if label == second.root else label: stage for label, stage in second.stages.items()}
-    )
+    stages = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
+    return replace(second, stages=stages)
 
 
 def _renamed(first: Side, second: Side) -> tuple[Side, Side]:
@@ -245,18 +243,9 @@ def _scores(first: Side, second: Side) -> list[Block]:
                 rows.append(_row(one, other, system))
                 if not (one.undefined(system) or other.undefined(system)):
                     seeds.add((len(one.values(system)), len(other.values(system))))
-        notes += [
-            f"{side.name}, {benchmark.title}: {benchmark.part} of the official test set."
-            for side, benchmark in ((first, one), (second, other))
-            if benchmark.part
-        ]
-        notes += [
-            f"{side.name}, {line.text}"
-            for side, benchmark in ((first, one), (second, other))
-            for line in about_undefined(benchmark)
-        ]
-    if not rows and not notes:
-        return []
+        pairs = ((first, one), (second, other))
+        notes += [f"{side.name}, {each.title}: {each.part} of the official test set." for side, each in pairs if each.part]
+        notes += [f"{side.name}, {line.text}" for side, each in pairs for line in about_undefined(each)]
     interval = f"{percent(_CONFIDENCE, 0)} interval"
     header = ["Benchmark", "System", "Metric", first.name, second.name, "Change", interval, "p", ""]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
@@ -267,15 +256,16 @@ def _scores(first: Side, second: Side) -> list[Block]:
 
 def _benchmarks(side: Side) -> list[scores.Benchmark]:
     found = side.artifacts()
-    cells = {
-        label: one for label, one in found.items() if label.startswith("finetune/") and (one.path / "metrics.json").is_file()
-    }
-    tested = {label: one for label, one in cells.items() if one.stats.get("test")}
+    cells = {label: one for label, one in found.items() if label.startswith("finetune/") and one.stats.get("test")}
+    tested = {label: one for label, one in cells.items() if (one.path / "metrics.json").is_file()}
     return scores.read(tested, {label: one for label, one in found.items() if label.startswith("summary/")})
 
 
 def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
-    about = [one.name, system, one.metric_title, *_means(one, other, system)]
+    about = [one.name, system, one.metric_title]
+    for benchmark in (one, other):
+        ends = benchmark.intervals.get(system)
+        about.append(benchmark.shown(system) + (f" ({fixed(ends[0])} to {fixed(ends[1])})" if ends else ""))
     if one.undefined(system) or other.undefined(system):
         return [*about, MISSING, MISSING, MISSING, "undefined"]
     means = [mean_and_sd(benchmark.values(system))[0] for benchmark in (one, other)]
@@ -284,21 +274,13 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
         beyond = not known[0] <= 0 <= known[1]
         tested = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
     else:
-        ends = [benchmark.intervals.get(system) for benchmark in (one, other)]
-        if ends[0] is None or ends[1] is None:
+        before, after = (benchmark.intervals.get(system) for benchmark in (one, other))
+        if before is None or after is None:
             return [*about, signed(change), MISSING, MISSING, "no interval"]
-        beyond = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+        beyond = before[1] < after[0] or after[1] < before[0]
         tested = ["unpaired", MISSING]
     verdict = "beyond chance" if beyond else "within chance"
     return [*about, signed(change), *tested, verdict]
-
-
-def _means(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
-    shown = []
-    for benchmark in (one, other):
-        ends = benchmark.intervals.get(system)
-        shown.append(benchmark.shown(system) + (f" ({fixed(ends[0])} to {fixed(ends[1])})" if ends else ""))
-    return shown
 
 
 def _paired(one: scores.Benchmark, other: scores.Benchmark, system: str) -> tuple[float, float, float] | None:

@@ -53,7 +53,6 @@ class _Chip(_Figures):
     operations: float
     """Per second: the nominal peak of a GPU in bf16 without sparsity, or what training reaches on a reference core."""
     operations_fp32: float
-    """The same in fp32."""
     memory_gb: float = 0.0
     """Memory of the GPU; 0 if it is not one."""
     cores: int
@@ -102,7 +101,6 @@ class Machine:
     chip: _Chip
     chips: int = 1
     cores: int = 1
-    """Processor cores."""
     profile: bool = False
     """Whether it is a profile rather than this machine; builds here then tell nothing about it."""
     slowness: float = 1.0

@@ -58,7 +58,6 @@ class Volume:
     text: float = 0.0
     """Bytes of documents or files."""
     rows: float = 0.0
-    """Rows for training."""
     length: int = 0
     """Positions of a row."""
     slots: tuple[int, int] = (0, 0)
@@ -70,7 +69,6 @@ class Volume:
     example_length: float = 0.0
     """Mean number of pieces in an example."""
     config: AnyConfig | None = None
-    """Shape of the model."""
 
 
 @dataclass(frozen=True)
