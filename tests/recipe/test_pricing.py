@@ -170,6 +170,10 @@ def test_a_plan_says_which_precision_is_faster_here(
     planned = recipes.prepare(TINY, Store(tmp_path), overrides={"pretrain.precision": precision}).planned
     (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
     assert advice.endswith(message) and bool(advice) == bool(message)
+
+
+def test_there_is_no_advice_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.recipe.machines._processor_flags", lambda: frozenset({"avx512f", "avx512_bf16"}))
     assert not any(stage.advice for stage in recipes.prepare(TINY, Store(tmp_path), machine="corex2").planned)
 
 

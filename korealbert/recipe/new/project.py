@@ -74,18 +74,18 @@ def _remarks(source: Source) -> Iterator[str]:
         stops = f"; a run stops at {source.bad_share:.0%} of such records: mend them or raise max_bad_share"
         yield f"not everything can be read: {sample.fault}{'' if source.tolerates_bad else stops}"
     if source.unread_nested:
-        yield f"{source.unread_nested}, has more text, and is not read"
+        yield f"{source.unread_nested}, has more text but is not read"
     if source.unread_columns:
         have, both = _several(source)
         empty = f" ({source.blank_share:.0%} of the first records have no other)" if source.blank_share else ""
-        yield f"{have} too{empty}, and not read; fields.text = {both} takes them together"
+        yield f"{have} too{empty}, which is not read; fields.text = {both} reads them together"
     if source.columns_instead:
         names = ", ".join(map(_quoted, source.columns_instead))
         text = _quoted(source.fields["text"])
-        yield f"the text of records without {text} is in {names}, and not read: write it into {text} there"
+        yield f"the text of records without {text} is in {names}, which is not read: write it into {text}"
     if source.tag:
         remedy = "markdown = true strips those of HTML" if source.format == "text" and not source.markdown else "strip them"
-        yield f"many of its texts hold {source.tag}, and tags of HTML or XML stay: {remedy}"
+        yield f"many of its texts contain {source.tag}; tags of HTML or XML are kept: {remedy}"
     if source.fields and sample.lengths and (usual := median(sample.lengths)) < _MAX_NAME_CHARACTERS:
         remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
         yield f"half of its texts have at most {usual:.0f} characters; {remedy}"
@@ -174,7 +174,7 @@ def _refuse_too_little(found: Found) -> None:
         return
     columns = "".join(
         f"; of {source.name} the text is in {source.fields['text']!r}"
-        + (f", and {source.unread_nested}, has more and is not read" if source.unread_nested else "")
+        + (f", but {source.unread_nested}, has more and is not read" if source.unread_nested else "")
         for source in found.sources
         if source.fields
     )

@@ -469,7 +469,7 @@ def test_tags_that_stay_in_texts_are_reported(ending: str, tmp_path: Path) -> No
     files = {f"{n}.txt": text for n, text in enumerate(texts)}
     here = written(tmp_path / "t", files if ending == "txt" else records("a.jsonl", 30, text=texts.__getitem__))
     message = " ".join(project.summary(project.look([here], tmp_path / "mine")))
-    assert re.search("many of its texts hold </(p|div)>, and tags of HTML or XML stay: ", message)
+    assert re.search("many of its texts contain </(p|div)>; tags of HTML or XML are kept: ", message)
     assert ("markdown = true strips those of HTML" in message) == (ending == "txt")
     plain = written(tmp_path / "p", {f"{n}.txt": f"1 < 2 > 0 <앵커> {prose(n)}" for n in range(30)})
     assert not any("tags of HTML" in line for line in project.summary(project.look([plain], tmp_path / "other")))

@@ -365,7 +365,7 @@ def test_text_in_lists_is_reported_and_titles_are_not_taken_for_it(tmp_path: Pat
     both = records("c.jsonl", post=prose, comments=lambda n: [prose(n + k) for k in range(3)])
     found = project.look([written(tmp_path / "c", both)], tmp_path / "mine")
     assert found.sources[0].fields["text"] == "post"
-    assert "  'comments', a list, has more text, and is not read" in project.summary(found)
+    assert "  'comments', a list, has more text but is not read" in project.summary(found)
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,10 @@ def test_columns_of_prose_that_are_not_read_are_reported(tmp_path: Path) -> None
     pairs = records("a.jsonl", title=prose, question=prose, answer=lambda n: prose(n) + prose(n + 1), label="긍정")
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", pairs)])
     assert found.sources[0].unread_columns == ("question",)
-    message = [line for line in project.summary(found) if "too, and" in line]
-    assert message == ['  "question" has prose too, and not read; fields.text = ["answer", "question"] takes them together']
+    message = [line for line in project.summary(found) if "too, which" in line]
+    assert message == [
+        '  "question" has prose too, which is not read; fields.text = ["answer", "question"] reads them together'
+    ]
     recipe = (tmp_path / "mine" / "recipe.toml").read_text("utf-8")
     assert '# "question" has prose too: text = ["answer", "question"] reads them together.\n' in recipe
 
@@ -81,7 +83,7 @@ def test_text_in_lists_is_named_whatever_else_there_is(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'text', a list;"):
         project.write(tmp_path / "mine", [written(tmp_path / "t", titled)])
     few = records("a.jsonl", 5, post="바다가 조용하다", comments=lambda n: ["도서관", "바다가 오래"])
-    with pytest.raises(RecipeError, match=r"the text is in 'post', and 'comments', a list, has more and is not read"):
+    with pytest.raises(RecipeError, match=r"the text is in 'post', but 'comments', a list, has more and is not read"):
         project.write(tmp_path / "mine", [written(tmp_path / "f", few)])
 
 
@@ -153,12 +155,14 @@ def test_text_in_another_field_of_other_records_is_reported(first: int, beside: 
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)
     found = project.look([written(tmp_path / "t", {"a.jsonl": lines})], tmp_path / "mine")
     message = "\n".join(project.summary(found))
-    assert 'the text of records without "text" is in "body", and not read: write it into "text" there' in message
-    assert "takes them together" not in message
+    assert 'the text of records without "text" is in "body", which is not read: write it into "text"' in message
+    assert "reads them together" not in message
     assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].sample.fault
 
 
 def test_a_text_that_is_empty_where_another_field_has_it_is_reported(tmp_path: Path) -> None:
     rows = "id,text,body\n" + "".join(f"{n},{f',{prose(n)}' if n % 2 else f'{prose(n)},'}\n" for n in range(60))
     found = project.look([written(tmp_path / "t", {"a.csv": rows})], tmp_path / "mine")
-    assert '"body" has prose too (50% of the first records have no other), and not read; ' in "\n".join(project.summary(found))
+    assert '"body" has prose too (50% of the first records have no other), which is not read; ' in "\n".join(
+        project.summary(found)
+    )
