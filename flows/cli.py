@@ -145,7 +145,7 @@ def new(
     _no_more(ctx.args)
     with clear_errors():
         refuse_overwriting(directory)
-        for line in project.told(project.write(directory, sources or project.SAMPLE)):
+        for line in project.summary(project.write(directory, sources or project.SAMPLE)):
             console.print(line, soft_wrap=True, markup=False)
     if not sources:
         hint = f"these sources are the sample that korealbert ships: put your own into {directory / project.RECIPE}, or make"
