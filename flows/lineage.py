@@ -79,7 +79,7 @@ class Lineage:
 
     def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
         self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
-        self._writing, self._silent = threading.Lock(), False
+        self._writing, self._warned, self._timed_out = threading.Lock(), False, False
         if target is None:
             return
         if target.startswith(("http://", "https://")):
@@ -149,6 +149,8 @@ class Lineage:
         return os.environ.get("OPENLINEAGE_NAMESPACE") or "korealbert"
 
     def _deliver(self, target: str, event: Mapping[str, Any]) -> None:
+        if self._timed_out:  # Every further event would wait for the same timeout.
+            return
         try:
             if "://" not in target:
                 with Path(target).open("a", encoding="utf-8") as file:
@@ -163,9 +165,11 @@ class Lineage:
             why = type(error).__name__ if isinstance(error, ValueError) else str(error)
             if isinstance(error, HTTPError):
                 error.close()
-            if not self._silent:
-                log.warning("lineage: %s takes no events (%s); the run goes on", target, why)
-            self._silent = True
+            self._timed_out = isinstance(getattr(error, "reason", error), TimeoutError)
+            if not self._warned:
+                what = "is sent no further events" if self._timed_out else "takes no events"
+                log.warning("lineage: %s %s (%s); the run goes on", target, what, why)
+            self._warned = True
 
 
 def _check_address(target: str) -> None:
@@ -178,11 +182,11 @@ def _check_address(target: str) -> None:
         parts = urlsplit(target)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"--lineage {target}: is no address ({error}); write http://HOST:PORT/PATH") from None
+        raise ValueError(f"--lineage {target}: is not an address ({error}); write http://HOST:PORT/PATH") from None
     if "@" in parts.netloc:
         raise ValueError(f"--lineage: the address contains a user; remove it, and pass the key as {_KEY}")
     if not host:
-        raise ValueError(f"--lineage {target}: is no address (it names no host); write http://HOST:PORT/PATH")
+        raise ValueError(f"--lineage {target}: is not an address (it names no host); write http://HOST:PORT/PATH")
 
 
 @dataclass

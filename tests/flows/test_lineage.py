@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request
 from uuid import UUID
 
 import pytest
@@ -130,13 +132,29 @@ def test_events_are_posted_with_the_key_and_a_refusal_stops_nothing(
     assert caplog.text.count("takes no events") == 1 and "secret" not in caplog.text
 
 
+def test_a_host_that_does_not_answer_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests: list[Request] = []
+
+    def unreachable(request: Request, timeout: float) -> None:
+        requests.append(request)
+        raise URLError(TimeoutError("timed out"))
+
+    monkeypatch.setattr("korealbert.flows.lineage.urlopen", unreachable)
+    lineage = Lineage("http://host/x")
+    for _ in range(3):
+        lineage.send("START", "", "", "")
+    assert len(requests) == 1 and caplog.text.count("is sent no further events") == 1
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
         ("http://host/경로", "only ASCII and no blanks"),
         ("http://host/a b", "only ASCII and no blanks"),
-        ("http://[::1/x", "is no address \\(Invalid IPv6 URL\\)"),
-        ("http://host:99999/x", "is no address \\(Port out of range"),
+        ("http://[::1/x", "is not an address \\(Invalid IPv6 URL\\)"),
+        ("http://host:99999/x", "is not an address \\(Port out of range"),
         ("http:///x", "it names no host"),
         ("http://me:geheim@host/x", "--lineage: the address contains a user"),
     ],

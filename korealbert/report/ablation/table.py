@@ -192,7 +192,7 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
         )
     else:
         text += "No difference has an interval, which needs two or more runs with the same seeds, and values that differ."
-    title = f"Mean of ours, and of the paper, less that of {spec.baseline}; × 100"
+    title = f"Differences from {spec.baseline}, ours and the paper's, × 100"
     table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
     return Section("differences", f"Differences from {spec.baseline}", [table, Text(text, quiet=True)])
 

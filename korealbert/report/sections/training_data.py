@@ -246,7 +246,7 @@ def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
             if (trial.model_type == compared.chosen.model_type) != (trial.pieces == compared.chosen.pieces):
                 shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
     rows = [[name, facts.specimens[number]] for number in range(len(stats.specimens)) for name, facts in shown]
-    title = "How it cuts sentences; spaces stand between pieces, ▁ begins a word"
+    title = "Segmentation of some sentences: spaces separate pieces, ▁ begins a word"
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))
 
 
