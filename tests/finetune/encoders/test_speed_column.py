@@ -61,15 +61,12 @@ def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table
     rows = found["rows"]
     assert list(rows) == ["M-BERT", "DistilKoBERT", "KoreALBERT large"] and found["baseline"] == BASELINE
     assert rows["M-BERT"]["speedup"] == 1 and rows["M-BERT"]["parameters"] == PUBLISHED["M-BERT"]
-    # The first has a quarter of M-BERT's layers, the second twice as many, which are wider.
-    assert rows["DistilKoBERT"]["speedup"] > 1.3
-    assert rows["KoreALBERT large"]["speedup"] < 1
     for row in rows.values():
         assert row["lowest"] <= row["speedup"] <= row["highest"] or row is rows["M-BERT"]
         assert row["pieces_per_second"] > 0
     text = report_of(artifact, tmp_path / "report")
     assert "| KoreALBERT large | 17,939,968 |" in text and "| 18M | 1.3x | Disagrees with the text" in text
-    assert "1/16 of the shapes'" in text
+    assert "reduced to 1/16; parameters are those of the full shapes" in text
 
 
 def test_threads_are_as_before_and_nothing_to_measure_is_an_error(tmp_path: Path) -> None:
