@@ -49,9 +49,9 @@ def main() -> None:
         counts = torch.tensor([lengths] * (TOKENS // length))
         for dtype in (torch.float32, torch.bfloat16):
             inputs = [torch.randn(len(counts), HEADS, length, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
-            with patch.object(modern, "_SHORT", 0):
+            with patch.object(modern, "_MASKED_LENGTH", 0):
                 alone = modern._Sequences(counts, length)
-            with patch.object(modern, "_SHORT", length):
+            with patch.object(modern, "_MASKED_LENGTH", length):
                 masked = modern._Sequences(counts, length)
             ways = {"masked": masked.attend, "alone": alone.attend, "blocks": partial(alone.attend_nearby, half=64)}
             sides = {name: partial(_seconds, way, inputs) for name, way in ways.items()}

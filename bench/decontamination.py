@@ -109,10 +109,10 @@ def main() -> None:
         index_evaluation_texts(sets[:1], DedupSpec().min_letters, Path(directory) / "nsmc")
         for evaluation in (load_evaluation_texts(Path(directory) / "nsmc"), load_evaluation_texts(Path(directory) / "index")):
             outcomes = [(text, evaluation.decontaminate(text)) for text in every]
-            touched, gone = (
-                sum(map(bool, some)) for some in zip(*((one.touched, one.drop) for _, one in outcomes), strict=True)
+            changed, gone = (
+                sum(map(bool, some)) for some in zip(*((one.changed, one.drop) for _, one in outcomes), strict=True)
             )
-            print(f"{' and '.join(evaluation.names)}: {touched} lose text, {gone} of them all of it")
+            print(f"{' and '.join(evaluation.names)}: {changed} lose text, {gone} of them all of it")
             if len(evaluation.names) == 1:
                 lost = [line for text, one in outcomes for line in set(text.split("\n")) - set(one.text.split("\n"))]
                 print("".join(f"  {line}\n" for line in lost[:50]), end="")

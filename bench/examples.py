@@ -54,7 +54,7 @@ STREAMED_ROWS = 20_000
 PACKED_ROWS, PACKED_BATCH = 4_000, 32
 BATCH = 256
 MANY_SHARDS = 256
-"""Shards of a large corpus (``packing.SHARDS_AT_MOST``): the rows of a batch may lie in as many files."""
+"""Shards of a large corpus (``packing.MAX_SHARDS``): the rows of a batch may lie in as many files."""
 
 
 def main() -> None:

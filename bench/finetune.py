@@ -38,9 +38,9 @@ from bench.common import answer, options, peer
 from korealbert.finetune import tasks
 from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.encoders.inference import BACKENDS
-from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model
 from korealbert.finetune.features import FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
-from korealbert.finetune.loop import FinetunedModel, repeatable, train
+from korealbert.finetune.loop import repeatable, train
+from korealbert.finetune.model import FinetunedModel, OnnxModel, write_model
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded
 from korealbert.huggingface.onnx import FILES

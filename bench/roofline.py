@@ -71,10 +71,10 @@ def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[No
 
     with ExitStack() as patches:
         for module in (encoder, modern):
-            patches.enter_context(patch.object(module, "by_lengths", lambda *_: True))
+            patches.enter_context(patch.object(module, "use_varlen", lambda *_: True))
             patches.enter_context(patch.object(module, "residual", lambda x: x.to(torch.get_autocast_dtype("cpu"))))
-        patches.enter_context(patch.object(modern, "_SHORT", torch.inf))
-        patches.enter_context(patch.object(modern, "_turned", modern._turned_at_once))
+        patches.enter_context(patch.object(modern, "_MASKED_LENGTH", torch.inf))
+        patches.enter_context(patch.object(modern, "_rotate", modern._rotate_at_once))
         patches.enter_context(patch.object(objectives, "chunks", lambda *sizes: chunks(*sizes[:3], torch.device("cuda"))))
         patches.enter_context(patch.object(F, "layer_norm", in_fp32))
         patches.enter_context(patch.object(F, "dropout", dropout))

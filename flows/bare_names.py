@@ -1,9 +1,11 @@
 """A Prefect plugin that lets ``prefect deployment run corpus-to-model`` find its deployment by a bare name.
 
-Prefect itself wants ``<flow>/<deployment>`` and answers a bare name with "Invalid deployment name format". The plugin's hook is
-official, but the client's ``read_deployment_by_name``, which it wraps, is not. A client of another shape is not wrapped.
+Prefect itself requires ``<flow>/<deployment>`` and answers a bare name with "Invalid deployment name format". The plugin's hook
+is official, but the client's ``read_deployment_by_name``, which it wraps, is not. If that method is missing, nothing is
+wrapped.
 
-It also keeps the password of ``.env`` from another user's process on the server's port, of which no command of Prefect knows.
+The plugin also withholds the password of ``.env`` from another user's process on the server's port; Prefect's commands do not
+check that.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _WRAPPED = "read_deployment_by_name"
 
 
 class UnclearName(ValueError):
-    """A bare name that no deployment or several deployments bear."""
+    """No deployment, or several deployments, have this bare name."""
 
 
 @register_hook
@@ -44,7 +46,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
         try:
             full = name if "/" in name else await resolve(self, name)
         except UnclearName as error:
-            print(error, file=sys.stderr)  # The command would show a traceback.
+            print(error, file=sys.stderr)  # The command would show a traceback otherwise.
             raise SystemExit(1) from None
         found: DeploymentResponse = await original(self, full, *args, **kwargs)
         return found
@@ -54,9 +56,9 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 async def resolve(client: PrefectClient, name: str) -> str:
-    """The ``<flow>/<deployment>`` that a bare name means: the one deployment of this name, else the one of this flow.
+    """Return the ``<flow>/<deployment>`` of a bare name: the one deployment of this name, else the one of this flow.
 
-    Raises UnclearName when none or several do.
+    Raises UnclearName if there is none, or several.
     """
     flows = {flow.id: flow.name for flow in await client.read_flows()}
     full = [(flows.get(d.flow_id, ""), d.name) for d in await client.read_deployments()]
@@ -67,7 +69,6 @@ async def resolve(client: PrefectClient, name: str) -> str:
         if matches:
             raise UnclearName(f"{name!r} could be any of {', '.join(sorted(matches))}; name one in full")
     known = sorted({each for pair in full for each in pair})
-    told = (
-        f"deployments: {', '.join(sorted('/'.join(pair) for pair in full))}" if full else "none is registered; `make up` does"
-    )
-    raise UnclearName(f"no deployment {name!r}{nearest(name, known)}; {told}")
+    names = ", ".join(sorted("/".join(pair) for pair in full))
+    remedy = f"deployments: {names}" if full else "none is registered; `make up` registers them"
+    raise UnclearName(f"no deployment {name!r}{nearest(name, known)}; {remedy}")

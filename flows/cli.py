@@ -1,7 +1,7 @@
 """The command line: planning and running. It only parses and prints; library and flow do the work.
 
-The commands that show what was built are in ``look_commands``, those over single files in ``file_commands``, those that keep a
-store in order in ``store_commands``.
+Commands that show what was built are in ``look_commands``, those over single files in ``file_commands``, and those that
+maintain a store in ``store_commands``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped
 from korealbert.shipped import shipped
 
-if TYPE_CHECKING:  # Which loads every package.
+if TYPE_CHECKING:  # Importing it loads every package.
     from korealbert.recipe import Planned
 
 app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
@@ -77,9 +77,9 @@ _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
 _WIDE = 110
-"""Columns from which on a plan has its artifacts' names and reasons beside the stages."""
-_shown: list[Bars] = []
-"""Bars that the terminal shows now."""
+"""Terminal width from which a plan shows artifact names and reasons next to the stages."""
+_visible_bars: list[Bars] = []
+"""Progress bars on the terminal."""
 _STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -99,15 +99,15 @@ def _options(
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C. Every child dies with this process, and the finished work of a stage stays for the next run."""
-    for bars in _shown:
-        bars.stop()  # What is printed while they are shown stands above them.
+    """Exit on Ctrl-C. Child processes die with this one, and finished work stays for the next run."""
+    for bars in _visible_bars:
+        bars.stop()  # Otherwise the message would appear above the bars.
     console.print("interrupted; the next run resumes here")
     os._exit(128 + number)
 
 
 def _save_and_leave(number: int, frame: FrameType | None) -> None:
-    """SIGTERM: training saves a checkpoint and ends, and the run with it; without training there is nothing to save."""
+    """On SIGTERM let training save a checkpoint, which ends the run; otherwise there is nothing to save."""
     from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
 
     if not stop_all():
@@ -124,10 +124,10 @@ _MANY_FILES = "for several files name their directory after --from, or write --f
 
 
 def _no_more(given: Sequence[str]) -> None:
-    """Refuse what a pattern of the shell makes of ``--from texts/*.txt``."""
+    """Refuse what the shell makes of ``--from texts/*.txt``."""
     if given:
         others = f" and {len(given) - 1:,} more" if given[1:] else ""
-        raise typer.BadParameter(f"{given[0]!r}{others} behind it; {_MANY_FILES}", param_hint="DIRECTORY")
+        raise typer.BadParameter(f"{given[0]!r}{others} after it; {_MANY_FILES}", param_hint="DIRECTORY")
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -139,27 +139,26 @@ def new(
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
     ] = None,
 ) -> None:
-    """Make a directory with a recipe for your own files, as a look at them suggests; without any, for the sample."""
+    """Make a directory with a recipe for your own files, chosen by looking at them; without any, for the sample."""
     from korealbert.recipe.new import project  # noqa: PLC0415 (loads every package)
 
     _no_more(ctx.args)
     with clear_errors():
         refuse_overwriting(directory)
-        for line in project.told(project.write(directory, sources or project.SAMPLE)):
+        for line in project.summary(project.write(directory, sources or project.SAMPLE)):
             console.print(line, soft_wrap=True, markup=False)
     if not sources:
-        told = f"these sources are the sample that korealbert ships: put your own into {directory / project.RECIPE}, or make"
-        console.print(f"{told} a project of them with --from", soft_wrap=True, markup=False)
-    there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    then = f"{there}korealbert run"
-    console.print(f"{directory / project.RECIPE} is yours to change; then: {then}", soft_wrap=True, markup=False)
+        hint = f"these sources are the sample that korealbert ships: put your own into {directory / project.RECIPE}, or make"
+        console.print(f"{hint} a project of them with --from", soft_wrap=True, markup=False)
+    enter = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    console.print(f"{directory / project.RECIPE} is yours to change; then: {enter}korealbert run", soft_wrap=True, markup=False)
 
 
 @app.command()
 def schema(
-    of: Annotated[_Schema, typer.Argument(help="what is to be checked: recipes, or the TOML files of benchmarks")] = "recipe",
+    of: Annotated[_Schema, typer.Argument(help="what to check: recipes, or TOML files of benchmarks")] = "recipe",
 ) -> None:
-    """Print a JSON Schema of recipes, or of benchmarks' TOML files, by which editors complete and check them."""
+    """Print a JSON Schema of recipes or of benchmarks' TOML files, with which editors complete and check them."""
     from korealbert.recipe.reference import benchmark_schema, json_schema  # noqa: PLC0415 (loads every package)
 
     found = json_schema() if of == "recipe" else benchmark_schema()
@@ -183,7 +182,7 @@ def plan(
 ) -> None:
     """Print per stage whether it is cached, stale or new, why, and what it takes in time, disk and memory.
 
-    A time with ~ rests on the rates that korealbert ships, others on what was built on this machine.
+    A time with ~ is estimated from rates that korealbert ships, others from what was built on this machine.
     """
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
@@ -204,21 +203,22 @@ def plan(
     for printed in _plan_table(prepared.planned):
         console.print(printed, soft_wrap=isinstance(printed, str))
     for stage in prepared.planned:
-        for told in filter(None, (stage.price, stage.advice)):
-            console.print(f"{stage.label}: {told}", soft_wrap=True)
+        for note in filter(None, (stage.price, stage.advice)):
+            console.print(f"{stage.label}: {note}", soft_wrap=True)
     console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
 
 
 def _would_run(planned: Sequence[Planned], verb: str) -> str:
-    """How many stages are to run, and what they take."""
+    """Return how many stages have to run, and what they take."""
     from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
 
     pending = [stage for stage in planned if stage.status != "cached"]
-    return f"{len(pending)} of {numbered(len(planned), 'stage')} {verb}" + (f": {told}" if (told := total(pending)) else "")
+    cost = total(pending)
+    return f"{len(pending)} of {numbered(len(planned), 'stage')} {verb}" + (f": {cost}" if cost else "")
 
 
 def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
-    """The stages in lines that fit the terminal: a narrow one gets the reasons below each stage, and no names of artifacts."""
+    """Yield the plan as a table that fits the terminal. A narrow one gets the reasons below, and no artifact names."""
     wide = console.width >= _WIDE
     costs = [Column(name, justify="right", no_wrap=True) for name in ("time", "disk", "memory")]
     more = ("artifact", Column("why", overflow="fold")) if wide else ()
@@ -252,13 +252,14 @@ def run(
     hosts: Annotated[
         Path | None, typer.Option("--hosts", exists=True, dir_okay=False, help="train on these machines: DeepSpeed's hostfile")
     ] = None,
-    remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
+    remote_shell: Annotated[str, typer.Option("--remote-shell", help="command that reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
-    node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
-    meeting: Annotated[str, typer.Option("--meeting", help="name of their common run")] = "run",
-    address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
+    node: Annotated[int, typer.Option("--node", min=0, help="number of this machine; 0 leads")] = 0,
+    meeting: Annotated[str, typer.Option("--meeting", help="name of the run they share")] = "run",
+    address: Annotated[str | None, typer.Option("--address", help="address of this machine for the others")] = None,
     lineage: Annotated[
-        str | None, typer.Option("--lineage", metavar="FILE|URL", help="events of OpenLineage, as JSON lines or posted")
+        str | None,
+        typer.Option("--lineage", metavar="FILE|URL", help="write OpenLineage events to a file, or post them to a URL"),
     ] = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
@@ -282,23 +283,28 @@ def run(
             return
         Store(runtime.store).make()  # before planning, so that its digests of raw files are kept
         with training_machines.leading(runtime):
-            asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
-            asked |= {"data": data, "data_root": data_root}
-            last = _build(recipe, runtime, asked, lineage)
-    if (told := last / "report.md").is_file():
-        console.print(_headline(told), soft_wrap=True)
+            request: dict[str, Any] = {
+                "until": until,
+                "from_stage": from_stage,
+                "rerun": rerun,
+                "overrides": _fields(overrides),
+            }
+            request |= {"data": data, "data_root": data_root}
+            last = _build(recipe, runtime, request, lineage)
+    if (summary := last / "report.md").is_file():
+        console.print(_headline(summary), soft_wrap=True)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
 
 
 def _headline(report: Path) -> str:
-    """The first sentences of a report below its title."""
+    """Return the first sentences of a report below its title."""
     paragraphs = report.read_text("utf-8").split("\n\n")
     return unescaped(next((text.strip() for text in paragraphs if not text.startswith("#")), ""))
 
 
 def _fields(given: list[str] | None) -> dict[str, Any]:
-    """``--set`` options by dotted name; a value is what TOML reads it as, else text. Raises ValueError without ``=``."""
+    """Parse ``--set`` options by dotted name; a value is TOML if it can be, else text. Raises ValueError without ``=``."""
     fields: dict[str, Any] = {}
     for each in given or ():
         name, equals, value = each.partition("=")
@@ -312,24 +318,24 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
     return fields
 
 
-def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lineage: str | None) -> Path:
-    """Build the missing and stale stages of the request; returns the directory of the last artifact."""
+def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], lineage: str | None) -> Path:
+    """Build the missing and stale stages; returns the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
     from korealbert.flows.lineage import Lineage  # noqa: PLC0415 (loads pyarrow)
 
-    prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
+    prepared = recipes.prepare(recipe, Store(runtime.store), **request)
     prepared.check(runtime)
     planned = prepared.planned
     read = [path.path for node in prepared.nodes.values() for path in input_paths(node.spec)]
-    Lineage(lineage, read=[recipe, *read])  # Refuses now what takes no events.
+    Lineage(lineage, read=[recipe, *read])  # Refuse an invalid target now.
     if lineage is None and all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
-        with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
+        with locks.recorded(runtime.store, recipe, request["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
     console.print(_would_run(planned, "to build"), soft_wrap=True)
     with locks.exclusively(runtime.store):
-        pass  # Only to tell now of a store that may only be read.
-    # Prefect logs every error with its traceback; the API keeps those, the terminal shows only the message.
+        pass  # Fail now if the store is read-only.
+    # Prefect logs every error with its traceback. The API keeps these; the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
@@ -340,8 +346,8 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     found: set[str] = set()
     try:
         with api_for_one_run(runtime.store), _bars(found), warnings_of(Lineage.__module__):
-            last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
-    finally:  # Too little text is why many a run fails.
+            last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **request))
+    finally:  # Also after a failure, often caused by too little text.
         built = (stage.name for stage in planned if stage.status != "cached" and stage.label not in found)
         for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
@@ -351,7 +357,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
 
 
 def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
-    """Of each stage that left documents out, how many, why, and how to see them; and rows of tables that others swallowed."""
+    """Yield a line for each stage that dropped documents: how many, why, and how to see them; and for likely misread tables."""
     for artifact in built:
         stats, label = artifact.stats, artifact.manifest["label"]
         if twins := stats.get("twins"):
@@ -364,16 +370,16 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
             ("quarantined", stats.get("quarantine_reasons"), "--quarantine"),
         ):
             if "documents_out" in stats and reasons:
-                told = ", ".join(f"{number:,} {reason}" for reason, number in by_number(reasons))
-                number = f"{sum(reasons.values()):,} of {stats['documents_in']:,} documents {word}"
-                yield f"{label}: {number} ({told}); korealbert inspect {label} {option}"
+                why = ", ".join(f"{number:,} {reason}" for reason, number in by_number(reasons))
+                total = f"{sum(reasons.values()):,} of {stats['documents_in']:,} documents {word}"
+                yield f"{label}: {total} ({why}); korealbert inspect {label} {option}"
 
 
 @contextmanager
 def _bars(found: set[str]) -> Iterator[None]:
-    """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended.
+    """Show a bar for each running stage with its latest metrics, and a line for each that has ended.
 
-    ``found`` gets the labels of the stages that were cached, by another run in the meantime perhaps.
+    ``found`` receives the labels of stages that were cached, perhaps because another run built them in the meantime.
     """
     from korealbert.flows.step import CACHED, watcher  # noqa: PLC0415 (loads Prefect)
 
@@ -401,9 +407,9 @@ def _bars(found: set[str]) -> Iterator[None]:
             bars.update(known[label], completed=progress.done, total=progress.total, note=note)
 
         token = watcher.set(watch)
-        _shown.append(bars)
+        _visible_bars.append(bars)
         try:
             yield
         finally:
-            _shown.remove(bars)
+            _visible_bars.remove(bars)
             watcher.reset(token)

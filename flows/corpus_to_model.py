@@ -3,8 +3,8 @@
     crawl, fetch ─► extract ─► clean ─► dedup ─► balance ─► vocab ─► examples ─► views ─► pretrain ─► export
                                                                           finetune × task × seed ◄─┘ └─► report
 
-A corpus alone ends after ``balance``, or ``vocab``, with a report. Cross-lingual post-training and the evaluation of encoders
-are the same flow, over recipes of other kinds and under other names.
+A recipe of a corpus alone ends with a report after ``balance`` or ``vocab``. Cross-lingual post-training and the evaluation of
+encoders are the same flow under other names, over recipes of other kinds.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ def corpus_to_model(
 
     Args:
         recipe: The recipe's TOML file, from the project's root.
-        until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
-        from_stage: Build this stage and all downstream stages, although they are cached.
-        rerun: Stages to build although they are cached.
+        until: Last stage to build (``vocab``, ``clean/news``, or ``clean`` for all sources).
+        from_stage: Build this stage and all downstream stages, even if they are cached.
+        rerun: Stages to build even if they are cached.
         overrides: Fields of the recipe to change, by dotted name: ``{"pretrain.steps": 200}``.
-        on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``pretrain``, ``finetune``.
+        on_gpu: Stages that the worker of the pool ``gpu`` builds: ``pretrain``, ``finetune``. That worker must be running.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
-        data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
-        lineage: Where events of OpenLineage go: a file, which gets a line for each, or an address that they are posted to.
+        data_root: Directory that must contain every file that the recipe names; without it, files may be anywhere.
+        lineage: Where OpenLineage events go: a file, which gets one line per event, or an address to post them to.
 
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
     store = runtime.store
-    here = Store(store).make()  # before planning, so that its digests of raw files are kept
+    here = Store(store).make()  # before planning, so that digests of raw files can be cached
     with soon_after_cancellation(), announced_here(store):
         prepared = prepare(
             recipe,
@@ -81,31 +81,31 @@ def corpus_to_model(
         publish.name_run(prepared.name, prepared.planned)
         publish.plan(prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
-        same = {"recipe": str(recipe), "overrides": overrides, **places}
+        request = {"recipe": str(recipe), "overrides": overrides, **places}
         names = {stage.label: stage.name for stage in prepared.planned}
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
         recorded = locks.recorded(store, recipe, until, names)
-        told = Lineage(lineage, prepared.name)
+        lineage_events = Lineage(lineage, prepared.name)
         built: dict[str, PrefectFuture[Any]] = {}
-        # What a stage reads through another stage too is there when that one is: the UI draws no arrow for it.
+        # Inputs that another input depends on are finished by then; the UI draws no arrow for them.
         drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
-        with recorded, told.whole(), runner:
+        with recorded, lineage_events.of_run(), runner:
             for label, node in prepared.nodes.items():
                 inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
-                asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
-                delegated = same if label in elsewhere else None
+                arguments = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
+                delegated = request if label in elsewhere else None
                 built[label] = runner.submit(
-                    step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated, "lineage": told}
+                    step, {**arguments, "rerun": label in prepared.rerun, "on_gpu": delegated, "lineage": lineage_events}
                 )
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:
-                if not stop_all():  # The runner waits for the stage that runs: training saves a checkpoint and ends,
-                    leave_soon()  # but nothing else can be asked to.
+                if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
+                    leave_soon()  # but other stages have nothing to save.
                 raise
             except Exception:
-                with suppress(Exception):  # The failure itself must not be hidden by that of telling it.
+                with suppress(Exception):  # An error here must not hide the failure itself.
                     publish.result(prepared.planned, built, store)
                 raise
         publish.result(prepared.planned, built, store)
@@ -129,7 +129,7 @@ _FLOWS: dict[Kind, Flow[Any, str]] = {
 
 
 def flow_of(recipe: Path) -> Flow[Any, str]:
-    """The flow under the name for a recipe of this kind. Raises RecipeError for a file that is no recipe at all."""
+    """Return the flow for a recipe of this kind. Raises RecipeError if the file is no recipe."""
     return _FLOWS[kind_of(recipe)]
 
 
@@ -146,7 +146,7 @@ def ablations(
         files: The ablations' TOML files.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipes stands for.
-        data_root: Directory that holds every file which the recipes may name; any may be named where it is not given.
+        data_root: Directory that must contain every file that the recipes name; without it, files may be anywhere.
 
     Returns:
         The paths of the reports, in the order of ``files``.

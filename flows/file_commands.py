@@ -15,7 +15,7 @@ from korealbert.flows.terminal import StoreDir, clear_errors, console, find, lab
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
-"""Unreadable records that are reported one by one; a file of another format has one in every line."""
+"""Unreadable records that are reported one by one. A file of another format has one on every line."""
 
 _ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 _ScoringMode = Literal["official", "corrected"]
@@ -46,8 +46,8 @@ def extract(
 ) -> None:
     """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
 
-    dropped is null, or why the pipeline would not keep the document. Unreadable records are reported on standard error,
-    and make the exit status 1.
+    dropped is null, or why the pipeline would not keep the document. Unreadable records are reported on standard error, and
+    make the exit status 1.
     """
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
     from korealbert.corpus.readers.records import Tally  # noqa: PLC0415
@@ -74,7 +74,7 @@ def extract(
             if record["dropped"]:
                 reasons[record["dropped"]["reason"]] += 1
             if not (only_kept and record["dropped"]):
-                # A lone surrogate, which UTF-8 cannot hold, becomes the escape that JSON has for it.
+                # UTF-8 cannot encode a lone surrogate, so it becomes its JSON escape.
                 line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
                 sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
@@ -114,7 +114,7 @@ def fill_mask(
 
 
 def _tasks(incomplete: str) -> list[str]:
-    """The benchmarks that begin so, for the shell's completion."""
+    """Complete the name of a benchmark."""
     from korealbert.finetune import tasks  # noqa: PLC0415 (loads the tasks)
 
     return [name for name in tasks.names() if name.startswith(incomplete)]
@@ -153,7 +153,7 @@ def score(
     from korealbert.finetune.scores.certificate import certify  # noqa: PLC0415 (loads the tasks)
     from korealbert.finetune.scores.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
-    told: dict[str, Any] = {}
+    comparison: dict[str, Any] = {}
     with clear_errors():
         records = record_format(task)
         if show_format:
@@ -171,25 +171,25 @@ def score(
         elif against is None:
             scores = score_file(task, gold, own, mode)
         else:
-            scores, told["against"] = compare_files(task, gold, own, _predictions(against, store), mode)
+            scores, comparison["against"] = compare_files(task, gold, own, _predictions(against, store), mode)
     for warning in scores.warnings:
         warn(warning)
-    typer.echo(json.dumps({**scores.facts(), **told}, allow_nan=False))
+    typer.echo(json.dumps({**scores.facts(), **comparison}, allow_nan=False))
 
 
 @app.command("verify-score")
 def verify_score(
     certificate: Annotated[Path, typer.Argument(help="what `score --certificate` wrote")],
     key: Annotated[Path | None, typer.Option("--key", help="the public key (.pub) that must have signed it")] = None,
-    gold: Annotated[Path | None, typer.Option("--gold", help="the official file, where it lies elsewhere")] = None,
-    predictions: Annotated[Path | None, typer.Option("--predictions", help="the predictions, where they lie elsewhere")] = None,
+    gold: Annotated[Path | None, typer.Option("--gold", help="the official file, if it has moved")] = None,
+    predictions: Annotated[Path | None, typer.Option("--predictions", help="the predictions, if they have moved")] = None,
     benchmark: Annotated[
-        Path | None, typer.Option("--benchmark", help="the TOML file of the benchmark, where it lies elsewhere")
+        Path | None, typer.Option("--benchmark", help="the TOML file of the benchmark, if it has moved")
     ] = None,
 ) -> None:
-    """Check a certificate of a score and score again; a line for each thing that agrees or differs.
+    """Check a certificate of a score and score again; prints a line for everything that agrees or differs.
 
-    The exit status is 1 where anything differs, 2 for what is no certificate.
+    The exit status is 1 if anything differs, 2 if the file is no certificate.
     """
     from korealbert.finetune.scores.certificate import verify  # noqa: PLC0415 (loads the tasks)
 
@@ -197,16 +197,16 @@ def verify_score(
     with clear_errors():
         for finding in verify(certificate, gold=gold, predictions=predictions, benchmark=benchmark, key=key):
             differs = differs or finding.verdict == "differs"
-            # Whoever wrote the certificate does not write on the terminal.
+            # The certificate is someone else's file and must not control the terminal.
             typer.echo("".join(c if c.isprintable() else "\ufffd" for c in f"{finding.verdict:8}{finding.text}"))
     if differs:
         raise typer.Exit(1)
 
 
 def _predictions(named: str, store: Path) -> str:
-    """The file of predictions that a name means: itself, or that of a cell in the store."""
+    """Return the file of predictions that a name means: that file, or the predictions of a cell in the store."""
     path = Path(named)
-    # No artifact's name or label has an ending, is absolute or begins with a dot.
+    # Names and labels of artifacts have no suffix, are not absolute and do not begin with a dot.
     is_file = path.is_file() or path.suffix or path.is_absolute() or named.startswith(".") or not store.is_dir()
     if is_file and not path.is_dir():
         return named

@@ -1,9 +1,9 @@
-"""Events of OpenLineage: of a run and of each of its stages, when they start and how they end, with what they read and wrote.
+"""OpenLineage events of a run and of each of its stages: when they start and end, and what they read and write.
 
-To a file they are appended as JSON lines, to an address they are posted, one by one; ``OPENLINEAGE_API_KEY`` and
-``OPENLINEAGE_NAMESPACE`` are those of OpenLineage's own clients. A catalogue that does not answer fails no run; that is told
-once. Datasets are the artifacts' directories and the files that specs name, with versions (digests of their bytes), sizes and,
-where an artifact holds Arrow tables, their schema. Events follow version 2-0-2 of the specification.
+They are appended to a file as JSON lines, or posted to an address one by one; ``OPENLINEAGE_API_KEY`` and
+``OPENLINEAGE_NAMESPACE`` are those of OpenLineage's own clients. A catalogue that does not answer causes one warning and fails
+no run. Datasets are artifact directories and the files that specs name, with versions (digests of their bytes) and sizes, and
+with a schema if an artifact holds Arrow tables. Events follow version 2-0-2 of the specification.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ _FACETS = {
     "tags": ("1-0-0", "TagsRunFacet"),
     "jobType": ("2-0-4", "JobTypeJobFacet"),
 }
-"""Version and name of the schema of each facet."""
+"""Version and name of each facet's schema."""
 _KEY = "OPENLINEAGE_API_KEY"
-_SECONDS_TO_ANSWER = 10.0
-_MOST_CHARACTERS = 2_000
-"""Of an error message."""
+_TIMEOUT_SECONDS = 10.0
+_MAX_MESSAGE_CHARACTERS = 2_000
 
 _EventType = Literal["START", "COMPLETE", "FAIL", "ABORT"]
 
@@ -61,7 +60,7 @@ def _producer() -> str:
 
 
 def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Facets by name with what each must say of itself; those that are None are left out."""
+    """Return facets by name with the metadata that each must have; facets that are None are left out."""
     found = {}
     for name, content in facets.items():
         if content is not None:
@@ -74,22 +73,22 @@ def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
 class Lineage:
     """Where the events of one run go: a file, an address, or nowhere (None).
 
-    Raises ValueError for an address that is none, for a key that no header can hold, for a file that cannot be written, and for
-    one that is an artifact's or that is ``read``.
+    Raises ValueError for an invalid address, a key that a header cannot hold, a file that cannot be written, and a file that is
+    in ``read`` or belongs to an artifact.
     """
 
     def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
         self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
-        self._writing, self._silent = threading.Lock(), False
+        self._writing, self._warned, self._timed_out = threading.Lock(), False, False
         if target is None:
             return
         if target.startswith(("http://", "https://")):
             _check_address(target)
             if not re.fullmatch(r"[!-~]*", os.environ.get(_KEY, "")):  # It is never printed, not even in an error.
-                raise ValueError(f"{_KEY} has blanks, line breaks or characters beyond ASCII in it; set the key alone")
+                raise ValueError(f"{_KEY} has blanks, line breaks or characters beyond ASCII in it; set only the key")
             return
         if "://" in target:
-            raise ValueError(f"--lineage {target}: is no file, and no address that begins with http:// or https://")
+            raise ValueError(f"--lineage {target}: is neither a file nor an address that begins with http:// or https://")
         refuse_overwriting(Path(target), read)
         try:
             with Path(target).open("a", encoding="utf-8"):
@@ -100,18 +99,18 @@ class Lineage:
             ) from None
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Tell of the whole run, of which the stages are parts."""
+    def of_run(self) -> Iterator[None]:
+        """Send the events of the whole run, the parent of its stages."""
         self.send("START", self.run_id, self.recipe, "RUN")
         try:
             yield
         except BaseException as error:
-            self.send(_ending(error), self.run_id, self.recipe, "RUN", errorMessage=_told(error))
+            self.send(_ending(error), self.run_id, self.recipe, "RUN", errorMessage=_error_facet(error))
             raise
         self.send("COMPLETE", self.run_id, self.recipe, "RUN")
 
-    def of(self, job: Job, store: Path) -> StageEvents:
-        """The events of one try at a stage of the run."""
+    def of_stage(self, job: Job, store: Path) -> StageEvents:
+        """Return the events of one try at a stage of the run."""
         return StageEvents(self, job, Store(store))
 
     def send(
@@ -146,10 +145,12 @@ class Lineage:
 
     @property
     def namespace(self) -> str:
-        """Of all jobs."""
+        """Return the namespace of all jobs."""
         return os.environ.get("OPENLINEAGE_NAMESPACE") or "korealbert"
 
     def _deliver(self, target: str, event: Mapping[str, Any]) -> None:
+        if self._timed_out:  # Every further event would wait for the same timeout.
+            return
         try:
             if "://" not in target:
                 with Path(target).open("a", encoding="utf-8") as file:
@@ -158,30 +159,34 @@ class Lineage:
             key = os.environ.get(_KEY)
             headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
             request = Request(target, json.dumps(event).encode(), headers)  # noqa: S310 (http alone)
-            urlopen(request, timeout=_SECONDS_TO_ANSWER).close()  # noqa: S310
+            urlopen(request, timeout=_TIMEOUT_SECONDS).close()  # noqa: S310
         except (OSError, HTTPException, ValueError) as error:
-            # A ValueError repeats what is wrong, which may be the header with the key.
+            # A ValueError quotes the invalid value, which may be the header with the key.
             why = type(error).__name__ if isinstance(error, ValueError) else str(error)
             if isinstance(error, HTTPError):
                 error.close()
-            if not self._silent:
-                log.warning("lineage: %s takes no events (%s); the run goes on", target, why)
-            self._silent = True
+            self._timed_out = isinstance(getattr(error, "reason", error), TimeoutError)
+            if not self._warned:
+                what = "is sent no further events" if self._timed_out else "takes no events"
+                log.warning("lineage: %s %s (%s); the run goes on", target, what, why)
+            self._warned = True
 
 
 def _check_address(target: str) -> None:
-    """Raise ValueError for what no request can be sent to."""
+    """Raise ValueError if no request can be sent to an address."""
     if not re.fullmatch(r"[!-~]+", target):
-        raise ValueError(f"--lineage {target}: an address has ASCII alone and no blanks; write others in its path as %EA%B2%BD")
+        raise ValueError(
+            f"--lineage {target}: an address has only ASCII and no blanks; write other characters in its path as %EA%B2%BD"
+        )
     try:
         parts = urlsplit(target)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"--lineage {target}: is no address ({error}); write http://HOST:PORT/PATH") from None
+        raise ValueError(f"--lineage {target}: is not an address ({error}); write http://HOST:PORT/PATH") from None
     if "@" in parts.netloc:
-        raise ValueError(f"--lineage: the address has a user in it; give it without, and the key as {_KEY}")
+        raise ValueError(f"--lineage: the address contains a user; remove it, and pass the key as {_KEY}")
     if not host:
-        raise ValueError(f"--lineage {target}: is no address (it names no host); write http://HOST:PORT/PATH")
+        raise ValueError(f"--lineage {target}: is not an address (it names no host); write http://HOST:PORT/PATH")
 
 
 @dataclass
@@ -195,26 +200,26 @@ class StageEvents:
     _started: bool = False
 
     def start(self) -> None:
-        """It begins."""
+        """Send the event of its start, once."""
         if not self._started:
             self._started = True
             self._send("START")
 
     def complete(self, built: Built) -> None:
-        """It is built, or was found in the store."""
+        """Send that the stage was built, or found in the store."""
         self.start()
         tags = {"tags": [{"key": "cached", "value": str(built.cached).lower(), "source": "KOREALBERT"}]}
         self._send("COMPLETE", built.artifact, tags=tags)
 
     def fail(self, error: BaseException) -> None:
-        """It ends without an artifact."""
+        """Send that the stage ended without an artifact."""
         self.start()
-        self._send(_ending(error), errorMessage=_told(error))
+        self._send(_ending(error), errorMessage=_error_facet(error))
 
     def _send(self, kind: _EventType, built: Artifact | None = None, **facets: Mapping[str, Any] | None) -> None:
         if self.lineage.target is None:
             return
-        job, above = self.job, self.lineage
+        job, lineage = self.job, self.lineage
         inputs = [_of_artifact(artifact) for artifact in job.inputs.values()]
         read = [path.path for path in input_paths(job.spec) if path.path.exists()]
         inputs += [_dataset(path, version={"datasetVersion": self.store.digests.of(path)}) for path in read]
@@ -224,20 +229,20 @@ class StageEvents:
         if built is not None:
             sizes = {"size": built.size, "fileCount": len(built.manifest["files"])}
             rows = built.stats.get("documents_out", built.stats.get("rows_train"))
-            told = {**sizes, **({"rowCount": rows} if rows is not None else {})}
-            output["outputFacets"] = _facets(outputStatistics=told)
-        parent = {"run": {"runId": above.run_id}, "job": {"namespace": above.namespace, "name": above.recipe}}
-        label = f"{above.recipe}.{job.label}"
-        above.send(kind, self.run_id, label, "STAGE", (inputs, [output]), parent=parent, **facets)
+            statistics = {**sizes, **({"rowCount": rows} if rows is not None else {})}
+            output["outputFacets"] = _facets(outputStatistics=statistics)
+        parent = {"run": {"runId": lineage.run_id}, "job": {"namespace": lineage.namespace, "name": lineage.recipe}}
+        label = f"{lineage.recipe}.{job.label}"
+        lineage.send(kind, self.run_id, label, "STAGE", (inputs, [output]), parent=parent, **facets)
 
 
 def _ending(error: BaseException) -> _EventType:
-    """FAIL for an error, ABORT where someone stopped it."""
+    """Return FAIL for an error, ABORT if someone stopped the run."""
     return "FAIL" if isinstance(error, Exception) else "ABORT"
 
 
-def _told(error: BaseException) -> dict[str, str]:
-    message = str(error)[:_MOST_CHARACTERS] or type(error).__name__
+def _error_facet(error: BaseException) -> dict[str, str]:
+    message = str(error)[:_MAX_MESSAGE_CHARACTERS] or type(error).__name__
     return {"message": message, "programmingLanguage": "PYTHON"}
 
 
@@ -252,7 +257,7 @@ def _of_artifact(artifact: Artifact) -> dict[str, Any]:
 
 
 def _schema(artifact: Artifact) -> Iterable[pa.Field]:
-    """The columns of what the artifact holds as Arrow tables: its documents, else those of the first; none of other files."""
+    """Return the columns of the artifact's documents, else of its first Arrow file; none if it has no Arrow file."""
     tables = artifact.files("documents-*.arrow") or sorted(artifact.path.rglob("*.arrow"))
     for path in tables[:1]:
         with pa.memory_map(str(path)) as source:

@@ -18,18 +18,19 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
-    existing,
+    existing_store,
     find,
     labels,
+    labels_and_recipes,
     means_directory,
+    megabytes,
     print_sections,
-    sides,
 )
 from korealbert.shipped import names, shipped
 
 app = typer.Typer()
 _WIDE = 80
-"""Columns from which on a list of artifacts has the times at which they were built."""
+"""Terminal width from which a list of artifacts shows when they were built."""
 
 
 @app.command()
@@ -39,20 +40,20 @@ def show(
     ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """List the artifacts of a store, or print one manifest whole."""
+    """List the artifacts of a store, or print one manifest."""
     with clear_errors():
         if artifact is not None:
             console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
             return
-        known = existing(store).artifacts()
+        known = existing_store(store).artifacts()
     dated = console.width >= _WIDE
     name, *measured = (Column(title, no_wrap=True) for title in ("artifact", "size", "took"))
     folded = [Column(title, overflow="fold") for title in ("stage", "created")[: 1 + dated]]
     table = Table(name, *folded, *measured, box=None, pad_edge=False)
     for found in known:
         manifest = found.manifest
-        told = (manifest["label"], *([manifest["created"].replace("T", " ")] if dated else []))
-        table.add_row(found.name, *told, f"{found.size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
+        created = [manifest["created"].replace("T", " ")] if dated else []
+        table.add_row(found.name, manifest["label"], *created, megabytes(found.size), f"{manifest['wall_seconds']:,.1f} s")
     console.print(table)
 
 
@@ -65,7 +66,7 @@ def inspect(
         bool, typer.Option("--diff", help="show the text that the stage removed from and added to each document")
     ] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
-    wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
+    wanted: Annotated[str, typer.Option("--id", help="show only this document or example")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
     offset: Annotated[int, typer.Option("--offset", min=0, help="how many to skip first")] = 0,
     whole: Annotated[bool, typer.Option("--whole", help="do not shorten long texts")] = False,
@@ -81,9 +82,9 @@ def inspect(
         found = find(store, artifact)
         if html is not None:
             refuse_overwriting(html, [found.path])
-        what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
+        selection = look.Selection(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shows = registry.shows(found.manifest["recipe"]["stage"])
-        shown = look.items(found, what, shows=shows, limit=limit, offset=offset)
+        shown = look.items(found, selection, shows=shows, limit=limit, offset=offset)
         if html is not None:
             html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
             console.print(str(html), soft_wrap=True)
@@ -94,8 +95,8 @@ def inspect(
             console.print(Rule(style="quiet") if console.is_terminal else "")
 
 
-def _called(recipe: str) -> str:
-    """What a recipe is called: a project by its directory."""
+def _display_name(recipe: str) -> str:
+    """Return the name of a recipe for people: a project is named by its directory."""
     path = Path(recipe)
     if path == Path():
         return Path.cwd().name
@@ -106,9 +107,11 @@ def _called(recipe: str) -> str:
 def diff(
     first: Annotated[
         str,
-        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=sides),
+        typer.Argument(
+            help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels_and_recipes
+        ),
     ],
-    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=sides)],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels_and_recipes)],
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
     data: DataDir = None,
@@ -126,14 +129,14 @@ def diff(
             refuse_overwriting(html, [artifact.path if artifact else recipe])
         if artifact is not None:
             return comparison.of_artifact(artifact)
-        return comparison.of_recipe(recipe, Store(store), _called(name), data=data)
+        return comparison.of_recipe(recipe, Store(store), _display_name(name), data=data)
 
     with clear_errors():
         one, other = side(first), side(second)
-        sections, told = comparison.compare(one, other), comparison.lede(one, other)
+        sections, lede = comparison.compare(one, other), comparison.lede(one, other)
         if html is not None:
-            html.write_text(page(f"{one.name} and {other.name}", told, sections), "utf-8")
+            html.write_text(page(f"{one.name} and {other.name}", lede, sections), "utf-8")
             console.print(str(html), soft_wrap=True)
             return
-        console.print(told, soft_wrap=True)
+        console.print(lede, soft_wrap=True)
         print_sections(sections)

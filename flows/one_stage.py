@@ -1,6 +1,6 @@
-"""One stage of a recipe, rebuilt on inputs that are cached (or built first): a flow with a deployment for each stage.
+"""A flow that rebuilds one stage of a recipe on inputs that are cached or built first; each stage has a deployment of it.
 
-``python -m korealbert.flows.one_stage`` writes these deployments into prefect.yaml, from the declarations of the stages.
+``python -m korealbert.flows.one_stage`` writes these deployments into prefect.yaml, from the stages' declarations.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def one_stage(
     Args:
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
         recipe: The recipe's TOML file, from the project's root.
-        rerun: Build it although it is cached; its inputs are built only if missing or stale.
+        rerun: Build the stage even if it is cached. Its inputs are built only if they are missing or stale.
         overrides: Fields of the recipe to change, by dotted name.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
-        data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
+        data_root: Directory that must contain every file that the recipe names; without it, files may be anywhere.
 
     Returns:
         The path of the stage's artifact.
@@ -56,7 +56,7 @@ _MARK = (
 
 
 def page(current: str) -> str:
-    """prefect.yaml with one deployment for each stage of the registry that declares one; the flows above them stay."""
+    """Return prefect.yaml with one deployment for each stage that declares one; the flows above them stay."""
     flows = current.partition(_MARK)[0]
     stages = {stage.name: stage.deployment for stage in (*registry.STAGES, registry.REPORT) if stage.deployment}
     lines = [_line(name, deployment) for name, deployment in stages.items()]
@@ -65,12 +65,12 @@ def page(current: str) -> str:
 
 
 def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[str]:
-    goes_on = deployment.queue == "crawl"
-    yield f"<<: *{'gpu' if gpu else 'network' if goes_on else 'stage'}"
+    continues = deployment.queue == "crawl"
+    yield f"<<: *{'gpu' if gpu else 'network' if continues else 'stage'}"
     yield f"name: {name}-gpu" if gpu else f"name: {name}"
     yield f"description: {json.dumps(deployment.description + ', on the GPU' * gpu)}"
     recipe = f", recipe: {(SAMPLE.parent / deployment.recipe).with_suffix('.toml')}" if deployment.recipe else ""
-    yield f"parameters: {{stage: {name}{recipe}{', rerun: false' if goes_on else ''}}}"
+    yield f"parameters: {{stage: {name}{recipe}{', rerun: false' if continues else ''}}}"
     if deployment.nightly:
         yield f'schedules: [{{cron: "{deployment.nightly}", timezone: Asia/Seoul, slug: nightly, active: false}}]'
 

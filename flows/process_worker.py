@@ -1,10 +1,10 @@
-"""Prefect's process worker, whose runs are seen to be lost when it dies, at whatever moment; ``flows/worker.py`` starts it.
+"""Prefect's process worker, changed so that its runs are known to be lost when it dies; ``flows/worker.py`` starts it.
 
 Usage: python -m korealbert.flows.process_worker worker start --type process --pool POOL   (options as of ``prefect``)
 
-It announces each run (``recovery.py``) before it claims it, and until it has told Prefect how that ended. The process of a run
-dies with this one from its first instruction on; one of Prefect's would live on, find the pipe of its log closed and report its
-run as crashed. Prefect offers no hook for either, so its functions are replaced; its version is pinned.
+It announces each run (``recovery.py``) before claiming it, and until Prefect knows how the run ended. The kernel kills a run's
+process when the worker dies; otherwise the process would live on, find its log's pipe closed and report the run as crashed.
+Prefect has no hook for either, so its functions are replaced; its version is pinned.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from korealbert.artifact.shards import die_with_parent
 die_with_parent(int(sys.argv[1]))
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""What a process of a run executes first: the kernel's promise to kill it outlives ``exec``."""
+"""What a run's process executes first. The kernel's promise to kill it survives ``exec``."""
 
 _REPLACED = "run_process"
 
 
 def announcing() -> None:
-    """Replace what claims and submits runs, and what starts processes, in this process."""
+    """Replace, in this process, the functions that claim and submit runs and that start processes."""
     claim, submit = ProcessWorker._propose_pending_state, ProcessWorker._submit_run_and_capture_errors
     run_process = getattr(_starter_engine, _REPLACED)
     held: dict[UUID, ExitStack] = {}
@@ -58,7 +58,7 @@ def announcing() -> None:
     async def bound_process(command: list[str], **kwargs: Any) -> Any:
         return await run_process([sys.executable, "-c", _BOUND, str(os.getpid()), *command], **kwargs)
 
-    # A class of its own could not serve pools of the type `process`.
+    # A subclass could not serve pools of the type `process`.
     setattr(ProcessWorker, claim.__name__, announced_claim)
     setattr(ProcessWorker, submit.__name__, announced_run)
     setattr(_starter_engine, _REPLACED, bound_process)

@@ -1,10 +1,11 @@
-"""Recovery of lost runs: runs whose process is gone, after a killed worker or a lost machine, are scheduled again.
+"""Recovery of lost runs: a run whose process is gone, after a killed worker or a lost machine, is scheduled again.
 
 A worker holds a lock in its store for each run that it claims (``announced``), and the run's process dies with the worker
-(``process_worker.py``). The kernel frees the lock when the worker dies, on any machine. So any worker of the same store sees
-that a run is lost, and the stage that it was in continues from its ``.partial`` directory. A claimed run that no worker could
-announce is known by its silence (``Claimed``). ``korealbert run`` holds the lock itself; no worker can
-start its run again, which is therefore said to have crashed. A run ends within seconds of being cancelled
+(``process_worker.py``). The kernel frees the lock when the worker dies, on any machine, so that every worker of the same store
+sees that the run is lost. The interrupted stage continues from its ``.partial`` directory.
+
+A claimed run that no worker could announce is recognised by its silence (``Claimed``). ``korealbert run`` holds the lock
+itself; no worker can start its run again, so the run is marked as crashed. A cancelled run ends within seconds
 (``soon_after_cancellation``).
 """
 
@@ -23,18 +24,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterParentFlowRunId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    TaskRunFilter,
-    TaskRunFilterState,
-    TaskRunFilterStateType,
-    WorkPoolFilter,
-    WorkPoolFilterName,
-)
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
@@ -43,24 +33,25 @@ from prefect.states import AwaitingRetry, Cancelled, Crashed
 from korealbert.artifact import locks
 
 RUN = "PREFECT__FLOW_RUN_ID"
-"""The variable by which a worker names the run to the process that it starts."""
+"""Variable with the run's id that a worker passes to the process of a run."""
 
 _PROCESSES = "processes"
-"""Below the store's records of runs: one file per announcement, ``RUN.ATTEMPT.ITS-OWN``."""
+"""Directory in the store's records of runs, with one file per announcement: ``RUN.ATTEMPT.RANDOM``."""
 
 _SECONDS_TO_BEGIN = 600.0
-"""What a claimed run may take to begin: its process loads Prefect and the packages first, half a minute on a loaded machine."""
+"""How long a claimed run may take to start. Its process first loads Prefect and the packages: half a minute on a loaded
+machine."""
 
 _SETTLE_SECONDS = 3.0
-"""What a living worker may take to tell Prefect how a process of its own ended."""
+"""How long a live worker may take to tell Prefect how one of its processes ended."""
 
 
 @contextmanager
 def announced(run: UUID, attempt: int, store: Path) -> Iterator[None]:
-    """Hold the lock of a run's attempt, counted from 1, as long as this process lives, or until the attempt has ended.
+    """Hold the lock of a run's attempt, counted from 1, while this process lives or until the attempt has ended.
 
-    Does nothing in a store that cannot be written now, which the run itself will name. What ends like a process that is told
-    to stop leaves the file: the run may not have ended for Prefect.
+    Does nothing if the store cannot be written; the run itself will report that. If the attempt ends because the process is
+    told to stop, the file stays: Prefect may not know that the run has ended.
     """
     path = store.resolve() / locks.DIRECTORY / _PROCESSES / f"{run}.{attempt}.{uuid4().hex}"
     with ExitStack() as stack:
@@ -82,7 +73,7 @@ def _forget(announcement: Path) -> None:
 
 @contextmanager
 def announced_here(store: Path) -> Iterator[None]:
-    """Announce the flow run of this process in its own store, unless a worker started it, which then has announced it."""
+    """Announce the flow run of this process in its own store, unless a worker started it and so has announced it."""
     context = FlowRunContext.get()
     if RUN in os.environ or context is None or context.flow_run is None:
         yield
@@ -94,16 +85,16 @@ def announced_here(store: Path) -> Iterator[None]:
 
 
 def recover(client: SyncPrefectClient, store: Path) -> list[str]:
-    """Schedule every lost run of a store again; returns the names of those runs."""
+    """Schedule every lost run of a store again; returns the names of these runs."""
     if not _lost(client, store):
         return []
     time.sleep(_SETTLE_SECONDS)
     recovered = []
-    with locks.exclusively(store):  # Two workers must not schedule one run twice.
+    with locks.exclusively(store):  # Two workers must not schedule the same run.
         for run in _lost(client, store).values():
             _end_parts(client, run.id)
             client.set_flow_run_state(run.id, _next_state(run), force=True)
-            for path in _announcements(store, run.id):  # The next claim may be of the same attempt.
+            for path in _announcements(store, run.id):  # The next claim may have the same attempt number.
                 if not locks.is_held(path):
                     _forget(path)
             recovered.append(run.name)
@@ -119,18 +110,15 @@ def _next_state(run: FlowRun) -> State[Any]:
 
 
 def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
-    """Say of the tasks and runs within a dead process's run that they crashed; the next attempt has some of its own."""
-    unended = [StateType.PENDING, StateType.RUNNING]
+    """Mark the tasks and sub-runs of a dead process's run as crashed; the next attempt has its own."""
+    unended = {"type": {"any_": [StateType.PENDING, StateType.RUNNING]}}
     lost: State[Any] = Crashed(message="its process was lost")
-    within = FlowRunFilter(
-        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=unended)),
-    )
+    within = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run]}, "state": unended})
     runs: list[UUID] = []
-    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server returns 200 at once.
+    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server returns at most 200.
         runs += [each.id for each in found]
-    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
-    of_state = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=unended)))
+    of_run = FlowRunFilter.model_validate({"id": {"any_": [run]}})
+    of_state = TaskRunFilter.model_validate({"state": unended})
     tasks: list[UUID] = []
     while page := client.read_task_runs(flow_run_filter=of_run, task_run_filter=of_state, offset=len(tasks)):
         tasks += [task.id for task in page]
@@ -142,9 +130,9 @@ def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
 
 
 class Claimed:
-    """Runs of a work pool that a worker has claimed and that have not begun, and since when they are seen so.
+    """Runs of a work pool that a worker has claimed but not started, and when each was first seen so.
 
-    Seconds are those of this process's own clock, which no change of the date moves.
+    Times are from this process's monotonic clock, which changes of the date do not affect.
     """
 
     def __init__(self, pool: str, seconds: float = _SECONDS_TO_BEGIN) -> None:
@@ -152,14 +140,14 @@ class Claimed:
         self._seen: dict[tuple[UUID, UUID], float] = {}
 
     def recover(self, client: SyncPrefectClient, store: Path) -> list[str]:
-        """Schedule those again that have not begun for too long; returns the names of those runs."""
+        """Schedule runs again that have not started for too long; returns their names."""
         now = time.monotonic()
         self._seen = {claim: self._seen.get(claim, now) for claim in self._claims(client)}
         overdue = {claim for claim, since in self._seen.items() if now - since >= self.seconds}
         if not overdue:
             return []
         recovered = []
-        with locks.exclusively(store):  # Two workers must not schedule one run twice.
+        with locks.exclusively(store):  # Two workers must not schedule the same run.
             for run, _ in sorted(overdue & set(self._claims(client))):
                 state: State[Any] = AwaitingRetry(message="its process never began")
                 client.set_flow_run_state(run, state, force=True)
@@ -167,15 +155,15 @@ class Claimed:
         return recovered
 
     def _claims(self, client: SyncPrefectClient) -> list[tuple[UUID, UUID]]:
-        """Each such run with the state that its claim gave it."""
-        pending = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])))
-        pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[self.pool]))
+        """Return each claimed run with the state that its claim gave it."""
+        pending = FlowRunFilter.model_validate({"state": {"type": {"any_": [StateType.PENDING]}}})
+        pool = WorkPoolFilter.model_validate({"name": {"any_": [self.pool]}})
         found = client.read_flow_runs(flow_run_filter=pending, work_pool_filter=pool)
         return [(run.id, run.state.id) for run in found if run.state is not None]
 
 
 def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, FlowRun]:
-    """Runs that Prefect believes to be claimed or running and whose process is dead."""
+    """Return the runs that Prefect believes to be claimed or running, but whose process is dead."""
     lost = {}
     for path in _announcements(store):
         if locks.is_held(path):
@@ -183,11 +171,11 @@ def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, FlowRun]:
         run, attempt = path.name.split(".")[:2]
         try:
             known = client.read_flow_run(UUID(run))
-        except ObjectNotFound:  # Of another server, or deleted.
+        except ObjectNotFound:  # It belongs to another server, or was deleted.
             continue
-        begins = known.state_type is StateType.PENDING  # An attempt is counted when it runs.
-        over = known.run_count + begins > int(attempt) or (known.state is not None and known.state.is_final())
-        if over or any(map(locks.is_held, _announcements(store, known.id))):  # Another worker was faster to claim it.
+        pending = known.state_type is StateType.PENDING  # Prefect counts an attempt when it starts running.
+        over = known.run_count + pending > int(attempt) or (known.state is not None and known.state.is_final())
+        if over or any(map(locks.is_held, _announcements(store, known.id))):  # Another worker has claimed it.
             _forget(path)
         elif known.state_type in (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING):
             lost[known.id] = known
@@ -199,15 +187,15 @@ def _announcements(store: Path, run: UUID | None = None) -> Iterator[Path]:
 
 
 _SECONDS_TO_SAVE = 4.0
-"""How long training may take to write a checkpoint after a cancellation before everything is ended."""
+"""How long training may take to write a checkpoint after a cancellation, before the process is ended."""
 
 
 @contextmanager
 def soon_after_cancellation() -> Iterator[None]:
-    """End a process that a worker started soon after SIGTERM, by which Prefect cancels; does nothing in any other process.
+    """End a process that a worker started soon after SIGTERM, with which Prefect cancels; no effect in other processes.
 
-    The signal is passed to Prefect's own handler, and a stage that has not ended after _SECONDS_TO_SAVE is left as it is; its
-    finished work is on the disk.
+    The signal is passed on to Prefect's handler. A stage that has not ended after _SECONDS_TO_SAVE is interrupted; its finished
+    work is on the disk.
     """
     if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
         yield

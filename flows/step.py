@@ -1,10 +1,10 @@
-"""The only Prefect task: one stage of a recipe, built, or found in the store.
+"""The only Prefect task: it builds one stage of a recipe, or finds it in the store.
 
 The artifact store owns identity, so Prefect's own caching is off; a stage found in the store returns a state named ``Cached``.
-Between tasks pass artifact names alone, as futures: from them the UI draws the arrows of the DAG. Where training has a work
-pool of its own, the stage is built by a run there, which is followed to its end and cancelled with the run that waits.
+Only artifact names pass between tasks, as futures from which the UI draws the DAG. If training has a work pool of its own, a
+run there builds the stage; this task waits for it and cancels it when it is cancelled itself.
 
-A ``Gate`` says who may run now: one stage that takes the whole machine, or as many cells as their number and memory allow.
+A ``Gate`` decides which stages may run: either one that takes the whole machine, or as many cells as number and memory allow.
 No stage overtakes a waiting one, so that none waits for ever.
 """
 
@@ -40,7 +40,7 @@ from korealbert.recipe import Node
 
 
 class Gate:
-    """Lets stages through. All of them must pass the same gate; those that wait must not be waited for by those inside."""
+    """Decides when stages may run. All stages of a run must pass the same gate, and none inside may wait for one outside."""
 
     def __init__(self, runtime: TrainingRuntime) -> None:
         self.cells, self.memory = runtime.cells_at_once, runtime.memory_bytes
@@ -56,9 +56,9 @@ class Gate:
         return self._entered(lambda: self._running == 0, alone=True)
 
     def cell(self, bytes_needed: int | None) -> contextlib.AbstractContextManager[int]:
-        """Wait for a place and for memory; gives the number of the place, the lowest that is free.
+        """Wait for a free seat and for memory; yields the seat's number, the lowest that is free.
 
-        A stage of unknown need (None) runs alone if memory is limited.
+        If memory is limited, a stage whose need is unknown (None) runs alone.
         """
         limit = self.memory
         if limit is None:
@@ -90,7 +90,7 @@ class Gate:
 
 
 _DEPLOYMENT = "one-stage/gpu"
-_SECONDS_BETWEEN_LOOKS = 2.0
+_POLL_SECONDS = 2.0
 
 
 class DelegatedRunFailed(RuntimeError):
@@ -102,10 +102,10 @@ class DelegatedRunLost(ConnectionError):
 
 
 def _build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
-    """Have the worker of the pool ``gpu`` build a stage, and return when it has.
+    """Have the worker of the pool ``gpu`` build a stage, and wait until it has.
 
-    Raises DelegatedRunLost when its process was killed, and DelegatedRunFailed when it ended in any other way but well. Leaving
-    early (a cancelled run) cancels that run too.
+    Raises DelegatedRunLost if its process was killed, and DelegatedRunFailed if it failed in another way. If this task is
+    cancelled, that run is cancelled too.
     """
     wanted = {**parameters, "stage": label, "rerun": rerun, "runtime": runtime.model_dump(mode="json", exclude_unset=True)}
     wanted["runtime"]["store"] = str(runtime.store.resolve())
@@ -117,10 +117,10 @@ def _build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *
             client.set_flow_run_state(run.id, Cancelling(message="the run that waits for it was left"))
             raise
     if ended.state is None or not ended.state.is_completed():
-        told = ended.state.message if ended.state else ""
+        message = ended.state.message if ended.state else ""
         lost = ended.state is not None and ended.state.is_crashed()
         kind = DelegatedRunLost if lost else DelegatedRunFailed
-        raise kind(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {told}")
+        raise kind(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {message}")
 
 
 def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
@@ -128,20 +128,20 @@ def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
         found = client.read_flow_run(run)
         if found.state is not None and found.state.is_final():
             return found
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_POLL_SECONDS)
 
 
 SECONDS_BETWEEN_REPORTS = 5.0
-"""To the server: each costs a request. A stage that takes less shows no bar at all."""
+"""Interval of reports to the server, each of which costs a request. A shorter stage shows no bar."""
 
 CACHED = "cached"
-"""The last message of a stage that was not built."""
+"""Last message of a stage that was found in the store."""
 watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
-"""A further listener of progress, by label, while a flow runs in this process: the terminal's bars, or none."""
+"""A further listener to progress by label, such as the terminal's bars, while a flow runs in this process."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failure is worth another try: a lost worker or rank is, a bad spec or bad input is not."""
+    """Whether to retry after a failure: after a lost worker or rank, but not for a bad spec or bad input."""
     try:
         state.result()
     except (BrokenProcessPool, ConnectionError, TimeoutError, RankKilled):
@@ -173,14 +173,14 @@ def step(
 ) -> State[str]:
     """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
 
-    ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other. With ``on_gpu``, the
-    parameters of the run, a worker of that pool builds it, and here it is found in the store. ``lineage`` is told of it.
+    ``gate`` decides when: a stage that takes the whole machine runs alone, cells run next to each other. With ``on_gpu``, the
+    parameters of the run, a worker of that pool builds the stage. ``lineage`` receives its events.
     """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(reporter(label, logger))
     job = Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None)
-    events = lineage.of(job, runtime.store)
+    events = lineage.of_stage(job, runtime.store)
     try:
         if on_gpu is not None:
             events.start()
@@ -223,43 +223,45 @@ def _took(built: Built) -> str:
 
 
 def scored(stats: Mapping[str, Any]) -> str:
-    """The newest metrics of a stage that trained something: ``, loss 2.051, mlm_accuracy 69.8 %, 1,234 tokens a second``."""
-    told = []
+    """Return the metrics of a stage that trained something: ``, loss 2.051, mlm_accuracy 69.8 %, 1,234 tokens a second``."""
+    parts = []
     if (metric := stats.get("metric")) and isinstance(stats.get("dev"), Mapping):
-        told = [
+        parts = [
             f"{metric} {'undefined' if why_undefined(stats, metric, split) else f'{stats[split][metric]:.2f}'} on {split}"
             for split in ("dev", "test")
             if metric in stats.get(split, {})
         ]
     for name, value in (stats.get("heldout") or {}).items():
         if isinstance(value, int | float) and name.endswith(("_loss", "_accuracy")):
-            told.append(f"{name} {value:.1%}" if name.endswith("_accuracy") else f"{name} {value:.3f}")
+            parts.append(f"{name} {value:.1%}" if name.endswith("_accuracy") else f"{name} {value:.3f}")
     if speed := stats.get("tokens_per_second"):
-        told.append(f"{speed:,.0f} tokens a second")
-    return "".join(f", {each}" for each in told)
+        parts.append(f"{speed:,.0f} tokens a second")
+    return "".join(f", {part}" for part in parts)
 
 
 def _counted(stats: Mapping[str, Any]) -> str:
-    """What became of the documents, of a stage that counts them: ``, 98 of 100 kept, 1 dropped, 1 quarantined``; and which
-    files of a directory were not read."""
+    """Return what happened to the documents of a stage: ``, 98 of 100 kept, 1 dropped, 1 quarantined``.
+
+    Also names files of a directory that were not read. Empty if the stage counts no documents.
+    """
     if "documents_out" not in stats:
         return ""
     dropped, quarantined = sum(stats.get("dropped", {}).values()), stats.get("quarantined", 0)
     files = stats.get("files") or stats["documents_in"]
     read = "" if files == stats["documents_in"] else f" {files:,} {'file' if files == 1 else 'files'} →"
     nothing = stats["documents_in"] and not stats["documents_out"]
-    copies = stats.get("repeated", 0)  # which are in documents_out
+    copies = stats.get("repeated", 0)  # included in documents_out
     kept = "NOTHING KEPT" if nothing else f"{stats['documents_out'] - copies:,}"
-    told = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
-    gone = ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
-    told += "".join(f", {number:,} {word}" for number, word in gone if number)
+    text = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
+    others = ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
+    text += "".join(f", {number:,} {word}" for number, word in others if number)
     if aside := stats.get("files_left_aside"):
-        told += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
-    return told
+        text += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
+    return text
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:
-    """The receiver of a stage's progress reports: a listener in this process and, at intervals, the server's bar and log."""
+    """Return a receiver of a stage's progress: it informs the listener, and at intervals the server's bar and log."""
     bar = publish.ProgressBar(label)
     watch = watcher.get()
     last = time.monotonic()

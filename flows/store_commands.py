@@ -1,4 +1,4 @@
-"""The commands that clean, check and share a store: gc, verify, export, export-corpus, push, import."""
+"""The commands that clean, check and share a store: gc, verify, export, export-corpus, export-curves, push, import."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
-    existing,
+    existing_store,
     find,
     labels,
     means_directory,
+    megabytes,
     numbered,
     recipe_names,
     warn,
@@ -34,7 +35,7 @@ from korealbert.shipped import shipped
 
 app = typer.Typer()
 
-_STANDARD = "-"
+_STDIO = "-"
 
 
 @app.command()
@@ -57,7 +58,7 @@ def gc(
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        here = existing(store)
+        here = existing_store(store)
         wanted: dict[str, str] = {}
         for path in recipe or ():
             planned = recipes.prepare(shipped(path), here, data=data, data_root=data_root).planned
@@ -72,41 +73,39 @@ def gc(
         else:
             _show(found.garbage)
         if found.foreign:
-            warn(f"left alone, for no build made them: {', '.join(path.name for path in found.foreign)}")
+            warn(f"left alone, because no build made them: {', '.join(path.name for path in found.foreign)}")
 
 
 def _show(found: list[garbage.Garbage]) -> None:
     table = Table("directory", "size", "why it can go", box=None, pad_edge=False)
     for each in found:
-        table.add_row(each.path.name, _megabytes(each.size), each.why)
+        table.add_row(each.path.name, megabytes(each.size), each.why)
     if found:
         console.print(table)
     total = sum(each.size for each in found)
     directories = "1 directory" if len(found) == 1 else f"{len(found):,} directories"
-    console.print(f"{directories}, {_megabytes(total)}; nothing was removed" + (", --delete does" if found else ""))
+    console.print(f"{directories}, {megabytes(total)}; nothing was removed" + (", --delete does" if found else ""))
 
 
 def _remove(store: Store, wanted: dict[str, str]) -> None:
     freed = 0
     for each, left in garbage.remove(store, wanted):
-        console.print(f"{each.path.name}  {_megabytes(each.size)}  {f'left: {left}' if left else 'removed'}")
+        console.print(f"{each.path.name}  {megabytes(each.size)}  {f'left: {left}' if left else 'removed'}")
         freed += 0 if left else each.size
-    console.print(f"{_megabytes(freed)} freed")
+    console.print(f"{megabytes(freed)} freed")
 
 
 @app.command()
 def verify(
     artifact: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="all of these names, beginnings or labels, or of a stage; all artifacts if omitted", autocompletion=labels
-        ),
+        typer.Argument(help="names, beginnings of names, labels or stages; all artifacts if omitted", autocompletion=labels),
     ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
     """Read every file of the artifacts again and compare it with its manifest. Exit status 1 if anything is wrong."""
     with clear_errors():
-        here = existing(store)
+        here = existing_store(store)
         named = {found.name: found for name in artifact or () for found in _all_that_match(here, name)}
         checked = [*named.values()] or [Artifact(path.name, path) for path in here.directories()]
         faults = sum(_verify(here, each) for each in checked)
@@ -119,9 +118,9 @@ def verify(
 
 
 def _all_that_match(store: Store, name: str) -> list[Artifact]:
-    """The artifacts of this label, below it, or whose names begin so, which may have no manifest.
+    """Return the artifacts of this label, below it, or whose names begin with it, even without a manifest.
 
-    Raises ValueError as ``find`` does where there are none.
+    Raises ValueError as ``find`` does if there are none.
     """
     of_label = {one.name for one in store.artifacts() if f"{one.manifest['label']}/".startswith(f"{name}/")}
     found = [Artifact(path.name, path) for path in store.directories() if path.name.startswith(name) or path.name in of_label]
@@ -132,13 +131,13 @@ def _verify(store: Store, artifact: Artifact) -> bool:
     """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
     try:
-        faults = [unreadable] if unreadable else store.rot(artifact)
+        faults = [unreadable] if unreadable else store.verify(artifact)
     except (ArtifactError, AttributeError, KeyError, TypeError) as error:
-        faults = [f"manifest.json is not one ({error!r})"]
+        faults = [f"manifest.json is invalid ({error!r})"]
     for fault in faults:
         warn(f"{artifact.name}: {fault}", style="red")
     if not faults:
-        console.print(f"{artifact.name}  {numbered(len(artifact.manifest['files']), 'file')}  {_megabytes(artifact.size)}  ok")
+        console.print(f"{artifact.name}  {numbered(len(artifact.manifest['files']), 'file')}  {megabytes(artifact.size)}  ok")
         inputs = artifact.inputs()
         if stale := store.outdated(artifact, {role: store.find(each.name) for role, each in inputs.items()}):
             warn(f"{artifact.name}: {stale}")
@@ -151,10 +150,10 @@ def export(
     output: Annotated[Path, typer.Argument(help="the archive to write, a plain tar; - is standard output", allow_dash=True)],
     store: StoreDir = Path("store"),
 ) -> None:
-    """Write an artifact and all it was built from as one archive."""
+    """Write an artifact and everything it was built from as one archive."""
     with clear_errors():
-        found = find(existing(store).root, artifact)
-        if str(output) == _STANDARD:
+        found = find(existing_store(store).root, artifact)
+        if str(output) == _STDIO:
             archive.export(found, sys.stdout.buffer)
             return
         if output.exists():
@@ -162,7 +161,7 @@ def export(
         refuse_overwriting(output)
         with atomic_path(output) as temporary, temporary.open("wb") as stream:
             names = archive.export(found, stream)
-        console.print(f"{numbered(len(names), 'artifact')}, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
+        console.print(f"{numbered(len(names), 'artifact')}, {megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
 
 
 @app.command("export-corpus")
@@ -173,7 +172,7 @@ def export_corpus(
     ],
     output: Annotated[
         str,
-        typer.Argument(help="the directory to make, here or by an address: hf://datasets/OWNER/NAME, s3://…, gs://…, az://…"),
+        typer.Argument(help="the directory to make, or an address: hf://datasets/OWNER/NAME, s3://…, gs://…, az://…"),
     ],
     form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
     public: Annotated[bool, typer.Option("--public", help="make the hub's repository public; private otherwise")] = False,
@@ -181,8 +180,8 @@ def export_corpus(
 ) -> None:
     """Write the documents of a stage as a dataset, with a card of sources, licences, counts and drops.
 
-    To an address it is uploaded; the token of hf:// is that of `hf auth login`, or HF_TOKEN. An upload that broke off is
-    repeated by the same command.
+    For an address it is uploaded; hf:// uses the token of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat
+    the command.
     """
     from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
 
@@ -198,11 +197,11 @@ def export_corpus(
 def _export_to_address(
     artifacts: Sequence[Artifact], address: str, form: Literal["parquet", "jsonl"], *, public: bool
 ) -> tuple[int, str]:
-    """Upload the dataset of some artifacts; the number of its documents, and the address where they are.
+    """Upload the dataset of some artifacts; returns the number of documents and the final address.
 
-    Raises ValueError for an address that is none of a dataset, before anything is written.
+    Raises ValueError before writing anything if a dataset cannot have this address.
     """
-    from korealbert.corpus.crawl import remote  # noqa: PLC0415 (wanted for addresses alone)
+    from korealbert.corpus.crawl import remote  # noqa: PLC0415 (only needed for addresses)
     from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     scheme, _, place = address.partition("://")
@@ -231,11 +230,11 @@ def export_curves(
     output: Annotated[Path, typer.Argument(help="the directory that files are written to", file_okay=False)],
     to: Annotated[
         Literal["tensorboard", "wandb", "mlflow"],
-        typer.Option("--to", help="who shows them; wandb and mlflow as their own variables say"),
+        typer.Option("--to", help="which tool shows them; wandb and mlflow are configured by their own variables"),
     ] = "tensorboard",
     store: StoreDir = Path("store"),
 ) -> None:
-    """Give the curves of a finished training to TensorBoard (in OUTPUT/NAME), Weights & Biases or MLflow."""
+    """Export the curves of a finished training to TensorBoard (in OUTPUT/NAME), Weights & Biases or MLflow."""
     with clear_errors():
         from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
 
@@ -246,10 +245,11 @@ def export_curves(
 
 
 def _all_of(store: Path, name: str) -> list[Artifact]:
-    """The artifacts of all labels below a name (``clean``), by label, else the one that it means.
+    """Return the artifacts of all labels below a name (``clean``), else the one artifact that the name means.
 
-    Of a store with several recipes or sources that were given up, those of the newest run that has such labels; where no run is
-    recorded, as in an imported store, the newest of each. Raises ValueError for one that this run did not build.
+    They are those of the newest run with such labels, since a store may hold several recipes and abandoned sources. If no run
+    is recorded, as in an imported store, the newest of each label is taken. Raises ValueError for a label that the run did not
+    build.
     """
     here = Store(store)
     known = {str(one.manifest["label"]): one for one in here.artifacts()}
@@ -258,20 +258,20 @@ def _all_of(store: Path, name: str) -> list[Artifact]:
         return [find(store, name)]
     recorded = [run for run in locks.runs(here.root) if any(label.startswith(f"{name}/") for label in run.artifacts)]
     if not recorded:
-        told = f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}"
-        console.print(told, style="dim", soft_wrap=True)
+        note = f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}"
+        console.print(note, style="dim", soft_wrap=True)
         return [known[label] for label in below]
     recipe, wanted = recorded[-1].recipe, dict[str, str]()
     for run in recorded:
-        wanted |= run.artifacts if run.recipe == recipe else {}  # One part of a recipe may have been run after another.
+        wanted |= run.artifacts if run.recipe == recipe else {}  # Parts of a recipe may have been run one after another.
     found = {label: here.find(wanted[label]) for label in sorted(wanted) if label.startswith(f"{name}/")}
     if missing := [label for label, one in found.items() if one is None]:
         raise ValueError(
             f"{', '.join(missing)}: the newest run of {recipe} has not built it; run it, or name one of its sources"
         )
     others = [label for label in below if label not in found]
-    told = f"{name}: taking {', '.join(found)} of the newest run of {recipe}"
-    console.print(told + (f"; not in it: {', '.join(others)}" if others else ""), style="dim", soft_wrap=True)
+    note = f"{name}: taking {', '.join(found)} of the newest run of {recipe}"
+    console.print(note + (f"; not in it: {', '.join(others)}" if others else ""), style="dim", soft_wrap=True)
     return [one for one in found.values() if one is not None]
 
 
@@ -286,12 +286,12 @@ def push(
     ],
     repository: Annotated[str, typer.Argument(help="USER/NAME on the hub, or NAME alone")],
     public: Annotated[bool, typer.Option("--public", help="make it public; private otherwise")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would go, and send nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would be sent, and send nothing")] = False,
     store: StoreDir = Path("store"),
 ) -> None:
     """Upload a model or a cleaned corpus with its card to the Hugging Face hub.
 
-    The token is that of `hf auth login`, or HF_TOKEN. An upload that broke off is repeated by the same command.
+    The token is that of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat the command.
     """
     from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
 
@@ -307,10 +307,10 @@ def push(
         if dry_run:
             table = Table("file", "size", box=None, pad_edge=False)
             for name, size in sharing.sizes(parcel).items():
-                table.add_row(name, _megabytes(size))
+                table.add_row(name, megabytes(size))
             console.print(table)
-            told = f"{'public' if public else 'private'} {parcel.kind}, {sharing.address(parcel, repository)}"
-            console.print(f"nothing was sent; it would be the {told}", soft_wrap=True)
+            target = f"{'public' if public else 'private'} {parcel.kind}, {sharing.address(parcel, repository)}"
+            console.print(f"nothing was sent; it would be the {target}", soft_wrap=True)
             return
         console.print(sharing.upload(parcel, repository, public=public), soft_wrap=True)
 
@@ -320,19 +320,15 @@ def import_(
     source: Annotated[Path, typer.Argument(help="an archive of `korealbert export`; - is standard input", allow_dash=True)],
     store: StoreDir = Path("store"),
 ) -> None:
-    """Bring an archive's artifacts into the store, all or none."""
+    """Import an archive's artifacts into the store, all or none."""
     with clear_errors():
-        if str(source) != _STANDARD and not source.is_file():
+        if str(source) != _STDIO and not source.is_file():
             raise ValueError(f"{source}: no such file; name an archive that `korealbert export` wrote")
         stream: IO[bytes]
-        with nullcontext(sys.stdin.buffer) if str(source) == _STANDARD else source.open("rb") as stream:
+        with nullcontext(sys.stdin.buffer) if str(source) == _STDIO else source.open("rb") as stream:
             try:
-                brought = archive.bring(Store(store), stream)
+                imported = archive.import_archive(Store(store), stream)
             except ArtifactError as error:
                 raise ArtifactError(f"{source}: {error}") from None
-        for name, new in brought.items():
+        for name, new in imported.items():
             console.print(f"{name}  {'imported' if new else 'was here'}")
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.2f} MB"

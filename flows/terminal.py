@@ -1,11 +1,11 @@
-"""What every command shares: the terminal it prints to, and errors without tracebacks."""
+"""What all commands share: the console, common options with their completion, errors without tracebacks, finding artifacts."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,11 +30,11 @@ from korealbert.report.render import blocks
 from korealbert.report.render.blocks import Section
 
 _PIPED_WIDTH = 240
-"""Columns of output that goes to a file or a program, so that no table cell is cut."""
+"""Width of output to a file or a program, so that no table cell is cut."""
 
 
 class _PlainConsole(Console):
-    """Prints what is not ours to write (names, texts, addresses) without the control characters in it."""
+    """A console that replaces control characters: names, texts and addresses are not ours."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -61,7 +61,7 @@ StoreDir = Annotated[
     ),
 ]
 RECIPE_HERE = Path("recipe.toml")
-"""The recipe of the directory that a command runs in."""
+"""The default recipe: that of the current directory."""
 DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
@@ -71,17 +71,16 @@ DataRoot = Annotated[
 class OneLine(TyperGroup):
     """Commands that report wrong arguments in one line, like all other mistakes.
 
-    A value that is empty, as a variable of the shell that is not set, is refused by the name of its option or argument. Help
-    shows no type of an option that takes no value, breaks paragraphs where the terminal ends, and lists each command with its
-    whole first paragraph.
+    An empty value, often an unset variable of the shell, is refused with the name of its option or argument. Help shows no
+    value type for flags, wraps paragraphs at the terminal's width, and lists each command with its whole first paragraph.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options of the group."""
+        """Return the options of the group."""
         return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name."""
+        """Return a command by its name."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and command.help:
             for param in _without_types(command.get_params(ctx)):
@@ -90,25 +89,17 @@ class OneLine(TyperGroup):
             command.help, command.short_help = "\n\n".join(paragraphs), paragraphs[0]
         return command
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]
         """Run a command; see typer."""
         try:
-            done = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            done = super().main(args, standalone_mode=False, **options)
         except TyperException as error:
             if not standalone_mode:
                 raise
-            message = error.format_message().replace("Value error, ", "")  # Which pydantic puts before it.
-            if told := " ".join(message.split()).removesuffix("."):  # Nothing where help was printed.
+            message = error.format_message().replace("Value error, ", "")  # pydantic's prefix.
+            if line := " ".join(message.split()).removesuffix("."):  # Empty if help was printed.
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
-                warn(f"{command}: {told}; see `{command} --help`", style="red")
+                warn(f"{command}: {line}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)
         if standalone_mode:
             sys.exit(done if isinstance(done, int) else 0)
@@ -116,7 +107,7 @@ class OneLine(TyperGroup):
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """The parameters, of which flags are shown without a type of values."""
+    """Remove the value type of flags from the help of these parameters."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -124,37 +115,37 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 def _not_empty(param: Any, consume: Callable[..., Any], ctx: typer.Context, opts: Mapping[str, Any]) -> Any:
-    """The value of a parameter. Raises BadParameter where an empty one is given, which a path would take for the directory."""
+    """Return the value of a parameter. Raises BadParameter for an empty one, which as a path would be the current directory."""
     given = opts.get(param.name)
     if not ctx.resilient_parsing and "" in (given if isinstance(given, list | tuple) else [given]):
         remedy = "give a value" if param.required else "give a value, or leave it out"
-        raise typer.BadParameter(f"it is empty, as a variable of the shell that is not set; {remedy}")
+        raise typer.BadParameter(f"it is empty, as an unset variable of the shell is; {remedy}")
     return consume(ctx, opts)
 
 
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The labels of the store's artifacts that begin so, for the shell's completion."""
+    """Complete the label of an artifact in the store."""
     store = Path(ctx.params.get("store") or default_store())
     found = Store(store).artifacts() if store.is_dir() else []
     return sorted({label for one in found if (label := str(one.manifest["label"])).startswith(incomplete)})
 
 
 def recipe_names(incomplete: str) -> list[str]:
-    """The recipes that begin so, for the shell's completion: files, and those that the package ships."""
+    """Complete a recipe: a file here, or the name of a shipped one."""
     known = {str(path) for path in Path().glob("*.toml")} | {*shipped.names()}
     return sorted(name for name in known if name.startswith(incomplete))
 
 
-def sides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The labels and the recipes that begin so, for the shell's completion."""
+def labels_and_recipes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a label or a recipe."""
     return sorted({*labels(ctx, incomplete), *recipe_names(incomplete)})
 
 
 def stages(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The stages and labels of the command's recipe that begin so, for the shell's completion; none where it has errors."""
+    """Complete a stage or label of the command's recipe; nothing if the recipe has errors."""
     from korealbert.recipe import planning  # noqa: PLC0415 (loads every package)
 
-    # An option that lacks its value, the one that is completed, leaves arguments before it unread.
+    # The option being completed still lacks its value, so the arguments before it are not parsed yet.
     recipe = shipped.shipped(Path(ctx.args[0] if ctx.args else ctx.params.get("recipe") or RECIPE_HERE))
     try:
         found = planning.labels(recipe, data=ctx.params.get("data"))
@@ -164,20 +155,25 @@ def stages(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def machines(incomplete: str) -> list[str]:
-    """The machines of the profiles that begin so, for the shell's completion."""
+    """Complete the name of a machine with a cost profile."""
     from korealbert.recipe.machines import figures  # noqa: PLC0415 (loads every package)
 
     return [name for name in figures().chips if name.startswith(incomplete)]
 
 
 def numbered(number: int, what: str) -> str:
-    """``1 artifact``, ``2 artifacts``."""
+    """Format a count with its noun: ``1 artifact``, ``2 artifacts``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def megabytes(size: int) -> str:
+    """Format bytes as ``1,234.50 MB``."""
+    return f"{size / 1e6:,.2f} MB"
 
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
+    """Print errors that a user can fix without a traceback; a closed output pipe (``| head``) is no error."""
     try:
         yield
     except BrokenPipeError:
@@ -189,12 +185,12 @@ def clear_errors() -> Iterator[None]:
         warn(f"{error.name} is not installed here; install korealbert with its dependencies", style="red")
         raise typer.Exit(2) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
-        warn(_sentences(error), style="red")
+        warn(_message(error), style="red")
         raise typer.Exit(2) from None
 
 
-def _sentences(error: Exception) -> str:
-    """What an error says; of pydantic's, field and message alone."""
+def _message(error: Exception) -> str:
+    """Return the message of an error; of pydantic's errors only field and message."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if not isinstance(error, ValidationError):
@@ -204,7 +200,7 @@ def _sentences(error: Exception) -> str:
 
 
 def print_sections(sections: Iterable[Section]) -> None:
-    """Sections of a page as text; drawings are left out, since tables have what they show."""
+    """Print sections of a report as text. Drawings are left out, because tables have the same content."""
     for section in sections:
         console.print(f"\n{section.title}", style="bold")
         for block in section.blocks:
@@ -226,11 +222,11 @@ def print_sections(sections: Iterable[Section]) -> None:
 
 
 _ANY_WIDTH = 100_000
-"""Columns in which a table measures what its longest words need, which is otherwise at most the terminal's width."""
+"""Width in which a table's longest words are measured. By default the result is limited to the terminal's width."""
 
 
 def _print_in_lines(table: blocks.Table, title: Text | None) -> None:
-    """A table whose words are too long for this terminal: each row as lines, one for each cell that holds something."""
+    """Print a table whose words are too long for this terminal: each row as lines, one per non-empty cell."""
     if title:
         console.print(title, soft_wrap=True)
     for first, *others in table.rows:
@@ -240,14 +236,14 @@ def _print_in_lines(table: blocks.Table, title: Text | None) -> None:
                 console.print(f"  {name}: {cell}", soft_wrap=True)
 
 
-def warn(told: object, *, style: str = "yellow") -> None:
+def warn(message: object, *, style: str = "yellow") -> None:
     """Print to standard error."""
-    _PlainConsole(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
+    _PlainConsole(stderr=True, highlight=False, markup=False, emoji=False).print(str(message), style=style, soft_wrap=True)
 
 
 @contextmanager
 def warnings_of(module: str) -> Iterator[None]:
-    """Print what a module logs as a warning to standard error, although Prefect's console shows none."""
+    """Print a module's logged warnings to standard error, because Prefect's console shows none."""
     shown = logging.Handler(logging.WARNING)
     shown.emit = lambda record: warn(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger(module).addHandler(shown)
@@ -258,9 +254,9 @@ def warnings_of(module: str) -> Iterator[None]:
 
 
 def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
-    """The artifact of this name, else that of this label which the newest run needed, else the newest whose name begins so.
+    """Return the artifact of this name; else of this label, as the newest run needed it; else the newest whose name begins so.
 
-    Raises ValueError when there is none, with the nearest name, which may be one of the caller's ``others``.
+    Raises ValueError with the nearest name, possibly one of ``others``, if there is none.
     """
     path = Path(name)
     if (path / MANIFEST).is_file():
@@ -279,21 +275,24 @@ def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
     if not found:
         begun = name.removesuffix(".partial")
         if unfinished := sorted(path for path in store.glob("*.partial") if path.name.startswith(begun)):
-            raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe goes on with it")
+            raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe continues it")
         valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
         raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))
     by_name = {artifact.name: artifact for artifact in found}
     of_run = next((by_name[each] for each in needed if each in by_name), None)
     taken, which = (found[-1], "the newest") if of_run is None else (of_run, "that of the newest run")
-    told = f"{taken.name} ({taken.manifest['label']}), built {taken.manifest['created']}"
-    warn(f"{len(found)} artifacts match {name!r}; taking {which}, {told}", style="dim")
+    description = f"{taken.name} ({taken.manifest['label']}), built {taken.manifest['created']}"
+    warn(f"{len(found)} artifacts match {name!r}; taking {which}, {description}", style="dim")
     return taken
 
 
 def means_directory(store: Path, name: str, holds: str) -> bool:
-    """Whether a name means a directory that a command reads, and no artifact: it ``holds`` the command's file, or there is no
-    artifact of this name, beginning or label. The directory of an artifact is an artifact."""
+    """Whether a name means a directory that a command reads, rather than an artifact.
+
+    That is so if the directory ``holds`` the command's file, or no artifact has this name, beginning or label. The directory of
+    an artifact is an artifact.
+    """
     directory = Path(name)
     if not directory.is_dir() or is_of_an_artifact(directory):
         return False
@@ -303,8 +302,8 @@ def means_directory(store: Path, name: str, holds: str) -> bool:
     )
 
 
-def existing(store: Path) -> Store:
-    """The store in a directory. Raises ValueError where there is none."""
+def existing_store(store: Path) -> Store:
+    """Return the store in a directory. Raises ValueError if there is none."""
     if not store.is_dir():
         raise ValueError(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")
     return Store(store)

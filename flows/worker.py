@@ -1,4 +1,4 @@
-"""A worker of one work pool, which also reschedules the runs that died with another worker (``recovery.py``).
+"""A worker of one work pool, which also reschedules the runs of workers that died (``recovery.py``).
 
 Usage: python -m korealbert.flows.worker POOL [--store DIR]
 """
@@ -23,43 +23,43 @@ from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.flows.recovery import Claimed, recover
 from korealbert.flows.services.port_owner import stranger
 
-_SECONDS_BETWEEN_LOOKS = 10.0
-_SECONDS_TO_STOP = 15
+_POLL_SECONDS = 10.0
 
 
 def main() -> None:
-    """Run the worker until it ends or this process is told to."""
+    """Run the worker until it ends or this process is told to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool")
-    parser.add_argument("--store", type=Path, default=default_store(), help="where its runs keep artifacts and are looked for")
+    parser.add_argument(
+        "--store", type=Path, default=default_store(), help="where its runs keep artifacts, and where it looks for lost runs"
+    )
     options = parser.parse_args()
     server = str(get_current_settings().api.url or "")
     if other := stranger(server):
         raise SystemExit(f"the server at {server} is not ours: {other}; it is sent no password. Set PREFECT_API_URL to ours")
-    # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
-    # A worker needs none of them: bare names are for the command line.
+    # When Prefect cancels a run it loads its plugins again inside an event loop and prints a traceback. Workers need no plugin.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}
     pool = ["--type", "process", "--pool", options.pool]
     command = [sys.executable, "-m", "korealbert.flows.process_worker", "worker", "start", *pool]
     worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
     signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches the worker by itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the worker directly.
     claimed = Claimed(options.pool)
     while worker.poll() is None:
-        look(options.store, claimed)
+        recover_runs(options.store, claimed)
         try:
-            worker.wait(_SECONDS_BETWEEN_LOOKS)
+            worker.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             continue
     sys.exit(worker.returncode if worker.returncode >= 0 else 128 - worker.returncode)
 
 
-def look(store: Path, claimed: Claimed) -> None:
-    """Recover lost runs; a server that does not answer now is asked again next time."""
+def recover_runs(store: Path, claimed: Claimed) -> None:
+    """Recover lost runs. If the server does not answer, the next call tries again."""
     try:
         with get_client(sync_client=True) as client:
             for name in [*recover(client, store), *claimed.recover(client, store)]:
-                print(f"{time.strftime('%H:%M:%S')} run {name} had lost its process and is scheduled again", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} run {name} lost its process and is scheduled again", flush=True)
     except (httpx.HTTPError, PrefectHTTPStatusError, OSError) as error:
         print(f"{time.strftime('%H:%M:%S')} lost runs: the server did not answer ({error!r})", flush=True)
 

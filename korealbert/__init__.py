@@ -9,7 +9,7 @@ __all__ = ["open_artifact", "plan", "read_documents", "run", "score"]
 
 
 def __getattr__(name: str) -> Any:
-    """The names of ``korealbert.api``, which is imported when one of them is wanted: every command imports this package."""
+    """Import ``korealbert.api`` when one of its names is used, because every command imports this package."""
     if name not in __all__:
         raise AttributeError(f"module 'korealbert' has no attribute {name!r}")
     from korealbert import api  # noqa: PLC0415

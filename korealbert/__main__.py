@@ -1,10 +1,10 @@
-"""``korealbert``, which ``python -m korealbert`` is too."""
+"""The command ``korealbert``, also ``python -m korealbert``."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while it is loaded ends it as it does later, without a traceback."""
+    """Run the command line. Ctrl-C while it is loading also ends it without a traceback."""
     try:
         from korealbert.flows.cli import app  # noqa: PLC0415
     except KeyboardInterrupt:

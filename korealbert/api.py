@@ -1,6 +1,6 @@
-"""The Python API, as `import korealbert` offers it: plan and build a recipe, read what was built, score predictions.
+"""The Python API of `import korealbert`: plan and build a recipe, read what was built, score predictions.
 
-Stages are built in this process, one after the other, without Prefect; the store is the same that the commands use.
+Stages are built in this process, one after the other, without Prefect, in the same store that the commands use.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def plan(
     data: Pathlike | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> list[Planned]:
-    """The stages of a recipe of any kind in the order of the DAG: label, status, reasons, and what building them would cost.
+    """Return the stages of a recipe of any kind, in order: label, status, reasons, and the cost of building them.
 
-    ``recipe`` is its TOML file, or the name of one that the package ships (``"sample"``).
-    ``until`` names the last stage wanted, ``data`` the directory that ``${data}`` stands for, ``overrides`` fields by dotted
-    name (``{"pretrain.steps": 200}``). Raises ``korealbert.recipe.RecipeError`` naming file, table, field and remedy.
+    ``recipe`` is a TOML file, or the name of a shipped recipe (``"sample"``). ``until`` names the last stage wanted, ``data``
+    the directory that ``${data}`` stands for, ``overrides`` fields by dotted name (``{"pretrain.steps": 200}``). Raises
+    ``korealbert.recipe.RecipeError`` naming file, table, field and remedy.
     """
     return prepare(shipped(Path(recipe)), Store(Path(store)), until=until, data=_path(data), overrides=overrides).planned
 
@@ -50,12 +50,12 @@ def run(
     overrides: Mapping[str, Any] | None = None,
     **runtime: Any,
 ) -> dict[str, Artifact]:
-    """Build every stage that is missing or stale; the artifacts by label, those from the store among them.
+    """Build every stage that is missing or stale; returns all artifacts by label, including cached ones.
 
     ``runtime`` are fields of ``TrainingRuntime``: ``workers``, ``threads``, ``processes``, ``device`` and so on. Other
-    arguments as of ``plan``. A stage that was interrupted goes on where it stopped. Workers are processes that import the
-    script: call this below ``if __name__ == "__main__":``. Raises RecipeError, or ValueError for a field of
-    ``runtime``, before a build, and what a stage raises.
+    arguments are those of ``plan``. An interrupted stage continues where it stopped. Workers are processes that import the
+    script: call this below ``if __name__ == "__main__":``. Raises RecipeError, or ValueError for a field of ``runtime``, before
+    building anything, and whatever a stage raises.
     """
     path = shipped(Path(recipe))
     try:
@@ -74,9 +74,9 @@ def run(
 
 
 def open_artifact(path: Pathlike) -> Artifact:
-    """A finished artifact, by its directory: ``path``, ``stats``, ``files(pattern)``.
+    """Return a finished artifact by its directory, with ``path``, ``stats`` and ``files(pattern)``.
 
-    Raises ArtifactError where there is none, or where its files are not those of its manifest.
+    Raises ArtifactError if there is none, or if its files do not match its manifest.
     """
     directory = Path(path).resolve()
     store = Store(directory.parent)
@@ -91,7 +91,7 @@ def open_artifact(path: Pathlike) -> Artifact:
 
 
 def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
-    """The documents of an artifact of a data stage (extract, clean, dedup, balance, quality), in order."""
+    """Yield the documents of a data stage's artifact (extract, clean, dedup, balance, quality), in order."""
     opened = artifact if isinstance(artifact, Artifact) else open_artifact(artifact)
     shards = opened.files("documents-*.arrow")
     if not shards:
@@ -101,10 +101,10 @@ def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
 
 
 def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "official") -> Scored:
-    """Metrics of a prediction file for a task, as ``korealbert score`` prints them.
+    """Return the metrics of a prediction file, as ``korealbert score`` prints them.
 
-    ``task`` is a name or the TOML file of a benchmark; ``mode`` whether defects of the official script are kept, ``official``,
-    or not, ``corrected``. Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
+    ``task`` is the name or TOML file of a benchmark. ``mode`` says whether defects of the official script are kept
+    (``official``) or not (``corrected``). Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
     """
     return score_file(task, str(gold), str(predictions), mode)
 

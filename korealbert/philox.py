@@ -1,10 +1,10 @@
-"""Randomness that is a function of what it is for: Philox4x32-10, vectorised; and the 64-bit hashes that order and choose.
+"""Counter-based random numbers (Philox4x32-10, vectorised), and 64-bit hashes.
 
-A draw is named by (seed, stream, id, minor, index): the seed of the spec, what the draw decides, the document or example it
-is for, the view or chunk number, and a running index. No draw depends on workers, shard order or batch size, and switching one
-kind of noise off leaves every other draw as it was. The hashes are the same on every machine and in every release.
+A draw is a function of (seed, stream, id, minor, index): the seed of the spec, what the draw decides, its document or example,
+its view or chunk, and a running index. No draw depends on workers, shard order or batch size, and disabling one kind of noise
+changes no other draw. The hashes are the same on every machine and in every release.
 
-Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the tests hold its published answers.
+Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), whose published answers the tests check.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 
 def hash64(text: str) -> int:
-    """BLAKE2b of a text, with a digest of 64 bits; lone surrogates are encoded like other characters."""
+    """Return the 64-bit BLAKE2b hash of a text, which may contain lone surrogates."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def mix64(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A bijection of 64-bit words in which every input bit reaches every output bit (the finaliser of splitmix64)."""
+    """Mix 64-bit words bijectively, so that every input bit affects every output bit (the finaliser of splitmix64)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = words >> np.uint64(shift)
         mixed ^= words
@@ -37,7 +37,7 @@ def mix64(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 Words = npt.NDArray[np.uint64]
-"""Random 32-bit words, kept in uint64 so that ``below`` cannot overflow."""
+"""Random 32-bit words, stored as uint64 so that ``below`` cannot overflow."""
 
 _MASK = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -45,14 +45,14 @@ _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _COUNTERS_AT_ONCE = 8_192
-"""Counters computed together: few enough that their words stay in the processor's cache over all rounds."""
+"""Counters computed together, few enough that their words stay in the CPU's cache over all rounds."""
 _MAX_INDEX = 1 << 14
-"""Indices of one draw lie below this (12 bits of blocks of four words)."""
+"""Indices of a draw are below this: 12 bits of blocks of four words."""
 _MAX_ATTEMPT = 1 << 12
 
 
 class Stream(IntEnum):
-    """What a draw decides. A number is never reused: one stream never moves because another one is used."""
+    """What a draw decides. Numbers are never reused, so that streams stay independent."""
 
     VOCABULARY_SAMPLE = 1
     HELDOUT = 2
@@ -71,7 +71,7 @@ class Stream(IntEnum):
 
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
-    """Four random words for each counter of four words. The arrays broadcast; every value is below 2**32."""
+    """Return four random words for each counter of four words. The arrays broadcast; all values are below 2**32."""
     shape = np.broadcast_shapes(*(word.shape for word in counter))
     lanes = np.broadcast_arrays(*counter)
     rows = max(1, _COUNTERS_AT_ONCE // max(1, math.prod(shape[1:])))
@@ -79,9 +79,9 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int])
         return _rounds(lanes, key)
     words = np.empty((4, *shape), dtype=np.uint64)
     for start in range(0, shape[0], rows):
-        stretch = slice(start, start + rows)
-        for lane, drawn in enumerate(_rounds([word[stretch] for word in lanes], key)):
-            words[lane, stretch] = drawn
+        part = slice(start, start + rows)
+        for lane, drawn in enumerate(_rounds([word[part] for word in lanes], key)):
+            words[lane, part] = drawn
     return words[0], words[1], words[2], words[3]
 
 
@@ -105,10 +105,10 @@ def _rounds(counter: Sequence[Words], key: tuple[int, int]) -> tuple[Words, Word
 def draw_block(
     seed: int, stream: Stream, ids: npt.ArrayLike, *, minor: npt.ArrayLike = 0, block: npt.ArrayLike = 0, attempt: int = 0
 ) -> tuple[Words, Words, Words, Words]:
-    """Four words for every id.
+    """Return four words for every id.
 
     ``ids`` (64 bits), ``minor`` (32 bits: view or chunk number) and ``block`` (12 bits) broadcast to the shape of the result;
-    ``attempt`` (12 bits) numbers the tries of a rejection. Raises ValueError for a seed outside 0..2**64-1.
+    ``attempt`` (12 bits) counts the attempts of rejection sampling. Raises ValueError for a seed outside 0..2**64-1.
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed lies in 0..2**64-1, not {seed}")
@@ -134,18 +134,18 @@ class RowDraws:
     """Example ids [R]."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> RowDraws:
-        """The draws for some of the examples."""
+        """Return the draws for some of the examples."""
         return RowDraws(self.seed, self.view, self.ids[rows])
 
     def block(
         self, stream: Stream, rows: npt.NDArray[np.int64] | None = None, *, block: npt.ArrayLike = 0, attempt: int = 0
     ) -> tuple[Words, Words, Words, Words]:
-        """Four words for each of some rows (by default all), see ``draw_block``; ``rows`` and ``block`` broadcast."""
+        """Return ``draw_block`` for these rows (default: all); ``rows`` and ``block`` broadcast."""
         ids = self.ids if rows is None else self.ids[rows]
         return draw_block(self.seed, stream, ids, minor=self.view, block=block, attempt=attempt)
 
     def matrix(self, stream: Stream, columns: int) -> Words:
-        """``columns`` words for each row: uint64 [R, columns]. Column j is the same whatever ``columns`` is."""
+        """Return ``columns`` words for each row, uint64 [R, columns]. Column j does not depend on ``columns``."""
         assert columns <= _MAX_INDEX
         blocks = np.arange(-(-columns // 4), dtype=np.uint64)
         lanes = draw_block(self.seed, stream, self.ids[:, None], minor=self.view, block=blocks)
@@ -153,10 +153,10 @@ class RowDraws:
 
 
 def below(words: Words, bound: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Uniform integers in 0..bound-1 (bound ≤ 2**32), by multiply and shift: the bias is at most bound / 2**32."""
+    """Return uniform integers in 0..bound-1 (bound ≤ 2**32) by multiply and shift, with a bias of at most bound / 2**32."""
     return ((words * np.asarray(bound, dtype=np.uint64)) >> _HALF).astype(np.int64)
 
 
 def happens(words: Words, probability: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """True with the given probability, to a resolution of 2**-32."""
+    """Return True with this probability, to a resolution of 2**-32."""
     return words < (np.asarray(probability, dtype=np.float64) * 2.0**32).astype(np.uint64)

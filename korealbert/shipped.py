@@ -1,4 +1,4 @@
-"""The recipes that the package ships, and the ablations over them, each known by its name: ``sample``, ``albert-table-2``."""
+"""The recipes and ablations that the package ships, each known by its name: ``sample``, ``albert-table-2``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FOLDERS = (SPECS / "recipes", SPECS / "ablations")
 
 
 def names() -> list[str]:
-    """Of recipes, then of ablations; those over the sample are below ``sample/``."""
+    """Return the names of recipes, then of ablations; those over the sample start with ``sample/``."""
     return [path.relative_to(each).with_suffix("").as_posix() for each in _FOLDERS for path in sorted(each.rglob("*.toml"))]
 
 
@@ -20,7 +20,7 @@ def is_shipped(file: Path) -> bool:
 
 
 def shipped(recipe: Path) -> Path:
-    """The file of a recipe; where there is none of its name (``sample``), the one of this name that the package ships."""
+    """Return the file of a recipe: itself if it exists, else the shipped one of this name (``sample``)."""
     if recipe.exists() or recipe.is_absolute() or ".." in recipe.parts:
         return recipe
     return next((ours for each in _FOLDERS if (ours := each / f"{recipe}.toml").is_file()), recipe)

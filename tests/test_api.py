@@ -1,4 +1,4 @@
-"""The Python API of `import korealbert` does what the commands do, and imports modules only when they are used."""
+"""The Python API does what the commands do, and `import korealbert` loads nothing before it is used."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_predictions_are_scored(tmp_path: Path) -> None:
 
 
 def test_scores_equal_those_of_the_command(tmp_path: Path) -> None:
-    """The mode is `official` by default: KLUE's script counts the positions before and after each sentence as correct."""
+    """Official scores: KLUE's script counts the position before and after each sentence as right."""
     (tmp_path / "gold.tsv").write_text("## ner-1\t<김구:PS> 선\n김\tB-PS\n구\tI-PS\n \tO\n선\tO\n\n", "utf-8")
     (tmp_path / "given.jsonl").write_text('{"tags": ["B-PS", "O", "O", "O"]}\n', "utf-8")
     files = tmp_path / "gold.tsv", tmp_path / "given.jsonl"

@@ -1,4 +1,4 @@
-"""Threats of docs/security.md that concern the whole project; the others are tested in their rooms."""
+"""Threats of docs/security.md that concern the whole project; others are tested in their rooms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,17 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.flows.cli import app
 from korealbert.flows.services.local_server import credentials
 from tests.artifact.conftest import WORDS, Text
+from tests.building import build_all
 
 ROOT = Path(__file__).parents[1]
 MODULES = [path for folder in ("korealbert", "flows", "bench") for path in sorted((ROOT / folder).rglob("*.py"))]
-KINDS = (ast.Import, ast.ImportFrom, ast.Call)
-CLIENTS = {"aiohttp", "ftplib", "http.client", "httpcore", "httpx", "requests", "scrapy", "urllib.request", "urllib3"}
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.AST]:
+    """Parse every module of the project."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "torch.jit.load"}
@@ -36,9 +42,9 @@ def dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def faults(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield what a module does that could run code of strangers."""
-    for node in nodes:
+def faults(tree: ast.AST) -> Iterator[str]:
+    """Yield what a module does that could run other people's code."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             yield from (f"line {node.lineno}: imports {name}" for name in names if name.split(".")[0] in FORBIDDEN_MODULES)
@@ -57,16 +63,10 @@ def faults(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield f"line {node.lineno}: {name} with {option}"
 
 
-@pytest.fixture(scope="module")
-def nodes_of() -> dict[Path, list[ast.AST]]:
-    """Return the imports and calls of every module."""
-    walks = {path: ast.walk(ast.parse(path.read_text("utf-8"))) for path in MODULES}
-    return {path: [node for node in walk if isinstance(node, KINDS)] for path, walk in walks.items()}
-
-
-def test_nothing_loads_code(nodes_of: dict[Path, list[ast.AST]]) -> None:
-    assert [f"{path.relative_to(ROOT)} {fault}" for path, nodes in nodes_of.items() for fault in faults(nodes)] == []
-    assert len(nodes_of) > 200
+def test_nothing_loads_code(trees: dict[Path, ast.AST]) -> None:
+    found = [f"{path.relative_to(ROOT)} {fault}" for path, tree in trees.items() for fault in faults(tree)]
+    assert found == []
+    assert len(MODULES) > 200
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,22 @@ def test_nothing_loads_code(nodes_of: dict[Path, list[ast.AST]]) -> None:
     ],
 )
 def test_the_check_finds_faults(code: str) -> None:
-    assert list(faults(ast.walk(ast.parse(code))))
+    assert list(faults(ast.parse(code)))
 
 
 def test_weights_and_arrays_may_be_loaded() -> None:
-    assert (
-        list(faults(ast.walk(ast.parse("torch.load(p, weights_only=True); re.compile('x'); model.eval(); np.load(p)")))) == []
-    )
+    assert list(faults(ast.parse("torch.load(p, weights_only=True); re.compile('x'); model.eval(); np.load(p)"))) == []
 
 
-def test_only_the_client_that_checks_addresses_sends_requests(nodes_of: dict[Path, list[ast.AST]]) -> None:
+CLIENTS = {"aiohttp", "ftplib", "http.client", "httpcore", "httpx", "requests", "scrapy", "urllib.request", "urllib3"}
+
+
+def test_only_the_client_that_checks_addresses_sends_requests(trees: dict[Path, ast.AST]) -> None:
     found = set()
-    for path, nodes in nodes_of.items():
-        for node in nodes if path.is_relative_to(ROOT / "korealbert") else ():
+    for path, tree in trees.items():
+        if not path.is_relative_to(ROOT / "korealbert"):
+            continue
+        for node in ast.walk(tree):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -178,12 +181,9 @@ def test_a_hostile_document_stays_text(tmp_path: Path) -> None:
     recipe.write_text(RECIPE, "utf-8")
     from korealbert import recipe as recipes
 
-    names: dict[str, Any] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), "clean/web").items():
-        inputs = {role: names[other] for role, other in node.inputs.items()}
-        names[label] = build(node.stage, node.spec, inputs, Runtime(store=Path(store), workers=1), label=label).artifact
-    for label in ("extract/web", "clean/web"):
-        dropped = [] if names[label].stats["documents_out"] else ["--dropped", "all"]
+    nodes = recipes.until(recipes.graph(recipes.load(recipe)), "clean/web")
+    for label, artifact in build_all(nodes, Runtime(store=Path(store), workers=1)).items():
+        dropped = [] if artifact.stats["documents_out"] else ["--dropped", "all"]
         shown = CliRunner().invoke(app, ["inspect", label, "--store", store, "--html", str(page), *dropped])
         assert shown.exit_code == 0, shown.output
         html = page.read_text("utf-8")

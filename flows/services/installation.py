@@ -1,6 +1,6 @@
 """Set-up of a Prefect server: work pools, their queues with limits, and the deployments.
 
-Usage: python -m korealbert.flows.services.installation   (the server is the configured one)
+Usage: python -m korealbert.flows.services.installation   (for the configured server)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ POOLS: dict[str, dict[str, int]] = {
     "data": {"build": 1, "crawl": 1},
     "gpu": {"train": 1},
 }
-"""Queues by pool, each with the number of runs it may have at once: a build uses all cores it is given, training all GPUs; a
-crawl waits for the network and holds nothing up."""
+"""Queues by pool, each with its limit of concurrent runs. A build uses all cores it is given and training all GPUs; a crawl
+waits for the network and blocks nothing."""
 
 
 def main() -> None:
-    """Create or update everything; may be run again at any time."""
+    """Create or update everything. It can be run again at any time."""
     url = str(get_current_settings().api.url)
     if other := stranger(url):
         raise SystemExit(f"the server at {url} is not ours: {other}; it is sent no password")
@@ -36,9 +36,9 @@ def main() -> None:
             _pool(client, pool, queues)
     root = Path.cwd()
     if not (root / "prefect.yaml").exists():
-        raise SystemExit(f"{root}: no prefect.yaml here, which names the deployments; call this in the project's root")
+        raise SystemExit(f"{root}: no prefect.yaml with the deployments here; run this in the project's root")
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    # PWD is where the deployments work (prefect.yaml), and a child's PWD is not its working directory unless it is told.
+    # Deployments work in $PWD (prefect.yaml), which subprocess does not set to the working directory.
     status = subprocess.run(command, cwd=root, env={**os.environ, "PWD": str(root)}, check=False).returncode
     if status:
         raise SystemExit(f"`prefect deploy --all` ended with exit status {status}: see its message above")

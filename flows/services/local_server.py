@@ -1,5 +1,4 @@
-"""Prefect servers on loopback, each with a password: that of ``make ui`` with deployments and worker, and a temporary one for a
-run."""
+"""Prefect servers on loopback, each with a password: that of ``make ui`` with deployments and a worker, and a temporary one."""
 
 from __future__ import annotations
 
@@ -42,12 +41,12 @@ _CLIENT, _SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
 
 def _new_credentials() -> dict[str, str]:
-    """A user and a password that nobody can guess, for server and client."""
+    """Return a user and a random password for server and client."""
     return dict.fromkeys((_SERVER, _CLIENT), f"korealbert:{secrets.token_urlsafe(24)}")
 
 
 def credentials(path: Path) -> dict[str, str]:
-    """The server's user and password: of the environment, else of the file, else made now and written there for its owner."""
+    """Return the server's user and password from the environment, else from the file; else create and write them."""
     if _SERVER in os.environ:
         return {_SERVER: os.environ[_SERVER], _CLIENT: os.environ.get(_CLIENT, os.environ[_SERVER])}
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
@@ -59,13 +58,13 @@ def credentials(path: Path) -> dict[str, str]:
 
 
 def name_services(path: Path, facts: Mapping[str, str]) -> None:
-    """Tell the commands of a directory, in its environment file, of the services that are up: their store, their address."""
+    """Write the store and address of running services to a directory's environment file."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     _write(path, [*(line for line in lines if line.split("=")[0] not in facts), *_lines(facts)])
 
 
 def forget_services(path: Path, facts: Mapping[str, str]) -> None:
-    """Take back what ``name_services`` wrote; what other services wrote after it stays."""
+    """Remove what ``name_services`` wrote; what other services wrote later stays."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     left = [line for line in lines if line not in _lines(facts)]
     if left != lines:
@@ -77,7 +76,7 @@ def _lines(facts: Mapping[str, str]) -> list[str]:
 
 
 def _write(path: Path, lines: list[str]) -> None:
-    before = os.umask(0o077)  # From its first byte on it is its owner's alone.
+    before = os.umask(0o077)  # Only the owner may read it, from its first byte on.
     try:
         atomic_write(path, "".join(f"{line}\n" for line in lines).encode())
     finally:
@@ -86,9 +85,10 @@ def _write(path: Path, lines: list[str]) -> None:
 
 _SECONDS_TO_START = 600
 _SECONDS_TO_STOP = 15
-_SECONDS_TO_SAY_WHO = 30
-_PASSING = (500, 502, 503, 504)
-"""What Prefect's server answers while its database cannot be reached, or a proxy before it."""
+_SECONDS_TO_ANSWER = 5
+_SECONDS_TO_IDENTIFY = 30
+_TEMPORARY_ERRORS = (500, 502, 503, 504)
+"""Answers of Prefect's server while its database is unreachable, or of a proxy in front of it."""
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def main() -> None:
     address = urlsplit(url)
     file, store = root / ENVIRONMENT_FILE, default_store()
     facts = {STORE_VARIABLE: str(store.resolve())}
-    listener = listen(str(address.hostname), address.port or 80)  # Kept to the end: until then nobody else can have the port.
+    listener = listen(str(address.hostname), address.port or 80)  # Kept open to the end, so that nobody else can take the port.
     os.environ |= credentials(file) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -116,17 +116,17 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     finally:
-        for process in reversed(running):  # The worker first: without its server it would not end.
+        for process in reversed(running):  # The worker first: it would not end without its server.
             stop(process)
         forget_services(file, facts)
 
 
 @contextmanager
 def api_for_one_run(store: Path) -> Iterator[None]:
-    """The API that flows of this process report to: the configured server if it takes our credentials, else a temporary one.
+    """Provide the API for flows of this process: the configured server if it accepts our credentials, else a temporary one.
 
-    A server that the environment names is waited for while it does not answer; one that refuses us is never used. Raises
-    SystemExit where it never answers.
+    If the environment names a server, wait until it answers. A server that refuses us is never used. Raises SystemExit if it
+    never answers.
     """
     configured = get_current_settings().api.url
     named = bool(os.environ.get("PREFECT_API_URL"))
@@ -159,7 +159,7 @@ def _wait_for(api: str) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Prefect redirects nowhere, and a password that is meant for one server must not reach another."""
+    """Prefect never redirects, and a password for one server must not reach another."""
 
     def http_error_302(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any) -> None:
         return None
@@ -169,23 +169,23 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 _ask = urllib.request.build_opener(_NoRedirect).open
 _NO_ANSWER = (OSError, HTTPException, ValueError)
-"""What asking something that is no HTTP server, or none that is well, ends in."""
+"""Errors of asking something that is no HTTP server, or a broken one."""
 
 
 T = TypeVar("T")
 
 
 def _in_time(seconds: float, ask: Callable[[], T], late: T) -> T:
-    """What ``ask`` returns, or ``late``: a timeout of a socket begins again with every byte that a server sends."""
-    said: list[T] = []
-    asking = threading.Thread(target=lambda: said.append(ask()), daemon=True)
+    """Return what ``ask`` returns, or ``late``: a socket's timeout starts again with every byte that a server sends."""
+    answers_given: list[T] = []
+    asking = threading.Thread(target=lambda: answers_given.append(ask()), daemon=True)
     asking.start()
     asking.join(seconds)
-    return said[0] if said else late
+    return answers_given[0] if answers_given else late
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers at a URL; another program on its port does not."""
+    """Whether a server answers at a URL. Another kind of program on its port does not."""
 
     def answered() -> bool:
         try:
@@ -194,21 +194,22 @@ def answers(url: str) -> bool:
         except _NO_ANSWER:
             return False
 
-    return _in_time(5, answered, late=False)
+    return _in_time(_SECONDS_TO_ANSWER, answered, late=False)
 
 
 def refused(api: str, *, waited_for: bool = False) -> str | None:
-    """Why a server cannot be ours: another user's process listens there, or it does not answer as Prefect does to our password.
+    """Return why a server cannot be ours: another user's process listens there, or it does not answer like Prefect with our
+    password.
 
-    None where it answers well and, if it is ``waited_for``, where it does not answer or cannot at the moment. The password is
-    sent to no other user's process of this machine (``stranger``).
+    Returns None if it answers well; with ``waited_for`` also if it is unreachable or temporarily broken. The password is sent
+    to no other user's process on this machine (``stranger``).
     """
     if other := stranger(api):
         return other
     known = get_current_settings().api.auth_string
-    late: str | None = f"after {_SECONDS_TO_SAY_WHO} s it still had not ended its answer"
+    late: str | None = f"its answer had not ended after {_SECONDS_TO_IDENTIFY} s"
     password = known.get_secret_value() if known else ""
-    return _in_time(_SECONDS_TO_SAY_WHO, lambda: _wrong_answer(api, password, waited_for=waited_for), late)
+    return _in_time(_SECONDS_TO_IDENTIFY, lambda: _wrong_answer(api, password, waited_for=waited_for), late)
 
 
 def _wrong_answer(api: str, known: str, *, waited_for: bool) -> str | None:
@@ -220,31 +221,32 @@ def _wrong_answer(api: str, known: str, *, waited_for: bool) -> str | None:
                 request.add_header("Authorization", "Basic " + base64.b64encode(known.encode()).decode())
             with _ask(request, timeout=10) as answer:
                 if not re.fullmatch(expected, answer.read(100).strip()):
-                    return "it answers otherwise than Prefect's API"
+                    return "it does not answer like Prefect's API"
     except HTTPError as error:
         error.close()
         if error.code in (401, 403):
             return f"it refuses the user and password of this directory ({error.code})"
-        passing = waited_for and error.code in _PASSING
-        return None if passing else f"it answers otherwise than Prefect's API ({error.code})"
+        temporary = waited_for and error.code in _TEMPORARY_ERRORS
+        return None if temporary else f"it does not answer like Prefect's API ({error.code})"
     except _NO_ANSWER:
-        return None if waited_for else "it answers no more than that it is healthy"
+        return None if waited_for else "it answers nothing except that it is healthy"
     return None
 
 
 @contextmanager
 def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
-    """A server of this process's own on a free port; yields the settings of its clients and stops it at the end.
+    """Run a server of this process's own on a free port; yields its clients' settings and stops it at the end.
 
-    ``home`` keeps its database and log between runs; of servers that start at once each waits until the one before has made or
-    migrated the database. User and password are new for each, and only in this process and the server's environment. Prefect
-    would start a temporary server by itself, but not where a ``prefect.toml`` names one that is not running.
+    ``home`` keeps its database and log between runs. Servers that start at once wait for each other while one creates or
+    migrates the database. User and password are new each time, and only in this process and the server's environment. Prefect
+    would start a temporary server itself, but not if a ``prefect.toml`` names one that is not running.
     """
     home.mkdir(parents=True, exist_ok=True)
     own = {
         **_new_credentials(),
         "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",  # in home, which may be no URL
+        # Relative to PREFECT_HOME, because not every path can be part of a URL.
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # as prefect.toml has it
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "2592000",
         "PREFECT_SERVER_UI_ENABLED": "false",
@@ -257,7 +259,7 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
-        # A session of its own, since Ctrl-C is for the run: the server must outlive it to hear how it ended.
+        # In its own session, so that Ctrl-C reaches only the run, and the server still hears how the run ended.
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
         server = _python(*serving(listener), cwd=home, pass_fds=[listener.fileno()], **options)
         try:
@@ -269,19 +271,19 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, for a server that is still to start: a port on its command line could be taken by who reads it.
+    """Return a listening socket for a server that is still to start: another process could take a port in the meantime.
 
-    Raises SystemExit where the port is taken or may not be used.
+    Raises SystemExit if the port is taken or may not be used.
     """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        told = "it is taken by another program" if error.errno == errno.EADDRINUSE else error.strerror
-        raise SystemExit(f"port {port} of {host}: {told}; name another one (--port, or make up PORT=…)") from error
+        problem = "it is taken by another program" if error.errno == errno.EADDRINUSE else error.strerror
+        raise SystemExit(f"port {port} of {host}: {problem}; name another one (--port, or make up PORT=…)") from error
 
 
 def serving(listener: socket.socket) -> list[str]:
-    """Arguments of Python for a Prefect server on a socket, which its process inherits (``pass_fds``)."""
+    """Return Python's arguments for a Prefect server on a socket that its process inherits (``pass_fds``)."""
     return ["-m", "korealbert.flows.services.server", "--socket", str(listener.fileno())]
 
 
@@ -290,7 +292,7 @@ def _python(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[byte
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process, kindly first."""
+    """Terminate a process, and kill it if it does not end."""
     process.terminate()
     try:
         process.wait(timeout=_SECONDS_TO_STOP)
@@ -300,7 +302,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until_healthy(url: str, server: subprocess.Popen[bytes] | None) -> None:
-    """Return once the server answers. Raises RuntimeError when it died or stays silent."""
+    """Return once the server answers. Raises RuntimeError if it died or does not answer in time."""
     deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         if server is not None and server.poll() is not None:

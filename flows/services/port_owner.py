@@ -1,4 +1,5 @@
-"""Whose process listens on a port of this machine: on a free one any user may listen, and would be sent the password."""
+"""Which user's process listens on a port of this machine. Any user may listen on a free port, and would receive the
+password."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _LISTENS = "0A"
-"""The state in Linux's tables of sockets."""
+"""Code of the listening state in Linux's socket tables."""
 
 
 def stranger(url: str) -> str | None:
-    """Which user's process listens where a URL of this machine leads, if that is neither this user nor root.
+    """Return which user's process listens at a URL of this machine, if it is neither this user nor root.
 
-    None where nobody listens, for other hosts than loopback, and on systems without ``/proc/net/tcp`` (Linux has it).
+    Returns None if nobody listens, for hosts other than loopback, and on systems without ``/proc/net/tcp`` (Linux has it).
     """
     try:
         address = urlsplit(url)
@@ -29,7 +30,7 @@ def stranger(url: str) -> str | None:
         return None
     for target in {_plain(ip_address(str(place[0]).partition("%")[0])) for *_, place in found}:
         if target.is_loopback or target.is_unspecified:
-            # The kernel prefers the socket of exactly this address to one of all addresses.
+            # The kernel prefers a socket on exactly this address to one on all addresses.
             exact = [uid for at, uid in listening if at == target]
             for uid in exact or [uid for at, uid in listening if at.is_unspecified]:
                 if uid not in (0, os.geteuid()):
@@ -38,7 +39,7 @@ def stranger(url: str) -> str | None:
 
 
 def _listening(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int]]:
-    """Address and user of each socket that listens on a port."""
+    """Yield address and user of each socket that listens on a port."""
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text("ascii").splitlines()[1:]:
             _, local, _, state, _, _, _, uid, *_ = line.split()

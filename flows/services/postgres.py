@@ -1,7 +1,7 @@
-"""A PostgreSQL server in a directory of its own: the distribution's, else the one that a Python package brings.
+"""A PostgreSQL server in a directory of its own: the distribution's, else the one from a Python package.
 
-It listens on a Unix socket in that directory, which only its owner may enter: on a port of loopback another process could take
-its place and ask for the password.
+It listens on a Unix socket in that directory, which only its owner may enter. On a loopback port another process could take its
+place and ask for the password.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 _ROLE = "prefect"
 _MAX_PATH_BYTES = 107 - len("/.s.PGSQL.5432")
-"""Of a directory with a Unix socket, whose own path has 107 at most (Linux: ``unix(7)``)."""
+"""Longest directory of a Unix socket, whose own path may have 107 bytes (Linux: ``unix(7)``)."""
 _INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
 
 
@@ -30,7 +30,7 @@ class PostgresMissing(RuntimeError):
 
 
 def binaries() -> Path:
-    """The directory of ``initdb`` and ``postgres``. Raises PostgresMissing with what to install."""
+    """Return the directory of ``initdb`` and ``postgres``. Raises PostgresMissing with what to install."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name.zfill(4), reverse=True)
     if found := shutil.which("initdb"):
         places.append(Path(found).resolve().parent)
@@ -44,18 +44,18 @@ def binaries() -> Path:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One database directory, which also holds the socket it is served on."""
+    """A database directory, which also contains the server's socket."""
 
     directory: Path
 
     @property
     def url(self) -> str:
-        """What Prefect connects to, password and all."""
+        """Return the URL with the password, for Prefect."""
         password = self._secret().read_text("utf-8").strip()
         return f"postgresql+asyncpg://{_ROLE}:{password}@/postgres?host={quote(str(self.directory), safe='')}"
 
     def create(self) -> None:
-        """Make the database directory unless it is there. Raises RuntimeError: why it cannot be, or what ``initdb`` says."""
+        """Create the database directory if it does not exist. Raises RuntimeError if that fails, with ``initdb``'s output."""
         if len(os.fsencode(self.directory)) > _MAX_PATH_BYTES:
             raise RuntimeError(
                 f"{self.directory}: too long a path for PostgreSQL's socket ({_MAX_PATH_BYTES} bytes at most); "
@@ -68,7 +68,7 @@ class Cluster:
         self._secret().write_text(secrets.token_urlsafe(24), "utf-8")
         self._secret().chmod(0o600)
         self._give_away()
-        shutil.rmtree(self.directory / "data", ignore_errors=True)  # Of an initdb that was killed.
+        shutil.rmtree(self.directory / "data", ignore_errors=True)  # From a killed initdb.
         command: list[str | Path] = [bin_directory / "initdb", "--pgdata", self.directory / "data", "--username", _ROLE]
         command += ["--encoding", "UTF8", "--locale", "C", "--auth", "scram-sha-256", "--pwfile", self._secret()]
         done = subprocess.run(command, capture_output=True, text=True, check=False, **self._identity())
@@ -84,7 +84,7 @@ class Cluster:
             return subprocess.Popen(command, stdout=stream, stderr=stream, **{**options, **self._identity()})
 
     def stop(self, server: subprocess.Popen[bytes]) -> None:
-        """End the server at once but cleanly: open transactions are rolled back."""
+        """Stop the server at once but cleanly: open transactions are rolled back."""
         server.send_signal(signal.SIGINT)
         try:
             server.wait(timeout=10)
@@ -96,7 +96,7 @@ class Cluster:
         return self.directory / "password"
 
     def _identity(self) -> dict[str, Any]:
-        """PostgreSQL refuses to serve as root, so root serves as somebody who owns nothing."""
+        """Return the user to serve as: PostgreSQL refuses to run as root, so root uses an unprivileged account."""
         if os.geteuid() != 0:
             return {}
         account = _unprivileged()
@@ -113,7 +113,7 @@ class Cluster:
                 "name a directory that all may enter (make up SERVICE=/var/lib/korealbert)"
             )
         for path in (self.directory, *self.directory.rglob("*")):
-            with suppress(FileNotFoundError):  # The rest of a killed server is still clearing up.
+            with suppress(FileNotFoundError):  # A killed server's other processes are still cleaning up.
                 os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 

@@ -1,8 +1,8 @@
-"""Prefect's server without its documentation pages, which would answer anyone: /docs, /redoc and /openapi.json are not found.
+"""Prefect's server without its documentation pages /docs, /redoc and /openapi.json, which need no password.
 
 Usage: python -m korealbert.flows.services.server [--host H] [--port N | --socket FD]
 
-It needs Prefect alone, so that an image of the server holds this one file of ours. Prefect's settings say everything else.
+It needs only Prefect, so an image of the server contains this one file of ours. Everything else is in Prefect's settings.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default=settings.api.host)
     parser.add_argument("--port", type=int, default=settings.api.port)
-    parser.add_argument("--socket", type=int, help="the descriptor of a socket that listens already, in place of host and port")
+    parser.add_argument("--socket", type=int, help="descriptor of a listening socket, instead of host and port")
     options = parser.parse_args()
     inherited = options.socket is not None
     listening = socket.socket(fileno=options.socket) if inherited else socket.create_server((options.host, options.port))
     app = create_app(final=True)
-    # Those of the API under /api ask for the password, like all of it. The application and the mounted UI have their own.
+    # The API under /api has such pages too, but they need the password. The application and the mounted UI have others.
     for part in (app, *(route.app for route in app.routes if isinstance(route, Mount) and not route.path)):
         if isinstance(part, FastAPI):
             pages = {part.docs_url, part.redoc_url, part.openapi_url, part.swagger_ui_oauth2_redirect_url}
@@ -45,7 +45,7 @@ def main() -> None:
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
     if not server.started:
-        sys.exit(3)  # as uvicorn itself does
+        sys.exit(3)  # like uvicorn itself
 
 
 if __name__ == "__main__":

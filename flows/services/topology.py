@@ -2,10 +2,10 @@
 
 Usage: python -m korealbert.flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
-``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
-logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
-command there reads; so are, as long as the installation is up, its address and its store, which every ``korealbert`` command
-there reads.
+``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home contains the database,
+logs and process ids. Credentials are created once and written to ``.env`` in the working directory, which every ``prefect``
+command there reads. While the installation is up, that file also contains its address and store, for every ``korealbert``
+command there.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Service:
-    """One process that is started again when it dies."""
+    """A process that is restarted when it dies."""
 
     name: str
     start: Callable[[], subprocess.Popen[bytes]]
     stop: Callable[[subprocess.Popen[bytes]], None] = stop
-    beside: Service | None = None
-    """The service whose process this one's must not outlive."""
+    depends_on: Service | None = None
+    """The service that this one must not outlive."""
     process: subprocess.Popen[bytes] | None = None
     deaths: list[float] = field(default_factory=list)
-    _begun_beside: subprocess.Popen[bytes] | None = None
+    _started_with: subprocess.Popen[bytes] | None = None
 
     def tend(self) -> subprocess.Popen[bytes]:
-        """Start the process if it does not run, after a wait that grows with its recent deaths; returns the one that runs."""
-        if self.beside is not None and self._begun_beside is not self.beside.process:
+        """Start the process unless it runs, after a wait that grows with its recent deaths; returns the running one."""
+        if self.depends_on is not None and self._started_with is not self.depends_on.process:
             self.end()
         if self.process is not None and self.process.poll() is None:
             return self.process
@@ -68,7 +68,7 @@ class Service:
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
             _say(f"{self.name} ended with {self.process.returncode}; starting it again")
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
-        self._begun_beside = self.beside.process if self.beside is not None else None
+        self._started_with = self.depends_on.process if self.depends_on is not None else None
         self.process = self.start()
         return self.process
 
@@ -79,12 +79,12 @@ class Service:
 
 
 class Topology:
-    """The processes, their home and their addresses."""
+    """All processes, their home and their addresses."""
 
     def __init__(self, home: Path, listener: socket.socket, store: Path) -> None:
         self.home, self.store = home.resolve(), store.resolve()
         self.listener = listener
-        """The server's; it stays open here while a server is started again, so that nobody else can have the port."""
+        """The server's socket. It stays open here while a server is restarted, so that nobody else can take the port."""
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         self.logs = self.home / "logs"
         self.facts = {STORE_VARIABLE: str(self.store), "PREFECT_API_URL": self.url}
@@ -96,9 +96,9 @@ class Topology:
         }
 
     def serve(self) -> None:
-        """Start everything in order, keep it running until SIGTERM, stop everything."""
+        """Start everything in order, keep it running until SIGTERM, then stop everything."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.home.chmod(0o711)  # PostgreSQL may be another user's process; secret files below have modes of their own.
+        self.home.chmod(0o711)  # PostgreSQL may run as another user; secret files inside have stricter modes.
         with (self.home / "supervisor.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -116,15 +116,15 @@ class Topology:
 
     def _services(self) -> list[Service]:
         cluster = Cluster(self.home / "database")
-        _say("making the database, where there is none")
+        _say("creating the database if needed")
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
         database = Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop)
         return [
             database,
-            # A server that outlives its database may answer on and record no event any more: no task run, no automation.
-            Service("server", lambda: self._python("server", *serving(self.listener)), beside=database),
+            # A server that outlives its database may still answer but record no events: no task runs, no automations.
+            Service("server", lambda: self._python("server", *serving(self.listener)), depends_on=database),
             Service("data worker", lambda: self._worker("data")),
             Service("training worker", lambda: self._worker("gpu")),
         ]
@@ -145,12 +145,12 @@ class Topology:
         self._note(services)
 
     def tend(self, services: list[Service]) -> None:
-        """Restart processes that died or must not outlive another; one that cannot be started now is tried again next time."""
+        """Restart services that died or must not outlive another. What cannot be started now is tried again next time."""
         try:
             for service in services:
                 service.tend()
             self._note(services)
-        except OSError as error:  # A full disk, no process or memory left: what runs shall run on.
+        except OSError as error:  # Disk, memory or processes ran out: keep the others running.
             _say(f"not everything could be started again: {error}")
 
     def _note(self, services: list[Service]) -> None:
@@ -181,7 +181,7 @@ def up(home: Path, port: int, store: Path) -> None:
         raise SystemExit(f"{home}: already up; `make down` ends it")
     listener = listen("127.0.0.1", port)
     home.mkdir(parents=True, exist_ok=True)
-    (home / "processes.json").unlink(missing_ok=True)  # Of a supervisor that was killed.
+    (home / "processes.json").unlink(missing_ok=True)  # From a killed supervisor.
     log = home / "supervisor.log"
     environment = os.environ | credentials(ENVIRONMENT_FILE)
     options = {"--home": home, "--socket": listener.fileno(), "--store": store}
@@ -197,32 +197,32 @@ def up(home: Path, port: int, store: Path) -> None:
             start_new_session=True,
         )
     deadline = time.monotonic() + _SECONDS_TO_COME_UP
-    told = 0
+    printed = 0
     while not (home / "processes.json").exists():
-        told = _pass_on(log, told)
+        printed = _pass_on(log, printed)
         if supervisor.poll() is not None or time.monotonic() > deadline:
             stop(supervisor)
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
-    _pass_on(log, told)
+    _pass_on(log, printed)
     print(f"up: http://127.0.0.1:{port}; store at {store.resolve()}; logs in {home / 'logs'}")
     print(HOW_TO_LOG_IN)
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
 
 
-def _pass_on(log: Path, told: int) -> int:
-    """Print the whole lines that a log has beyond ``told`` bytes; how many bytes are told then."""
-    new, end, _ = log.read_bytes()[told:].rpartition(b"\n")
+def _pass_on(log: Path, printed: int) -> int:
+    """Print the complete lines of a log after its first ``printed`` bytes; returns the new number of printed bytes."""
+    new, end, _ = log.read_bytes()[printed:].rpartition(b"\n")
     if end:
         print(new.decode("utf-8", "replace"), flush=True)
-    return told + len(new + end)
+    return printed + len(new + end)
 
 
 def down(home: Path) -> None:
-    """End the supervisor and with it everything. Raises SystemExit when it does not end."""
+    """Stop the supervisor and with it everything. Raises SystemExit if it does not end."""
     supervisor = running(home)
     if supervisor is None:
-        with suppress(FileNotFoundError):  # A supervisor that was killed could not take back what it had told.
+        with suppress(FileNotFoundError):  # A killed supervisor could not remove its lines from .env.
             forget_services(ENVIRONMENT_FILE, json.loads((home / "processes.json").read_text("utf-8")).get("up", {}))
         print(f"{home}: nothing is up")
         return
@@ -236,7 +236,7 @@ def down(home: Path) -> None:
 
 
 def running(home: Path) -> int | None:
-    """The supervisor's process id while it lives."""
+    """Return the supervisor's process id while it lives."""
     try:
         with (home / "supervisor.lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -248,13 +248,13 @@ def running(home: Path) -> int | None:
 
 
 def _say(what: str) -> None:
-    """A line in the supervisor's log, if the disk has room for it."""
+    """Write a line to the supervisor's log, unless the disk is full."""
     with suppress(OSError):
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
 def _supervisor(home: Path) -> int | None:
-    for _ in range(_SECONDS_TO_COME_UP):  # It holds the lock before it has anything to tell.
+    for _ in range(_SECONDS_TO_COME_UP):  # It holds the lock before it writes the file.
         try:
             return int(json.loads((home / "processes.json").read_text("utf-8"))["supervisor"])
         except FileNotFoundError:
@@ -263,13 +263,13 @@ def _supervisor(home: Path) -> int | None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("command", choices=("up", "down", "status", "serve"))
     parser.add_argument("--home", type=Path, default=Path(".service"))
     parser.add_argument("--port", type=int, default=4200)
     parser.add_argument("--store", type=Path, default=default_store())
-    parser.add_argument("--socket", type=int, help=argparse.SUPPRESS)  # of the server, for serve
+    parser.add_argument("--socket", type=int, help=argparse.SUPPRESS)  # the server's socket, for serve
     options = parser.parse_args()
     home = options.home.resolve()
     if options.command == "up":

@@ -1,7 +1,7 @@
-"""Whether what a stage reads was changed since it began, judged by inodes and times.
+"""Whether a stage's inputs were changed since it began, judged by inodes and times.
 
-A file that is changed and changed back has the bytes of its digest at the end, but other times. These are kept in the opening
-of a partial directory and compared when a killed stage goes on and when its output is sealed.
+A file that is changed and changed back has the same bytes in the end, but other times. The times are kept in the opening of a
+partial directory, and compared when a killed stage resumes and when its output is sealed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from korealbert.artifact.spec import Spec, input_paths
 from korealbert.artifact.store import Artifact
 
 _MOST_LINKS = 40
-"""Links on the way to one path; the kernel gives up beyond as many."""
+"""Links followed on the way to one path. The kernel gives up after as many."""
 
 Times = dict[str, list[int]]
-"""By path: sizes, inodes and times in nanoseconds."""
+"""Sizes, inodes and times in nanoseconds, by path."""
 
 
 def stamps_of_inputs(spec: Spec) -> dict[str, Times]:
-    """What tells of changes to the files that a spec names: ``read`` of these, and ``above`` of all directories on their way.
+    """Return the times of all that a spec names (``read``) and of the directories that lead there (``above``).
 
-    ``read`` has size and times of each file, times of each directory, whose names change with it, and inode and times of each
-    link on the way. A file that is moved away and back keeps its size and mtime, but not its ctime; a link that points
-    elsewhere for a while has another one itself.
+    ``read`` has size and times of each file, times of each directory (they change when a name in it does), and inode and times
+    of each link. A file that is moved away and back keeps its size and mtime, but not its ctime; a link that pointed elsewhere
+    for a while has another ctime itself.
     """
     read: Times = {}
     above: Times = {}
@@ -48,7 +48,7 @@ def stamps_of_inputs(spec: Spec) -> dict[str, Times]:
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Each directory and link that the kernel passes on the way to a path, and what it leads to."""
+    """Yield each directory and link that the kernel passes on the way to a path."""
     place, rest, links = Path(path.anchor or "/"), [*reversed(path.absolute().parts[1:])], 0
     yield place
     while rest:
@@ -66,12 +66,12 @@ def _way(path: Path) -> Iterator[Path]:
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Times]) -> list[str]:
-    """Which files, directories and links of ``stamps_of_inputs`` are others than before, or may have been others meanwhile.
+    """Return the files, directories and links of ``stamps_of_inputs`` that differ, or may have differed meanwhile.
 
-    A directory above an input counts where it was moved: it has another ctime, but the same mtime or another inode, and the
-    directory that holds it has other times too, as after every move. Files that come and go beside an input (in /tmp, in a home
-    directory) change mtime and ctime alike and are no alarm; where they do so in the moved directory itself they hide the move,
-    which is accepted, because stages that fail beside busy directories would be worse.
+    A directory above an input counts if it was moved: its ctime changed, but its mtime did not, or its inode did, and its
+    parent's times changed too. Files that come and go beside an input (in /tmp, in a home directory) change mtime and ctime
+    together and are ignored. If that happens in the moved directory itself, the move is missed; stages that fail next to busy
+    directories would be worse.
     """
     then, now = before.get("read", {}), after["read"]
     touched = {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
@@ -85,10 +85,10 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Times]) -> list[str]:
 
 
 def stamps_of_artifacts(inputs: Mapping[str, Artifact]) -> dict[str, Times]:
-    """Of each input, by role and name within it: size and mtime of a file, inode and times of a directory.
+    """Return size and mtime of each file, and inode and times of each directory, of each input by role.
 
-    Files are without ctime, which changes where another artifact comes to share one by a hard link. A name that is given to
-    another file, or taken away, shows in the times of its directory.
+    Files are without ctime, which changes when another artifact gets a hard link to the file. Replacing or removing a file
+    changes the times of its directory.
     """
     stamps: dict[str, Times] = {}
     for role, artifact in inputs.items():
@@ -103,7 +103,10 @@ def stamps_of_artifacts(inputs: Mapping[str, Artifact]) -> dict[str, Times]:
 
 
 def changed_artifacts(before: Mapping[str, Any], after: Mapping[str, Times]) -> dict[str, str]:
-    """By role, what of an input artifact was written since ``before``; one that was built anew is another directory."""
+    """Return which file of each input artifact was written since ``before``, by role.
+
+    A rebuilt artifact is not reported: it is another directory.
+    """
     touched = {}
     for role, now in after.items():
         then = before.get(role, {})

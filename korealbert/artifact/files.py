@@ -1,5 +1,4 @@
-"""Files that are whole or absent, and known by their bytes: atomic writes, directory swaps, JSON with a digest of itself, and
-digests that are computed once per content; and the error for a full disk."""
+"""Atomic writes, directory swaps, JSON with a digest of itself, cached digests of files, and the error for a full disk."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
-"""The file of an artifact's directory that says what the artifact is."""
+"""The file in an artifact's directory that says what the artifact is."""
 
 OPENING = ".opening.json"
-"""Names the recipe and the input bytes that a partial directory was begun with."""
+"""Names the recipe and the input bytes from which a partial directory was started."""
 
 _DIGEST_HEAD = b'{\n "digest": "'
 _DIGEST_END = len(_DIGEST_HEAD) + 64
 
 _SETTLED_NS = 50_000_000
-"""A file changed less than this before it was stat'ed may change again under the same time stamps: the kernel's clock of file
-times ticks every 4 ms (Linux at 250 Hz), that of some shared file systems more slowly."""
+"""A file changed less than this before it was stat'ed may change again without new times: the kernel's clock of file times
+ticks every 4 ms (Linux at 250 Hz), that of some shared file systems more slowly."""
 
 _written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
 
@@ -43,13 +42,13 @@ class FileChanged(ValueError):
 def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is renamed to ``path``, on error it is removed.
 
-    ``durable``: the file and its name are fsynced, to survive the loss of power. Raises FileNotFoundError naming a directory
-    that is not there.
+    ``durable`` fsyncs the file and its name, so that they survive a power failure. Raises FileNotFoundError if the directory
+    does not exist.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
-    # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost; cells
-    # that run at once are threads of one process, and may learn the same of the machine at the same time.
+    # Two machines may write the same file from processes with the same id, if one machine was taken for lost. Cells that run at
+    # the same time are threads of one process.
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         yield temporary
@@ -64,8 +63,8 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def noting_writes() -> Iterator[list[Path]]:
-    """Yield a list of all files that ``atomic_path`` puts into place within the block, or are passed to ``note_written``."""
+def recording_writes() -> Iterator[list[Path]]:
+    """Yield a list of all files that ``atomic_path`` writes within the block, or that are passed to ``note_written``."""
     written: list[Path] = []
     token = _written.set(written)
     try:
@@ -75,19 +74,19 @@ def noting_writes() -> Iterator[list[Path]]:
 
 
 def note_written(path: Path) -> None:
-    """Tell ``noting_writes`` of a file, or of all files of a directory, that was written in another way than atomically."""
+    """Report to ``recording_writes`` a file, or all files of a directory, written without ``atomic_path``."""
     if (written := _written.get()) is not None:
         written += [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
 def sync_file(path: Path) -> None:
-    """Have a file's content survive the loss of power."""
+    """Make a file's content survive a power failure."""
     with path.open("rb") as handle:
         os.fsync(handle.fileno())
 
 
 def _sync_directory(directory: Path) -> None:
-    """Have the names in a directory survive the loss of power."""
+    """Make the names in a directory survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -96,55 +95,58 @@ def _sync_directory(directory: Path) -> None:
 
 
 def utc_now() -> str:
-    """The time as ISO 8601, to the second: ``2026-01-31T12:00:00Z``."""
+    """Return the time as ISO 8601, to the second: ``2026-01-31T12:00:00Z``."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing."""
+    """Write a file completely or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise ValueError where a file or directory to write is an input, by whatever name or link, lies in an input that is a
-    directory, or is or lies in the directory of an artifact, finished or not."""
+    """Raise ValueError if writing ``out`` would change an input or an artifact.
+
+    That is so if it is an input under any name or link, lies in an input that is a directory, or is or lies in the directory of
+    an artifact, finished or not.
+    """
     for each in inputs:
         same = out.exists() and each.exists() and out.samefile(each)
         if same or (each.is_dir() and out.resolve().is_relative_to(each.resolve())):
             raise ValueError(f"{out}: it is {'' if same else 'within '}{each}, which is read; name another file to write")
-    for place in (out.parent.resolve() / out.name, out.resolve()):  # A link, and what it leads to.
+    for place in (out.parent.resolve() / out.name, out.resolve()):  # A link and its target.
         for directory in (place, *place.parents):
             if is_of_an_artifact(directory):
                 raise ValueError(f"{out}: {directory} is the directory of an artifact; name another place to write")
 
 
 def is_of_an_artifact(directory: Path) -> bool:
-    """Whether a directory is that of an artifact, finished or not, also where its manifest is damaged."""
+    """Whether a directory belongs to an artifact, finished or not, even if its manifest is damaged."""
     if (directory / OPENING).is_file():
         return True
     manifest = directory / MANIFEST
     if not manifest.is_file():
         return False
-    content = manifest.read_bytes()  # Other programs have files of this name.
+    content = manifest.read_bytes()  # Other programs use this file name too.
     return content.startswith(_DIGEST_HEAD) or all(name in content for name in (b'"output_digest"', b'"recipe"'))
 
 
 def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:
-    """Write a value as one whole JSON file, in UTF-8."""
+    """Write a value as a JSON file in UTF-8, completely or not at all."""
     atomic_write(path, (json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys) + "\n").encode())
 
 
 def digested_json(value: Mapping[str, Any], *, sort_keys: bool = False) -> bytes:
-    """A JSON object (with at least one field) that begins with ``digest``, the sha256 of all bytes after it."""
+    """Return a JSON object (with at least one field) that begins with ``digest``, the sha256 of all bytes after it."""
     rest = b'",' + json.dumps(value, ensure_ascii=False, indent=1, sort_keys=sort_keys).encode()[1:] + b"\n"
     return _DIGEST_HEAD + hashlib.sha256(rest).hexdigest().encode() + rest
 
 
 def read_digested(content: bytes) -> tuple[Any, bool]:
-    """What JSON of ``digested_json`` holds, without its digest, and True; any other JSON as it is, and False.
+    """Return the value of ``digested_json``, without its digest, and True; for other JSON the value and False.
 
-    Raises FileChanged where the digest is not that of the bytes behind it, ValueError where it is no JSON.
+    Raises FileChanged if the digest does not match, ValueError if it is not JSON.
     """
     if not content.startswith(_DIGEST_HEAD):
         return json.loads(content), False
@@ -157,12 +159,12 @@ def read_digested(content: bytes) -> tuple[Any, bool]:
 
 
 def write_digested(path: Path, value: Mapping[str, Any], *, sort_keys: bool = False) -> None:
-    """Write a JSON object with a digest of itself, whole or not at all."""
+    """Write a JSON object with a digest of itself, completely or not at all."""
     atomic_write(path, digested_json(value, sort_keys=sort_keys))
 
 
 def known_digested(path: Path) -> dict[str, Any] | None:
-    """What ``write_digested`` wrote; None where the file is missing or anything about it is wrong."""
+    """Return what ``write_digested`` wrote, or None if the file is missing or damaged."""
     try:
         value, digested = read_digested(path.read_bytes())
     except (OSError, ValueError):
@@ -171,7 +173,7 @@ def known_digested(path: Path) -> dict[str, Any] | None:
 
 
 def replace_directory(source: Path, target: Path) -> None:
-    """Rename ``source`` to ``target``; whatever was there is renamed first and deleted last."""
+    """Rename ``source`` to ``target``. An existing target is renamed first and deleted last."""
     for directory, _, _ in os.walk(source):
         _sync_directory(Path(directory))
     aside = target.with_name(f"{target.name}.replaced")
@@ -185,7 +187,7 @@ def replace_directory(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a directory with all that is in it, or a file or link of any kind, not what it leads to; or nothing is there."""
+    """Remove a directory tree, a file or a link (not its target), if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -193,19 +195,19 @@ def remove(path: Path) -> None:
 
 
 def digest_of_listing(digests: Mapping[str, str]) -> str:
-    """One sha256 for a set of files, by sorted relative name and content digest."""
+    """Return one sha256 over relative names and content digests of a set of files."""
     lines = b"".join(os.fsencode(name) + f"\0{digests[name]}\n".encode() for name in sorted(digests))
     return hashlib.sha256(lines).hexdigest()
 
 
 def sha256_of_file(path: Path) -> str:
-    """sha256 of a file's content, read in blocks."""
+    """Return the sha256 of a file, read in blocks."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def sha256_and_stamp(path: Path) -> tuple[str, list[int]]:
-    """sha256 of a file and the ``stamp`` under which all of it was read. Raises FileChanged where it changed meanwhile."""
+    """Return the sha256 of a file and its ``stamp``. Raises FileChanged if the stamp changed while the file was read."""
     before = stamp(path)
     digest = sha256_of_file(path)
     if stamp(path) != before:
@@ -214,18 +216,18 @@ def sha256_and_stamp(path: Path) -> tuple[str, list[int]]:
 
 
 def stamp(path: Path) -> list[int]:
-    """What of a file's status changes with its content: size, mtime and ctime.
+    """Return what changes with a file's content: size, mtime and ctime.
 
-    ctime is part of it because a changed byte under a restored mtime must not pass as unchanged.
+    ctime shows a changed byte even if the mtime was restored.
     """
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 class DigestMemory:
-    """Remembers sha256 by path and ``stamp``, so that 43 GB of raw input are hashed once and not per plan.
+    """Caches sha256 by path and ``stamp``, so that planning does not hash 43 GB of raw input again.
 
-    The memory is a directory within a store; while the store does not exist nothing is written, so that looking leaves no
+    The cache is a directory within a store. Nothing is written while the store does not exist, so that planning leaves no
     trace.
     """
 
@@ -233,7 +235,7 @@ class DigestMemory:
         self.directory = directory
 
     def of(self, path: Path, *, again: bool = False) -> str:
-        """sha256 of a file, or of the listing of a directory's files; ``again``: computed even if it is remembered.
+        """Return the sha256 of a file, or of the listing of a directory's files; ``again`` ignores the cache.
 
         Raises FileNotFoundError and FileChanged.
         """
@@ -248,19 +250,19 @@ class DigestMemory:
         return digest
 
     def forget_missing(self) -> None:
-        """Forget the digests of files that no longer exist."""
+        """Remove cached digests of files that no longer exist."""
         for entry in self.directory.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 if not Path(json.loads(entry.read_text("utf-8"))["path"]).exists():
                     entry.unlink()
 
     def remember(self, path: Path, digest: str, seen: list[int]) -> None:
-        """Record the digest that a file had under a stamp; not while the file is so young that it may change unnoticed."""
+        """Cache a file's digest under its stamp, unless the file is so young that it may change without a new stamp."""
         if not self.directory.parent.is_dir():
             return
         entry = self._entry(path)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
-        with contextlib.suppress(OSError):  # A full disk or a store that may only be read: the file is read again next time.
+        with contextlib.suppress(OSError):  # A full disk or read-only store: it is hashed again next time.
             if time.time_ns() - seen[2] < _SETTLED_NS:
                 entry.unlink(missing_ok=True)
                 return
@@ -273,12 +275,12 @@ class DigestMemory:
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file, or all files of a directory, sorted; those of linked directories too."""
+    """Return the file itself, or all files of a directory, sorted. Links to directories are followed."""
     return sorted(inner for inner in entries_of(path) if inner.is_file()) if path.is_dir() else [path]
 
 
 def entries_of(directory: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """All that is within a directory, in no order. Links to directories are followed, but to none that they are within."""
+    """Yield everything within a directory, in no order. Links to directories are followed, except to their own parents."""
     real = os.path.realpath(directory)
     if real in above or not directory.is_dir():
         return
@@ -288,18 +290,18 @@ def entries_of(directory: Path, above: frozenset[str] = frozenset()) -> Iterator
 
 
 _WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "iostream error", "unexpected pos")
-"""What SQLite, safetensors, a training process and (the last two) torch say of a full disk in errors of their own."""
+"""How SQLite, safetensors, training processes and (the last two) torch report a full disk in errors of their own."""
 
 
 class DiskFull(OSError):
-    """A file system has no room left; finished work is kept, and the next run continues from it."""
+    """A file system is full. Finished work is kept, and the next run continues from it."""
 
 
 @contextlib.contextmanager
-def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
-    """Raise DiskFull in place of any error that comes of a full disk.
+def explaining_full_disk(what: str, kept: Path) -> Iterator[None]:
+    """Raise DiskFull in place of any error that a full disk caused.
 
-    ``what`` is being built or written; ``kept`` is the directory whose finished files the next try uses.
+    ``what`` is being built or written; ``kept`` is the directory from which the next try continues.
     """
     try:
         yield
@@ -312,8 +314,8 @@ def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
         raise DiskFull(_message(what, place, kept)) from error
 
 
-def room(path: Path, wanted: int, what: str) -> None:
-    """Raise DiskFull when the file system of ``path`` has fewer than ``wanted`` bytes free."""
+def require_space(path: Path, wanted: int, what: str) -> None:
+    """Raise DiskFull if the file system of ``path`` has fewer than ``wanted`` bytes free."""
     free = shutil.disk_usage(path).free
     if free < wanted:
         message = f"{what} needs {wanted / 1e6:,.1f} MB, the file system {_mount_of(path)} has {free / 1e6:,.1f} MB free"
@@ -336,7 +338,7 @@ def _fullest(paths: list[Path]) -> Path:
 
 
 def _mount_of(path: Path) -> Path:
-    """Where the file system that holds a path is mounted."""
+    """Return the mount point of a path's file system."""
     path = path.resolve()
     while not os.path.ismount(path) and path != path.parent:
         path = path.parent
@@ -353,7 +355,7 @@ def _message(what: str, place: Path, kept: Path) -> str:
 
 
 class RepeatedName(ValueError):
-    """An object that gives one name twice."""
+    """A JSON object has the same name twice."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the field {name!r} is given twice")
@@ -361,7 +363,7 @@ class RepeatedName(ValueError):
 
 
 def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs: the ``object_pairs_hook`` of every decoder that reads records. Raises RepeatedName."""
+    """Return these pairs as a dict; the ``object_pairs_hook`` of every decoder that reads records. Raises RepeatedName."""
     record = dict(pairs)
     if len(record) < len(pairs):
         counts = Counter(name for name, _ in pairs)

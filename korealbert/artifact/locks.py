@@ -1,10 +1,10 @@
 """Locks that the kernel frees when their holder dies: one builder per artifact, on one machine or several.
 
 They are ``flock`` locks on files in the store. Linux carries them over NFS (v4: freed when a lost client's lease ends), CephFS
-and GPFS, and over Lustre mounted with ``flock``; a file system that keeps locks to the machine they were taken on (sshfs,
-most object-store mounts) cannot be shared by builders.
+and GPFS, and over Lustre mounted with ``flock``. Builders cannot share a file system that keeps locks on one machine (sshfs,
+most object-store mounts).
 
-A run holds one as long as it lives; its small record names the artifacts that it refers to, which a clean-up leaves.
+A run also holds a lock while it lives, on a small record of the artifacts that it uses. ``gc`` does not remove these.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from typing import IO, Any
 from korealbert.artifact.files import utc_now
 
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-"""What opening a file for writing ends with in a store that may only be read."""
+"""Errors of opening a file for writing in a read-only store."""
 
 
 class ReadOnlyStore(OSError):
-    """Something must be built in a store that may only be read."""
+    """Something must be built, but the store is read-only."""
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lock file's lock, waiting for it as long as another holds it; ``waiting`` is then called with the holder.
+    """Hold a lock file's lock. If another process holds it, call ``waiting`` with that holder and wait.
 
-    Raises ReadOnlyStore where the file cannot be written.
+    Raises ReadOnlyStore if the file cannot be written.
     """
     while True:
         with _opened(path) as handle:
@@ -47,8 +47,8 @@ def exclusive(path: Path, *, waiting: Callable[[str], None] | None = None) -> It
                 if waiting is not None:
                     waiting(holder(path))
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if _is(handle, path):  # Else a clean-up removed it while this process waited.
-                _sign(handle)
+            if _is_file_of(handle, path):  # Otherwise gc removed it while this process waited.
+                _write_holder(handle)
                 yield
                 return
 
@@ -62,7 +62,7 @@ def if_free(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        yield _is(handle, path)
+        yield _is_file_of(handle, path)
 
 
 def is_held(path: Path) -> bool:
@@ -78,10 +78,10 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Who took the lock last, as people read it: ``process 4711 on node-3 since 2026-01-31T12:00:00Z``."""
+    """Describe who took the lock last: ``process 4711 on node-3 since 2026-01-31T12:00:00Z``."""
     try:
-        told = json.loads(path.read_text("utf-8"))
-        return f"process {told['pid']} on {told['host']} since {told['since']}"
+        note = json.loads(path.read_text("utf-8"))
+        return f"process {note['pid']} on {note['host']} since {note['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
@@ -99,15 +99,15 @@ def _opened(path: Path) -> IO[bytes]:
         raise ReadOnlyStore(error.errno, message) from None
 
 
-def _sign(handle: IO[bytes]) -> None:
-    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}
+def _write_holder(handle: IO[bytes]) -> None:
+    note = {"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}
     with contextlib.suppress(OSError):  # A full disk: the lock holds without its note.
         handle.truncate(0)
-        handle.write(json.dumps(told).encode())
+        handle.write(json.dumps(note).encode())
         handle.flush()
 
 
-def _is(handle: IO[bytes], path: Path) -> bool:
+def _is_file_of(handle: IO[bytes], path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     except FileNotFoundError:
@@ -116,28 +116,28 @@ def _is(handle: IO[bytes], path: Path) -> bool:
 
 DIRECTORY = ".runs"
 _CLEANING = "cleaning.lock"
-"""Held while a clean-up looks at the records and removes, so that no run begins meanwhile."""
+"""Locked while gc looks at the records and removes artifacts, so that no run starts meanwhile."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is (or was) about to build."""
+    """The record of a run: what it is, or was, about to build."""
 
     recipe: str
-    """The recipe's path as the run resolved it."""
+    """The recipe's absolute path."""
     until: str | None
     began: str
     artifacts: Mapping[str, str]
-    """Names of the artifacts it needs, by label."""
+    """Names of the artifacts that it needs, by label."""
     live: bool
     """Whether its process lives."""
 
 
 @contextlib.contextmanager
 def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str]) -> Iterator[None]:
-    """Record a run while it lives and after; a run of a whole recipe takes the place of that recipe's earlier records.
+    """Record a run. A run of a whole recipe replaces that recipe's earlier records.
 
-    In a store that may only be read nothing is recorded, for nothing can be removed from it either.
+    Nothing is recorded in a read-only store, because nothing can be removed from it either.
     """
     directory = store / DIRECTORY
     began = utc_now()
@@ -160,15 +160,15 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
 
 
 def exclusively(store: Path) -> AbstractContextManager[None]:
-    """Keep runs from beginning, and others from doing what needs that, meanwhile. Raises ReadOnlyStore."""
+    """Keep runs from starting, and others from calling this, until the block ends. Raises ReadOnlyStore."""
     return exclusive(store / DIRECTORY / _CLEANING)
 
 
 def runs(store: Path) -> list[Run]:
-    """Every recorded run, oldest first."""
+    """Return every recorded run, oldest first."""
     found = []
     for path in sorted((store / DIRECTORY).glob("*.json")):
-        # One that was killed before it was written is none.
+        # A run that was killed early leaves an incomplete record.
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             fact = json.loads(path.read_text("utf-8"))
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
@@ -177,7 +177,7 @@ def runs(store: Path) -> list[Run]:
 
 
 def _forget_earlier(directory: Path, newest: Path, until: str | None) -> None:
-    """Remove records that the newest makes old: all of its recipe after a whole run, else those of the same part."""
+    """Remove records that the newest replaces: all of its recipe after a whole run, else those of the same part."""
     for path in directory.glob(f"{newest.name.split('-')[0]}-*.json"):
         if path == newest or is_held(path):
             continue

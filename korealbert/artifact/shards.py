@@ -1,8 +1,8 @@
-"""Map a function over shards on all cores, or on a Ray cluster, resumable shard by shard.
+"""Map a function over shards on all cores, or on a Ray cluster; an interrupted map resumes shard by shard.
 
-The result does not depend on the number of workers: jobs are numbered as they come, each writes files of its own number, and
-statistics return in job order. A finished job leaves ``.done/<step>-<number>.json`` in the output directory, which vouches for
-the files that it wrote; the next try of a killed stage skips it when they were read and are as they were (see ``markers``).
+The result does not depend on the number of workers: jobs are numbered in order, each writes files with its own number, and
+statistics are returned in job order. A finished job leaves a marker ``.done/<step>-<number>.json`` that lists its files. When
+the stage resumes, the job is skipped if these files are unchanged (see ``markers``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from korealbert.artifact import Progress, Runtime, markers
-from korealbert.artifact.files import noting_writes
+from korealbert.artifact.files import recording_writes
 
 _TRIES_AFTER_A_LOSS = 5
-"""How often one job is given to another process or node after its own has died."""
+"""How often a job is retried on another process or node after its own has died."""
 
 _JOBS_IN_FLIGHT = 2
-"""Back-pressure: jobs read ahead for each core or worker, so that memory stays bounded by a few jobs."""
+"""Jobs read ahead per core or worker. Back-pressure: only a few jobs are in memory at a time."""
 
 
 class ClusterMissing(RuntimeError):
@@ -34,7 +34,7 @@ class ClusterMissing(RuntimeError):
 
 
 class NodesLost(ConnectionError):
-    """A job's nodes died one after the other; the next run continues from the finished shards."""
+    """Each node that tried a job died. The next run continues from the finished shards."""
 
 
 def _map_on_ray(
@@ -44,13 +44,13 @@ def _map_on_ray(
     address: str,
     record: Callable[..., None],
 ) -> None:
-    """Run ``function(job, index, out_dir)`` for every pending job on the cluster and record each result as it comes.
+    """Run ``function(job, index, out_dir)`` for every pending job on the cluster and record each result.
 
-    A job whose node or process dies is run again elsewhere, and it alone; its files are written whole or not at all, so nothing
-    tells the two tries apart. Nodes trust each other: jobs travel as pickles, so a cluster (all of whose nodes see the store)
-    belongs on a network of its own, with Ray's tokens.
+    Only a job whose node or process dies is run again. Its files are written atomically, so a first try leaves no trace. Nodes
+    trust each other, because jobs travel as pickles: put a cluster (all of whose nodes see the store) on a network of its own,
+    with Ray's tokens.
 
-    Raises the errors of jobs, ClusterMissing, and NodesLost when every node of a job died.
+    Raises the errors of jobs, ClusterMissing, and NodesLost if every node of a job died.
     """
     ray = _connected(address)
     remote = ray.remote(num_cpus=1, max_retries=_TRIES_AFTER_A_LOSS)(_job)
@@ -80,7 +80,7 @@ def _collect_from_ray(ray: Any, flying: dict[Any, int], record: Callable[..., No
     try:
         finished = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from None  # What the job raised, as on one machine.
+        raise error.cause from None  # The job's own error, as on one machine.
     except ray.exceptions.RaySystemError as error:
         raise NodesLost(f"shard {index}: {error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
@@ -105,10 +105,10 @@ def _connected(address: str) -> Any:
 _J = TypeVar("_J")
 _ShardStats = dict[str, Any]
 _ShardFunction = Callable[[_J, int, Path], _ShardStats]
-"""``function(job, index, out_dir) -> stats``: names its files by ``index``, and writes them by ``atomic_path`` or tells
-``note_written`` of them; must be importable by name."""
+"""``function(job, index, out_dir) -> stats``. It must be importable by name. It names its files by ``index`` and writes them
+with ``atomic_path`` or reports them with ``note_written``."""
 _Finished = tuple[_ShardStats, dict[str, dict[str, Any]]]
-"""Statistics of a job, and what its marker says of its files."""
+"""Statistics of a job, and what its marker records about its files."""
 
 
 def map_shards(
@@ -122,19 +122,19 @@ def map_shards(
 ) -> list[_ShardStats]:
     """Run ``function`` on every job and return the statistics in job order.
 
-    ``jobs`` may be a lazy iterator (a reader that cuts a dump into pieces); it must yield the same jobs in every run.
-    ``step`` names this map within the stage. The first exception of a job ends the map and is raised; finished jobs stay done.
+    ``jobs`` may be a lazy iterator (a reader that cuts a dump into pieces), but must yield the same jobs in every run. ``step``
+    names this map within the stage. The first exception of a job ends the map and is raised; finished jobs stay done.
     """
     (out_dir / markers.DONE).mkdir(exist_ok=True)
-    results = markers.believed(out_dir, step, runtime.workers)
-    believed = frozenset(results)
+    results = markers.trusted(out_dir, step, runtime.workers)
+    finished_before = frozenset(results)
 
     def report() -> None:
         runtime.report(Progress(len(results), total, "shards"))
 
     def record(index: int, finished: _Finished) -> None:
         results[index], files = finished
-        markers.leave(markers.marker(out_dir, step, index), results[index], files)
+        markers.write(markers.marker(out_dir, step, index), results[index], files)
         report()
 
     if results:
@@ -145,7 +145,7 @@ def map_shards(
         nonlocal count
         for index, job in enumerate(jobs):
             count += 1
-            if index not in believed:
+            if index not in finished_before:
                 yield index, job
 
     remaining = pending()
@@ -164,7 +164,7 @@ def map_shards(
 
 
 def _run(function: _ShardFunction[_J], job: _J, index: int, out_dir: Path) -> _Finished:
-    with noting_writes() as written:
+    with recording_writes() as written:
         stats = function(job, index, out_dir)
     return stats, markers.facts_of(written, out_dir)
 
@@ -201,7 +201,7 @@ def _collect(flying: dict[Future[_Finished], int], record: Callable[[int, _Finis
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when its parent dies, so that a SIGKILL leaves no worker behind (Linux).
 
-    ``parent`` is the process id that this one must not outlive: a parent that died before this call would go unnoticed.
+    ``parent`` is the expected parent's process id: without it, a parent that died before this call would go unnoticed.
     """
     if sys.platform == "linux":
         pr_set_pdeathsig = 1

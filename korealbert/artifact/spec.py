@@ -1,5 +1,7 @@
-"""Specs and identities: an artifact is named before it is built, by the hash of its stage's spec in one canonical form and of
-its inputs' names. Also the base class of statistics, the other typed part of a manifest."""
+"""Specs and identities: an artifact is named before it is built, by the hash of its stage's spec and its inputs' names.
+
+Also the base class of statistics, the other typed part of a manifest.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from pydantic_core import CoreSchema, core_schema
 from korealbert.formatting import nearest
 
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
-"""What ``Identity.name`` looks like; no other directory of a store is an artifact."""
+"""Matches ``Identity.name``. Other directories in a store are not artifacts."""
 
 
 class Spec(BaseModel):
@@ -42,19 +44,19 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     later: ClassVar[frozenset[str]] = frozenset()
-    """Fields that came when there were artifacts already: at their default they are left out of the identity, which stays."""
+    """Fields added when artifacts already existed. At their default they are not part of the identity, so it stays the same."""
 
     beside: ClassVar[frozenset[str]] = frozenset()
-    """Fields that change no byte of what is built, such as the origin of a file: never part of the identity."""
+    """Fields that change no output byte, such as the origin of a file; never part of the identity."""
 
     def as_before(self) -> dict[str, Any]:
-        """The fields as JSON without the ``later`` ones at their default: what earlier versions wrote for the same spec."""
+        """Return the fields as JSON, without ``later`` ones at their default: what earlier versions wrote for this spec."""
         dumped = self.model_dump(mode="json", include=set(_identifying(self)))
         return dumped | {name: value.as_before() for name in dumped if isinstance(value := getattr(self, name), Spec)}
 
 
 def refuse_repeats(field: str, values: Sequence[object]) -> None:
-    """Raise ValueError naming field and values where one is given more than once."""
+    """Raise ValueError with field and values if a value is given more than once."""
     repeated = [str(value) for value, times in Counter(values).items() if times > 1]
     if repeated:
         raise ValueError(f"{field}: {', '.join(sorted(repeated))} named twice; name each once")
@@ -69,11 +71,11 @@ def _each_once(values: _ValuesT, info: ValidationInfo) -> _ValuesT:
 
 
 EACH_ONCE = AfterValidator(_each_once)
-"""In the annotation of a field of several values: none may be given twice."""
+"""Annotation of a field with several values: each may be given only once."""
 
 
 def _several(value: object) -> object:
-    """One name as several; a list as what strict validation takes, which is behind this no longer JSON."""
+    """Turn one name, or a list, into a tuple: strict validation no longer sees JSON behind this validator."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
@@ -92,22 +94,22 @@ def _public(hosts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
 
 
 PRIVATE_HOSTS = AfterValidator(_public)
-"""In the annotation of a field of hosts that may be at private addresses: none where the context has ``within``."""
+"""Annotation of a field with hosts that may have private addresses: refused if the context has ``within``."""
 
 
 def refuse_special(path: Path) -> None:
-    """Raise ValueError for a pipe, socket or device: reading one may never end."""
+    """Raise ValueError for a pipe, socket or device, because reading it may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise ValueError(f"{path} is neither a regular file nor a directory; name one that is")
 
 
 def refuse_outside(path: Path, within: Path) -> None:
-    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after symbolic links are resolved."""
+    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after links are resolved."""
     within = within.resolve()
     waiting, seen = [path], set[Path]()
     while waiting:
         each = waiting.pop()
-        real = Path(os.path.realpath(each))  # `resolve` raises at links in a circle.
+        real = Path(os.path.realpath(each))  # Path.resolve raises for circular links.
         if not real.is_relative_to(within):
             through = "" if each == path else f" by the link {each}"
             raise ValueError(
@@ -120,11 +122,11 @@ def refuse_outside(path: Path, within: Path) -> None:
 
 
 class InputPath(os.PathLike[str]):
-    """A regular file or a directory named by a spec.
+    """A regular file or a directory that a spec names.
 
-    It enters the identity by name and content: moving it elsewhere rebuilds nothing. Relative paths start at ``root`` of the
-    validation context (a recipe passes its own directory), else at the working directory. Where the context has ``within``, a
-    path that leads out of that directory is an error.
+    Its name and content are part of the identity, so moving it elsewhere rebuilds nothing. Relative paths start at ``root`` of
+    the validation context (a recipe passes its own directory), else at the working directory. If the context has ``within``, a
+    path that leaves that directory is an error.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -181,24 +183,24 @@ class Identity:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The canonical JSON document that the key is the hash of."""
+        """Return the canonical JSON document whose hash is the key."""
         return {"stage": self.stage, "version": self.version, "spec": self.spec, "inputs": dict(self.inputs)}
 
     @cached_property
     def name(self) -> str:
-        """``<stage>-<first 16 hex digits of the sha256 of the document>``."""
+        """Return ``<stage>-<first 16 hex digits of the document's sha256>``."""
         canonical_bytes = json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
         return f"{self.stage}-{sha256(canonical_bytes).hexdigest()[:16]}"
 
 
 def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
-    """The JSON value of ``value`` in an identity; values without a unique canonical form are refused."""
+    """Return the JSON value of ``value`` in an identity. Raises TypeError if it has no unique canonical form."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, InputPath):
-        # The name counts beside the content: its ending says how to read the file, and it is part of some documents' ids.
+        # The name counts too: its suffix says how to read the file, and some documents' ids contain it.
         return {"name": value.path.name, "sha256": digest(value.path)}
     if isinstance(value, BaseModel):
         return {name: canonical(getattr(value, name), digest) for name in _identifying(value)}
@@ -210,7 +212,7 @@ def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
 
 
 def _identifying(value: BaseModel) -> list[str]:
-    """The fields that are part of an identity."""
+    """Return the names of the fields that are part of an identity."""
     kind = type(value)
     later, beside = (kind.later, kind.beside) if issubclass(kind, Spec) else (frozenset[str](), frozenset[str]())
     fields = {name: field for name, field in kind.model_fields.items() if name not in beside}
@@ -218,7 +220,7 @@ def _identifying(value: BaseModel) -> list[str]:
 
 
 def input_paths(value: Any) -> list[InputPath]:
-    """All files and directories that a spec names."""
+    """Return all files and directories that a spec names."""
     if isinstance(value, InputPath):
         return [value]
     if isinstance(value, BaseModel):
@@ -234,9 +236,9 @@ _SpecT = TypeVar("_SpecT", bound=Spec)
 
 
 def read_toml(path: Path, kind: type[_SpecT], what: str, *, within: Path | None = None) -> _SpecT:
-    """The content of a TOML file; ``what`` it should be (``a source file``), ``within`` as for ``InputPath``.
+    """Return the content of a TOML file; ``what`` it should be (``a source file``), ``within`` as for ``InputPath``.
 
-    Raises ValueError naming the file, and every field that is wrong.
+    Raises ValueError with the file and every field that is wrong.
     """
     try:
         return kind.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
@@ -247,10 +249,10 @@ def read_toml(path: Path, kind: type[_SpecT], what: str, *, within: Path | None 
 
 
 def explained(where: str, kind: type[BaseModel], error: ValidationError, variants: Collection[str] = ()) -> str:
-    """All that pydantic found, a line each that names place, field and remedy; but not that a default could not be derived
-    from what is wrong already.
+    """Return all problems that pydantic found, one per line with place, field and remedy.
 
-    ``where`` names the file and, where it has several, the table; ``variants`` are names that tell the forms of a value apart.
+    Defaults that could not be derived from wrong fields are left out. ``where`` names the file and, if it has several, the
+    table; ``variants`` are names that tell the forms of a value apart.
     """
     problems = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
     return "\n".join(_explain(where, kind, problem, variants) for problem in problems)
@@ -276,7 +278,7 @@ def _explain(where: str, kind: type[BaseModel], problem: Any, variants: Collecti
 
 
 def _fields_at(kind: Any, parents: list[str], variants: Collection[str]) -> list[str]:
-    """Field names of the model found by following ``parents`` from ``kind`` through nested annotations."""
+    """Return the field names of the model at ``parents``, a path through nested annotations of ``kind``."""
     for parent in parents:
         if parent in variants:
             tagged = (part for part in _inside(kind) if get_origin(part) is Annotated and Tag(parent) in get_args(part))
@@ -287,26 +289,26 @@ def _fields_at(kind: Any, parents: list[str], variants: Collection[str]) -> list
 
 
 def _fields_of(kind: Any) -> dict[str, FieldInfo]:
-    """The fields of the first model within an annotation."""
+    """Return the fields of the first model within an annotation."""
     models = (part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel))
     return next((model.model_fields for model in models), {})
 
 
 def _inside(kind: Any) -> Iterable[Any]:
-    """An annotation and all that it is made of."""
+    """Yield an annotation and all its parts."""
     yield kind
     for part in get_args(kind):
         yield from _inside(part)
 
 
 Real = int | float
-"""A number that stays as it was written: 1 is not turned into 1.0."""
+"""A number that keeps its form: 1 is not turned into 1.0."""
 
 
 class Statistics(BaseModel):
-    """Facts of a stage's run. Fields with a default are those that a run may leave out; they are then left out of the JSON too.
+    """Facts of a stage's run. Fields with a default may be left out by a run; they are then left out of the JSON too.
 
-    A class with ``extra="allow"`` takes facts under names that only the run knows, all of one type. Data stages derive theirs
+    A class with ``extra="allow"`` takes facts of one type under names that only the run knows. Statistics of data stages derive
     from ``korealbert.documents.shards.DocumentStats``, whose counts the store checks.
     """
 
@@ -314,12 +316,12 @@ class Statistics(BaseModel):
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """The statistics that a stage hands over. Raises TypeError naming facts without a field: they would be lost."""
+        """Return the statistics of a stage. Raises TypeError naming facts without a field: they would be lost."""
         statistics = cls.model_validate(facts)
         if cls.model_config.get("extra") != "allow" and (lost := sorted(facts.keys() - cls.model_fields.keys())):
             raise TypeError(f"{cls.__name__} has no field {', '.join(lost)}; declare it, or do not count it")
         return statistics
 
     def facts(self) -> dict[str, Any]:
-        """As the manifest holds them: JSON values of the fields that were given."""
+        """Return the JSON values of the given fields, as the manifest stores them."""
         return self.model_dump(mode="json", exclude_unset=True)

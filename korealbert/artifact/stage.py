@@ -1,9 +1,8 @@
-"""What a stage is: a recipe-addressed, restartable, verifiable step from artifacts to an artifact.
+"""What a stage is: a named, restartable, verifiable step from artifacts to an artifact.
 
-A stage is a plain function ``run(spec, inputs, out_dir, runtime) -> stats``. ``build()`` gives it identity (the recipe: stage,
-version, spec, input names), a place to work (``<name>.partial``), and a proof of completion (``manifest.json`` written
-last, then one atomic rename). Whether a run was killed, repeated or moved to more workers, the same recipe ends in the
-same directory.
+A stage is a plain function ``run(spec, inputs, out_dir, runtime) -> stats``. ``build()`` computes its identity from stage,
+version, spec and input names, lets it work in ``<name>.partial``, writes ``manifest.json`` last, and renames the directory
+atomically. The same recipe ends in the same directory, however often the run was killed, repeated or moved to more workers.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from korealbert.artifact.files import (
     MANIFEST,
     OPENING,
     FileChanged,
+    explaining_full_disk,
     replace_directory,
     sha256_and_stamp,
     stamp,
     sync_file,
-    telling_of_a_full_disk,
     utc_now,
     write_digested,
     write_json,
@@ -55,7 +54,7 @@ from korealbert.artifact.store import (
 )
 
 Stats = dict[str, Any]
-"""JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
+"""What a stage counted, as JSON values. Data stages have ``documents_in``, ``documents_out``, ``dropped``, ``quarantined``."""
 
 Inputs = Mapping[str, Artifact]
 """What a stage reads, by role."""
@@ -63,7 +62,7 @@ Inputs = Mapping[str, Artifact]
 S = TypeVar("S", bound=Spec)
 
 _TRIES = 3
-"""Attempts for a stage whose finished shards changed on disk, before an error blames the disk."""
+"""How often a stage is run when its finished shards change on disk, before an error blames the disk."""
 
 _BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
 _CORE_NAMES = (
@@ -82,7 +81,7 @@ class InputChanged(ArtifactError):
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of a running stage. ``total`` is None while unknown; ``metrics`` are the newest values worth watching."""
+    """A progress report of a running stage. ``total`` is None while it is unknown; ``metrics`` are the latest ones."""
 
     done: int
     total: int | None
@@ -92,101 +91,101 @@ class Progress:
 
     @property
     def note(self) -> str:
-        """The newest metrics in one line: ``loss 2.345  learning_rate 0.001``."""
+        """Return the metrics in one line: ``loss 2.345  learning_rate 0.001``."""
         return "  ".join(f"{name} {value:,.4g}" for name, value in self.metrics.items())
 
 
 class Runtime(BaseModel):
-    """Where and how wide a stage runs; never part of its identity. Data stages give equal bytes under any runtime."""
+    """Where a stage runs and on how many workers; not part of its identity. Data stages give equal bytes under any runtime."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: Path = Field(default_factory=default_store)
-    """Directory that holds all artifacts: by default what ``KOREALBERT_STORE`` names, else ``store``."""
+    """Directory of all artifacts: by default the one that ``KOREALBERT_STORE`` names, else ``store``."""
     workers: int = Field(default=os.cpu_count() or 1, ge=1)
     """Processes of the data stages."""
     engine: str = Field(default="local", pattern=r"^(local|auto|ray://[\w.:\[\]-]+)$")
-    """Where data stages map over shards: this machine's processes, or a Ray cluster whose nodes all see the store (``auto`` is
-    the one that runs on this machine; ``ray://HOST:10001`` another)."""
+    """Where data stages map over shards: in processes on this machine (``local``), or on a Ray cluster whose nodes all see the
+    store (``auto`` is the cluster on this machine, ``ray://HOST:10001`` another one)."""
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 
     def reporting_to(self, report: Callable[[Progress], None]) -> Self:
-        """The same runtime with another receiver of progress reports."""
+        """Return the same runtime with another receiver of progress reports."""
         runtime = self.model_copy()
         runtime._report = report
         return runtime
 
     def report(self, progress: Progress) -> None:
-        """Pass a progress report to the listener, if there is one (a terminal bar, the Prefect UI)."""
+        """Pass a progress report to the receiver, if there is one (a terminal bar, the Prefect UI)."""
         if self._report is not None:
             self._report(progress)
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A stage as a deployment of its own: what ``prefect.yaml`` says of it."""
+    """How ``prefect.yaml`` deploys a stage on its own."""
 
     description: str
-    """In a few words: inputs and output."""
+    """Inputs and output in a few words."""
     queue: Literal["build", "crawl"] = "build"
-    """``crawl``: it waits for the network, and continues where it was stopped instead of starting again."""
+    """``crawl`` is for stages that wait for the network, and that continue instead of starting again."""
     nightly: str = ""
-    """A schedule, as cron writes it, that is off until someone turns it on."""
+    """A cron schedule. It is off until someone turns it on."""
     gpu: bool = False
-    """Whether it is deployed to the GPU's worker as well, as ``NAME-gpu``."""
+    """Whether the stage is also deployed to the GPU worker, as ``NAME-gpu``."""
     recipe: str = ""
-    """Name of a shipped recipe that has the stage, where the sample's has not."""
+    """Name of a shipped recipe with this stage, if the sample recipe has none."""
 
 
 @dataclass(frozen=True)
 class Stage(Generic[S]):
-    """A named, versioned step. ``version`` is raised when the same spec should give different bytes."""
+    """A named, versioned step. Raise ``version`` when the same spec gives different bytes."""
 
     name: str
     version: int
     spec: type[S]
     run: Callable[[S, Inputs, Path, Runtime], Statistics | Stats]
     memory_class: Callable[[S, Inputs], str] | None = None
-    """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
-    whole machine."""
+    """Only for cells, several of which may run at once: returns a key; cells with equal keys need the same memory. None for a
+    stage that takes the whole machine."""
     check: Callable[[S, Runtime], None] | None = None
-    """Raises ValueError where spec and runtime exclude each other; asked of all stages of a recipe before one is built."""
+    """Raises ValueError if spec and runtime exclude each other. It is called for all stages before the first is built."""
 
     needs: tuple[str, ...] = ()
-    """Packages that it imports when it runs, and that an environment for the data stages alone may lack."""
+    """Packages that the stage imports when it runs, and that an environment for data stages alone may lack."""
 
     table: str = ""
-    """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
+    """Name of its table in a recipe: ``vocab``, or ``extract.SOURCE`` if there is one table for each source; empty if none."""
     inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Its inputs in the recipe of a model: labels by role. A role in capitals stands for several."""
+    """Labels of its inputs in a model's recipe, by role. A role in capitals stands for several."""
     label: str = ""
-    """Prefix of its labels, and its name in reports; the stage's name by default."""
+    """Prefix of its labels, and its name in reports; by default the stage's name."""
     required: bool = False
-    """Whether every run has it; reports name those that are missing."""
+    """Whether every run has this stage. Reports name required stages that are missing."""
     shows: Literal["documents", "examples", "urls"] = "documents"
-    """What ``inspect`` shows of it, where it wrote any."""
+    """What ``inspect`` shows of its output."""
     deployment: Deployment | None = None
-    """None: it is built within a whole run only."""
+    """None for a stage that is only built as part of a whole run."""
     continued: tuple[str, ...] = ()
-    """Patterns of output files that a killed try leaves to the next one although no marker vouches for them; all others without
-    a marker are removed before that one runs."""
+    """Patterns of output files that a resumed stage continues. Before a stage resumes, all other files without a marker are
+    removed."""
     measured: tuple[str, ...] = ()
-    """Patterns of output files that tell of times and machines: they are checked as all others, but are no part of the output
-    digest, which is the same wherever and however often a recipe is built."""
+    """Patterns of output files that record times or machines. They are verified like all others, but the output digest leaves
+    them out, so that it is the same on every machine."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.name)
 
     def kind(self, spec: S, inputs: Inputs) -> str:
-        """What cells that need the same memory have in common."""
+        """Return the key of what this cell may need: cells with the same key need the same memory."""
         return f"{self.name} {self.memory_class(spec, inputs) if self.memory_class else ''}"
 
     def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store, *, again: bool = False) -> Identity:
-        """The identity of the artifact that ``build`` would give: known before anything runs.
+        """Return the identity of the artifact that ``build`` would give, before anything runs.
 
-        ``inputs`` are artifact names by role; ``store`` remembers the digests of the files that ``spec`` names; ``again``: they
-        are read nevertheless.
+        ``inputs`` are artifact names by role. ``store`` caches the digests of the files that ``spec`` names; ``again`` reads
+        these files even if their digests are cached.
         """
         digest = partial(store.digests.of, again=again)
         return Identity(self.name, self.version, canonical(spec, digest), dict(sorted(inputs.items())))
@@ -194,16 +193,16 @@ class Stage(Generic[S]):
 
 @dataclass(frozen=True)
 class Built:
-    """What ``build`` did: the artifact, and whether it was in the store already."""
+    """What ``build`` returns: the artifact, and whether it was in the store already."""
 
     artifact: Artifact
     cached: bool
     repaired: str | None = None
-    """Why an artifact that was in the store had to be rebuilt: damage, or an input with other bytes."""
+    """Why an artifact in the store was rebuilt: it was damaged, or an input has other bytes."""
 
 
 def cached(stage: Stage[S], spec: S, inputs: Inputs, runtime: Runtime) -> Artifact | None:
-    """The artifact that ``build`` would find in the store, or None where it would build one."""
+    """Return the artifact that ``build`` would find in the store, or None if it would build one."""
     store = Store(runtime.store)
     name = stage.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store).name
     return store.find(name) if store.fault(name, inputs) is None else None
@@ -214,10 +213,12 @@ def build(
 ) -> Built:
     """Build an artifact, or find it in the store.
 
-    ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
-    ``rerun`` builds it although it is cached. Raises the errors of the stage (the partial directory stays for the next try)
-    and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
-    build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
+    ``label`` is the stage's name within a recipe (``clean/news``). It is recorded for people and is not part of the identity.
+    ``rerun`` builds the artifact even if it is cached. While another process builds the same artifact, this one waits and then
+    returns it.
+
+    Raises whatever the stage raises (the partial directory stays for the next try), ``ArtifactError`` if the statistics lose
+    documents, ``DiskFull``, and ``ReadOnlyStore`` if something must be built in a read-only store.
     """
     store = Store(runtime.store)
     label = label or stage.name
@@ -227,7 +228,7 @@ def build(
         runtime.report(Progress(0, None, "stages", message=f"{label}: waiting for {holder}, which builds {identity.name}"))
 
     try:
-        with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"), store.lock(identity.name, waiting=waiting):
+        with explaining_full_disk(label, store.root / f"{identity.name}.partial"), store.lock(identity.name, waiting=waiting):
             found, fault = store.find(identity.name), store.fault(identity.name, inputs)
             if found is not None and fault is None and not rerun:
                 return Built(found, cached=True)
@@ -273,12 +274,12 @@ def _build(
         write_digested(partial / MANIFEST, sealed, sort_keys=True)
     else:
         files = {name: (entry["sha256"], stamp(partial / name)) for name, entry in sealed["files"].items()}
-    # Only now may the traces that a resumed stage works from go; the opening last, for it is what makes a partial usable.
+    # The manifest is written, so the scratch files can go. The opening goes last: without it a partial directory is useless.
     for hidden in sorted(partial.rglob(".*"), key=lambda path: path.name == OPENING):
         if hidden.is_dir():
             shutil.rmtree(hidden)
         else:
-            hidden.unlink(missing_ok=True)  # It may have gone with a hidden directory above it.
+            hidden.unlink(missing_ok=True)  # It may have been in a hidden directory.
     replace_directory(partial, target)
     for name, (digest, seen) in files.items():
         store.digests.remember(target / name, digest, seen)
@@ -286,13 +287,13 @@ def _build(
 
 
 def _entry(stage: Stage[Any], name: str, digest: str, size: int) -> dict[str, Any]:
-    """What the manifest says of a file."""
+    """Return what the manifest records about a file."""
     measured = any(fnmatch(name, pattern) for pattern in stage.measured)
     return {"sha256": digest, "size": size, **({"measured": True} if measured else {})}
 
 
 def _processor_seconds() -> float:
-    """Processor time of this process and of those that it started and that have ended, on all cores together."""
+    """Return the processor time of this process and of its ended children, summed over all cores."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -300,13 +301,16 @@ def _processor_seconds() -> float:
 def _run(
     store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, runtime: Runtime, partial: Path
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
-    """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
+    """Run a stage until the files of all its shards match their markers.
+
+    Returns the statistics, and sha256 and stamp of each file.
+    """
     for _ in range(_TRIES):
         try:
             with markers.stage_run(partial):
                 result = stage.run(spec, inputs, partial, runtime)
         except Exception as error:
-            # What it complains of may be that its input was changed meanwhile.
+            # A changed input may be the cause of the error.
             if changed := _changed_since(spec, inputs, partial):
                 raise _input_changed(stage, partial, changed) from error
             raise
@@ -314,13 +318,13 @@ def _run(
         _refuse_changed(store, stage, spec, identity, inputs, partial)
         for path in sorted(partial.rglob("[!.]*"), reverse=True):
             if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()  # A manifest knows files alone.
+                path.rmdir()  # A manifest lists only files.
         names = [name for name in output_files(partial) if name != MANIFEST]
         for name in names:
             (partial / name).chmod(0o644)  # safetensors writes files that only their owner can read.
             sync_file(partial / name)
         files = {name: sha256_and_stamp(partial / name) for name in names}
-        damaged = markers.unbelieved(partial, {name: digest for name, (digest, _) in files.items()})
+        damaged = markers.distrusted(partial, {name: digest for name, (digest, _) in files.items()})
         if not damaged:
             return stats, files
         markers.forget(damaged)
@@ -328,7 +332,7 @@ def _run(
 
 
 def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a try that was killed between manifest and rename, if all files were read and match it."""
+    """Return the manifest of a build that was killed between manifest and rename, if all files match it."""
     try:
         manifest = Artifact(name, partial).manifest
     except (FileNotFoundError, ArtifactError):
@@ -342,7 +346,7 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
 
 
 def _open(stage: Stage[S], partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs) -> None:
-    """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
+    """Start a partial directory, or continue one that was started from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
         begun = {field: found.get(field) for field in opening} == opening
@@ -354,7 +358,7 @@ def _open(stage: Stage[S], partial: Path, opening: Mapping[str, Any], spec: Spec
     now = {**opening, **changes.stamps_of_inputs(spec), "artifacts": changes.stamps_of_artifacts(inputs)}
     if not begun or found != now:
         if not begun or changes.changed(found, now) or changes.changed_artifacts(found.get("artifacts", {}), now["artifacts"]):
-            if begun:  # They may have been changed and changed back, and shards read from them between.
+            if begun:  # Files may have been changed and changed back, and shards read in between.
                 log.warning("%s: input files have new times; its shards are built again", partial.name)
             _forget_shards(partial)
         write_json(partial / OPENING, now, sort_keys=True)
@@ -362,7 +366,7 @@ def _open(stage: Stage[S], partial: Path, opening: Mapping[str, Any], spec: Spec
 
 
 def _forget_shards(partial: Path) -> None:
-    """Remove all shards and their markers, and files that a killed job left without one: other input may give fewer shards."""
+    """Remove all shards with their markers, and files of unfinished jobs: other input may give fewer shards."""
     for done in list(partial.rglob(markers.DONE)):
         named = {path for marker in done.glob("*.json") for path in markers.named(marker)}
         for path in named | {*done.parent.rglob("*.arrow")}:
@@ -371,7 +375,7 @@ def _forget_shards(partial: Path) -> None:
 
 
 def _remove_unnamed(stage: Stage[S], partial: Path) -> None:
-    """Remove output files that no marker vouches for, of a killed job or somebody else: the seal takes all that lie there."""
+    """Remove output files without a marker, such as those of a killed job: the manifest would list every file here."""
     named = {path for marker in partial.rglob(f"{markers.DONE}/*.json") for path in markers.named(marker)}
     for path in map(partial.joinpath, output_files(partial)):
         if path not in named and not any(fnmatch(str(path.relative_to(partial)), pattern) for pattern in stage.continued):
@@ -380,7 +384,7 @@ def _remove_unnamed(stage: Stage[S], partial: Path) -> None:
 
 
 def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
-    """Raise InputChanged, and forget the shards, if a file or artifact is not the one that the identity was computed from."""
+    """Raise InputChanged and forget the shards if an input is no longer the one that the identity was computed from."""
     changed = []
     for role, artifact in inputs.items():
         now = Artifact(artifact.name, artifact.path)
@@ -391,7 +395,7 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
             changed.append(f"{artifact.path} (input {role}: {fault})")
     changed = changed or _changed_since(spec, inputs, partial)
     try:
-        # Read again: bytes that are stored through a memory map need not change any time.
+        # Read again, because writing through a memory map need not change a file's times.
         if not changed and stage.identity(spec, identity.inputs, store, again=True).document != identity.document:
             changed = [str(path) for path in input_paths(spec)]
     except (OSError, FileChanged) as error:
@@ -401,8 +405,10 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
 
 
 def _changed_since(spec: Spec, inputs: Inputs, partial: Path) -> list[str]:
-    """What a stage reads and somebody wrote since it began, by times; also if the bytes are the earlier ones again, for others
-    may have been read meanwhile."""
+    """Return which inputs were written since the stage began, judged by times.
+
+    This includes inputs whose bytes are the same again: the stage may have read other ones in between.
+    """
     try:
         begun = json.loads((partial / OPENING).read_text("utf-8"))
         artifacts = changes.changed_artifacts(begun["artifacts"], changes.stamps_of_artifacts(inputs))
@@ -418,7 +424,7 @@ def _input_changed(stage: Stage[Any], partial: Path, changed: Sequence[str]) -> 
 
 
 def host_facts() -> dict[str, Any]:
-    """What built an artifact: code version, interpreter, machine and the packages whose versions can change results."""
+    """Return what built an artifact: version, interpreter, machine, and packages whose versions can change results."""
     corpus = ("pyarrow", "polars", "kiwipiepy", "rensa", "httpcore", "protego", "fastwarc", "lxml", "trafilatura")
     packages = (*corpus, "sentencepiece", "torch", "deepspeed", "transformers", "numpy")
     versions = {}
@@ -438,7 +444,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The processor's name as its maker gives it, if the system reports it."""
+    """Return the processor's name as its maker gives it, if the system reports it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.lower().startswith(("model name", "cpu model")):
@@ -447,16 +453,16 @@ def _cpu() -> str:
 
 
 def _gpus() -> list[str]:
-    """The names of NVIDIA's GPUs, as the driver tells them without CUDA."""
+    """Return the names of NVIDIA GPUs. The driver reports them without CUDA."""
     with contextlib.suppress(OSError):
-        told = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-        lines = (line for path in told for line in path.read_text("utf-8", "replace").splitlines())
+        files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        lines = (line for path in files for line in path.read_text("utf-8", "replace").splitlines())
         return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     return []
 
 
 def _blas() -> list[str]:
-    """The BLAS libraries that this process has loaded, and of OpenBLAS the kernels that it chose: their sums differ."""
+    """Return the BLAS libraries that this process has loaded, with OpenBLAS's choice of kernels: their sums differ."""
     found = []
     with contextlib.suppress(OSError):
         mapped = {

@@ -1,6 +1,7 @@
-"""Artifacts and the store that holds them: found by name, checked against their manifests, locked while they are built.
+"""Artifacts and the store that holds them: finding, verifying and locking artifacts.
 
-``Store.fault`` says why an artifact cannot be used; ``korealbert.recipe.planning`` turns that into cached, stale or new."""
+``Store.fault`` says why an artifact cannot be used; ``korealbert.recipe.planning`` turns that into cached, stale or new.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ class _Recipe(_Fact):
 
 
 class _Manifest(_Fact):
-    """The fields of a manifest. Fields beyond them do no harm beside a digest."""
+    """The fields of a manifest. Further fields are allowed if the manifest has a digest."""
 
     name: str
     label: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*\z")]
@@ -75,14 +76,14 @@ class _Manifest(_Fact):
 
 
 def _misfit(loaded: object, *, digested: bool) -> str | None:
-    """What keeps a JSON value, with a digest or without, from being a manifest, or None."""
+    """Return why a JSON value (``digested``: with a digest) is no manifest, or None if it is one."""
     try:
         _Manifest.model_validate(loaded)
     except ValidationError as error:
         lacking = sorted(".".join(map(str, each["loc"])) for each in error.errors() if each["type"] == "missing")
         return f"it lacks {', '.join(lacking)}" if lacking else _first_problems(error)
     if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - _Manifest.model_fields.keys())):
-        return f"it has {', '.join(map(repr, more))} and no whole digest before it"
+        return f"it has {', '.join(map(repr, more))} but no valid digest"
     return None
 
 
@@ -93,25 +94,25 @@ def _first_problems(error: ValidationError) -> str:
 T = TypeVar("T", bound=Statistics)
 
 STORE_VARIABLE = "KOREALBERT_STORE"
-"""Environment variable: the store where neither a command nor a run's parameters name one. Workers set it for their runs."""
+"""Environment variable with the default store. Workers set it for their runs."""
 ENVIRONMENT_FILE = Path(".env")
-"""In the project's root: the credentials, read by every ``prefect`` command there, and the store of services that are up."""
+"""File in the project's root with the credentials for every ``prefect`` command there, and the store of running services."""
 
 
 def default_store() -> Path:
-    """The directory of the artifacts: what ``KOREALBERT_STORE`` names, in the environment or else in ``.env``, else ``store``.
+    """Return the default store: ``KOREALBERT_STORE`` in the environment or in ``.env``, else ``store``.
 
-    ``make up`` writes the variable there, and ``make down`` takes it away.
+    ``make up`` writes the variable to ``.env``, and ``make down`` removes it.
     """
     named = os.environ.get(STORE_VARIABLE)
-    with suppress(OSError, UnicodeDecodeError):  # There is none, or it is another user's.
+    with suppress(OSError, UnicodeDecodeError):  # The file is missing, or it is another user's.
         lines = "" if named else ENVIRONMENT_FILE.read_text("utf-8")
         named = named or "".join(re.findall(rf"^{STORE_VARIABLE}=(.*)$", lines, re.MULTILINE))
     return Path(named or "store")
 
 
 class ArtifactError(Exception):
-    """An artifact breaks the contract: lost documents, a wrong digest, an unfinished directory."""
+    """An artifact breaks the contract: it lost documents, has a wrong digest, or is unfinished."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Artifact:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The parsed ``manifest.json``. Raises ArtifactError naming the file when it is not one, or its digest not its own."""
+        """Return the parsed ``manifest.json``. Raises ArtifactError if it is invalid or does not match its own digest."""
         path = self.path / MANIFEST
         try:
             loaded, digested = read_digested(path.read_bytes())
@@ -135,43 +136,44 @@ class Artifact:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What the stage counted."""
+        """Return the stage's statistics."""
         stats: dict[str, Any] = self.manifest["stats"]
         return stats
 
     def stats_as(self, kind: type[T]) -> T:
-        """The same as an object of the stage's own class. Raises ArtifactError naming artifact and field that do not fit it."""
+        """Return the statistics as an object of the stage's class. Raises ArtifactError naming artifact and field if they do
+        not fit."""
         try:
             return kind.model_validate(self.stats)
         except ValidationError as error:
-            told = f"{self.name}: its statistics are no {kind.__name__} ({_first_problems(error)})"
-            raise ArtifactError(f"{told}; build it again") from None
+            problem = f"its statistics are no {kind.__name__} ({_first_problems(error)})"
+            raise ArtifactError(f"{self.name}: {problem}; build it again") from None
 
     @property
     def output_digest(self) -> str:
-        """sha256 over the names and digests of all files but measured ones: equal for equal bytes, whoever built them."""
+        """Return the sha256 over names and digests of all files except measured ones: equal bytes, equal digest."""
         return str(self.manifest["output_digest"])
 
     @property
     def size(self) -> int:
-        """Bytes of all its files but the manifest."""
+        """Return the bytes of all files except the manifest."""
         return sum(entry["size"] for entry in self.manifest["files"].values())
 
     def files(self, pattern: str) -> list[Path]:
-        """Output files that match a glob pattern, sorted by name."""
+        """Return the output files that match a glob pattern, sorted by name."""
         return sorted(self.path.glob(pattern))
 
     def read_json(self, name: str) -> Any:
-        """The parsed content of an output file in JSON."""
+        """Return the parsed content of a JSON output file."""
         return json.loads((self.path / name).read_text("utf-8"))
 
     def inputs(self) -> dict[str, Artifact]:
-        """The artifacts that this one was built from, by role; they are in the same store."""
+        """Return the artifacts that this one was built from, by role. They are in the same store."""
         return {role: Artifact(name, self.path.parent / name) for role, name in self.manifest["inputs"].items()}
 
 
 def ancestors(artifacts: Mapping[str, Artifact]) -> dict[str, Artifact]:
-    """All ancestors of the given artifacts and themselves, by name, inputs before the artifacts built from them."""
+    """Return the given artifacts and all their ancestors by name, inputs first."""
     found: dict[str, Artifact] = {}
 
     def visit(artifact: Artifact) -> None:
@@ -186,14 +188,14 @@ def ancestors(artifacts: Mapping[str, Artifact]) -> dict[str, Artifact]:
 
 
 class Store:
-    """A directory of artifacts: one sub-directory each, complete if and only if it exists under its own name."""
+    """A directory of artifacts. An artifact is complete if and only if its sub-directory has the artifact's own name."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
         self.digests = DigestMemory(self.root / ".digests")
 
     def make(self) -> Self:
-        """Make the directory, if it is not there. Raises ArtifactError where none can be made, as within an artifact."""
+        """Create the directory if it does not exist. Raises ArtifactError if that is impossible, as within an artifact."""
         try:
             refuse_overwriting(self.root)
             self.root.mkdir(parents=True, exist_ok=True)
@@ -204,15 +206,15 @@ class Store:
         return self
 
     def find(self, name: str) -> Artifact | None:
-        """The finished artifact of this name with a readable manifest, or None; see ``fault``."""
+        """Return the finished artifact of this name if its manifest is readable, else None; see ``fault``."""
         artifact = Artifact(name, self.root / name)
         return artifact if artifact.path.is_dir() and self.unreadable(artifact) is None else None
 
     def fault(self, name: str, inputs: Mapping[str, Artifact | None]) -> str | None:
-        """What keeps the artifact of this name from being used, or None; None too where there is no artifact.
+        """Return why the artifact of this name cannot be used, or None if it can be used or does not exist.
 
-        A manifest that cannot be read, damaged files, or an input (by role; None while it is not built) whose bytes are not
-        those that the artifact was built from.
+        Reasons are an unreadable manifest, damaged files, or an input (by role; None while it is not built) whose bytes differ
+        from those that the artifact was built from.
         """
         artifact = Artifact(name, self.root / name)
         if not artifact.path.exists():
@@ -220,7 +222,7 @@ class Store:
         return self.unreadable(artifact) or self.damage(artifact) or self.outdated(artifact, inputs)
 
     def unreadable(self, artifact: Artifact) -> str | None:
-        """What keeps a directory under an artifact's name from being one, or None."""
+        """Return why a directory with an artifact's name has no readable manifest, or None."""
         try:
             _ = artifact.manifest
         except FileNotFoundError:
@@ -230,50 +232,50 @@ class Store:
         return None
 
     def directories(self) -> list[Path]:
-        """Every directory under an artifact's name, readable or not."""
+        """Return every directory with an artifact's name, readable or not."""
         return sorted(path for path in self.root.iterdir() if ARTIFACT_NAME.fullmatch(path.name) and path.is_dir())
 
     def artifacts(self) -> list[Artifact]:
-        """All finished artifacts with a readable manifest, oldest first; none where there is no store."""
+        """Return all finished artifacts with a readable manifest, oldest first; none if there is no store."""
         found = [Artifact(path.name, path) for path in self.directories()] if self.root.is_dir() else []
         complete = [artifact for artifact in found if self.unreadable(artifact) is None]
         return sorted(complete, key=lambda artifact: (artifact.manifest["created"], artifact.name))
 
     def damage(self, artifact: Artifact) -> str | None:
-        """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
+        """Return what is wrong with an artifact's files, or None. Unchanged files are not read twice."""
         wrong = contradictions(artifact.name, artifact.manifest)
         faults = _faults_of_files(artifact.path, artifact.manifest, self.digests.of, scratch=True)
         return next(itertools.chain(wrong, faults), None)
 
     def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
-        """Which input has been rebuilt with other bytes than the artifact was built from, or None."""
+        """Return which input has been rebuilt with other bytes since the artifact was built, or None."""
         for role, built_from in artifact.manifest["built_from"].items():
             current = inputs.get(role)
             if current is not None and current.output_digest != built_from:
                 return f"input {role} ({current.name}) was rebuilt with other bytes"
         return None
 
-    def rot(self, artifact: Artifact) -> list[str]:
-        """Everything that is wrong with the bytes of an artifact; each file is read again, without remembered digests."""
+    def verify(self, artifact: Artifact) -> list[str]:
+        """Return everything that is wrong with an artifact. Every file is read again, even if its digest is cached."""
         return faults_within(
             artifact.path, artifact.name, artifact.manifest, partial(self.digests.of, again=True), scratch=False
         )
 
     def lock_file(self, name: str) -> Path:
-        """The file whose lock a builder of this artifact holds."""
+        """Return the file that a builder of this artifact locks."""
         return self.root / ".locks" / f"{name}.lock"
 
     def lock(self, name: str, *, waiting: Callable[[str], None] | None = None) -> AbstractContextManager[None]:
-        """Keep two builders of one artifact apart; ``waiting`` is told who the other is. Raises ReadOnlyStore."""
+        """Keep two builders of one artifact apart; ``waiting`` is called with the other one. Raises ReadOnlyStore."""
         return locks.exclusive(self.lock_file(name), waiting=waiting)
 
 
 def faults_within(
     directory: Path, name: str, manifest: Mapping[str, Any], digest: Callable[[Path], str] = sha256_of_file, *, scratch: bool
 ) -> list[str]:
-    """Everything that does not fit together in the directory of an artifact of this name: files, manifest, documents.
+    """Return all inconsistencies between files, manifest and documents in an artifact's directory.
 
-    ``scratch``: hidden files may lie there too.
+    ``scratch`` allows hidden files there too.
     """
     faults = [*_faults_of_files(directory, manifest, digest, scratch=scratch), *contradictions(name, manifest)]
     if not faults:
@@ -298,7 +300,7 @@ def _faults_of_files(
                 yield f"{relative} has another sha256 than its manifest says"
         except (OSError, FileChanged) as error:
             yield str(error)
-    # Whoever reads an artifact takes all files of a pattern, to which a directory's name may belong too.
+    # Readers of an artifact glob for files, and a directory's name may match the pattern too.
     expected_names = {*manifest["files"], MANIFEST}
     directories = {str(parent) for name in manifest["files"] for parent in Path(name).parents}
     extra = {*output_files(directory, scratch=not scratch, directories=True)} - expected_names - directories
@@ -306,7 +308,7 @@ def _faults_of_files(
 
 
 def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
-    """Where a manifest in the directory of this name contradicts itself."""
+    """Return where the manifest of an artifact of this name contradicts itself."""
     faults = []
     if digest_of_output(manifest["files"]) != manifest["output_digest"]:
         faults.append("manifest.json: its output_digest is not that of its files")
@@ -320,22 +322,24 @@ def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def digest_of_output(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """The output digest that the files of a manifest have together; measured ones do not count."""
+    """Return the output digest of a manifest's files. Measured files do not count."""
     return digest_of_listing({name: entry["sha256"] for name, entry in files.items() if not entry.get("measured")})
 
 
 def output_files(directory: Path, *, scratch: bool = False, directories: bool = False) -> list[str]:
-    """Names of all files within a stage's directory, sorted; where asked for, of hidden ones, which are its scratch, and of
-    directories. A link to a directory counts as a file."""
+    """Return the names of all files within a stage's directory, sorted.
+
+    ``scratch`` adds hidden files, ``directories`` adds directories. A link to a directory counts as a file.
+    """
     found = (path for path in directory.rglob("*") if directories or path.is_symlink() or not path.is_dir())
     names = (path.relative_to(directory) for path in found)
     return sorted(str(name) for name in names if scratch or not any(part.startswith(".") for part in name.parts))
 
 
 def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | None = None) -> None:
-    """Documents are conserved: ``in + repeated = out + Σ dropped[reason] + quarantined``, where a stage counts any.
+    """Raise ArtifactError unless ``in + repeated = out + Σ dropped[reason] + quarantined``, if the stage counts documents.
 
-    What it keeps as rows in ``directory`` (documents, dropped ones, the quarantine) must be as many. Raises ArtifactError.
+    The rows of ``documents-*``, ``dropped-*`` and ``quarantine-*`` in ``directory`` must agree with these counts.
     """
     if "documents_in" not in stats:
         return
@@ -358,7 +362,7 @@ def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | No
 
 
 def identity_of(manifest: Mapping[str, Any]) -> Identity:
-    """The identity that a manifest's recipe spells out. Raises ArtifactError where it spells none."""
+    """Return the identity that a manifest's recipe describes. Raises ArtifactError if it describes none."""
     try:
         recipe = manifest["recipe"]
         return Identity(recipe["stage"], recipe["version"], recipe["spec"], recipe["inputs"])

@@ -22,28 +22,28 @@ from korealbert.artifact import Artifact, Built, Runtime, Spec, Stage, build
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
 
-_SECONDS_BETWEEN_LOOKS = 0.2
-"""So often the memory of a process is looked at."""
+_POLL_SECONDS = 0.2
+"""How often the memory of a process is measured."""
 
 SPIN_ROUNDS = ("GOMP_SPINCOUNT", "1000")
-"""How often an idle thread of libgomp looks for work before it sleeps, some microseconds. By default it looks for milliseconds:
-trainings on the same cores then keep each other waiting, and each takes three times as long (``bench/side_by_side.py``)."""
+"""How often an idle libgomp thread looks for work before it sleeps: here for some microseconds. By default it looks for
+milliseconds, and trainings on the same cores take three times as long (``bench/side_by_side.py``)."""
 
 SPARE = 1.1
-"""A process is given a tenth more memory than one like it was seen to need."""
+"""A process is granted a tenth more memory than one like it needed."""
 
 
 class DoesNotFit(MemoryError):
-    """A stage that needs more memory than it may take, even alone."""
+    """A stage needs more memory than is allowed, even alone."""
 
 
 class Killed(ConnectionError):
-    """A process that ended without a word: most often the system's memory ran out."""
+    """A process ended without a message, most often because the system ran out of memory."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What ``build`` is to be called with."""
+    """The arguments of ``build``."""
 
     stage: Stage[Any]
     spec: Spec
@@ -53,10 +53,10 @@ class Job:
 
 
 def build_apart(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> Built:
-    """Build in a new process that dies with this one, and remember the most memory that it took.
+    """Build in a new process that dies with this one, and remember its peak memory.
 
-    Raises what the stage raises, ``DoesNotFit`` when the process takes more than ``memory_bytes``, and ``Killed`` when it
-    is killed from outside.
+    Raises what the stage raises, ``DoesNotFit`` if the process takes more than ``memory_bytes``, and ``Killed`` if it is killed
+    from outside.
     """
     os.environ.setdefault(*SPIN_ROUNDS)
     context = multiprocessing.get_context("spawn")
@@ -76,7 +76,7 @@ def build_apart(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> 
 def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime, memory_bytes: int | None) -> Built:
     needs = Needs(runtime.store)
     while True:
-        if pipe.poll(_SECONDS_BETWEEN_LOOKS):
+        if pipe.poll(_POLL_SECONDS):
             try:
                 kind, value = pipe.recv()
             except EOFError:
@@ -126,9 +126,9 @@ def _child(pipe: Connection, parent: int, job: Job, runtime: Runtime) -> None:
 
 
 def peak_memory(pid: int | None = None) -> int:
-    """Most bytes that this process held, or another one; elsewhere than on Linux what the other one holds now.
+    """Return the peak memory of this process or another one; without Linux, the other one's current memory.
 
-    Linux's ru_maxrss would count what its parent held when it was forked.
+    Linux's ru_maxrss would include what the parent held when it forked.
     """
     if sys.platform != "linux":
         if pid is not None:
@@ -139,7 +139,7 @@ def peak_memory(pid: int | None = None) -> int:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error, or one that says the same where it cannot pass between processes."""
+    """Return the error, or a RuntimeError with its message if it cannot be pickled."""
     try:
         multiprocessing.reduction.ForkingPickler.dumps(error)
     except Exception:
@@ -148,15 +148,15 @@ def _sendable(error: Exception) -> Exception:
 
 
 class Needs:
-    """The most memory that stages of one kind were seen to take, remembered in the store beside its digests."""
+    """The peak memory of stages by kind, remembered in the store."""
 
     def __init__(self, store: Path) -> None:
         self.directory = Path(store) / ".needs"
 
     def of(self, job: Job, limit: int | None) -> int | None:
-        """Bytes that a job like this needs with some to spare, or None while none has run.
+        """Return the bytes to grant a job like this, or None if none has run yet.
 
-        Raises DoesNotFit when that is more than ``limit``.
+        Raises DoesNotFit if its peak was more than ``limit``.
         """
         try:
             peak = int(json.loads(self._file(job).read_text("utf-8"))["bytes"])
@@ -167,7 +167,7 @@ class Needs:
         return int(peak * SPARE)
 
     def remember(self, job: Job, peak: int) -> None:
-        """Keep a measured peak; the largest of a kind counts."""
+        """Store a measured peak if it is the largest of its kind."""
         if int(peak * SPARE) > (self.of(job, None) or 0):
             self.directory.mkdir(parents=True, exist_ok=True)
             write_json(self._file(job), {"label": job.label, "bytes": peak})

@@ -1,7 +1,7 @@
-"""Tar archives member by member from a stream, in bounded memory, up to the last byte that is there.
+"""Reads tar archives member by member from a stream, in bounded memory, up to the last byte of a truncated archive.
 
-``tarfile`` reads extended headers of any size into memory, keeps every global header it has met, expands sparse files, and
-loses what a read had already gathered where an archive ends early. It still decodes the header blocks.
+``tarfile`` reads extended headers of any size into memory, keeps every global header, expands sparse files, and loses data
+already read when an archive is truncated. Here it only decodes the header blocks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _BLOCK = tarfile.BLOCKSIZE
 _MAX_HEADER_BYTES = 1 << 20
 """Longest extended header (PAX or GNU long name) that is read. Paths have at most 4,096 bytes; the rest are attributes."""
 _MAX_PAX_RECORDS = 256
-"""Records of one PAX header. Each attribute of a file is one; writers have a few dozen at most."""
+"""Records of one PAX header, one for each attribute of a file. Writers use a few dozen at most."""
 _MAX_EXTENDED_HEADERS = 16
-"""Extended headers in a row, before the one of a member; writers use at most three."""
+"""Consecutive extended headers before a member's header. Writers use at most three."""
 
-_SKIPPED_BYTES = 1 << 18
+_READ_BYTES = 1 << 18
 _WITHOUT_DATA = frozenset(
     {tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE}
 )
@@ -27,12 +27,12 @@ _EXTENDED = frozenset(
     {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
 )
 _SPARSE_CONTINUES, _SPARSE_CONTINUES_LATER = 482, 504
-"""Position of the byte in an old GNU sparse header, and in the blocks that continue it, which says that another follows."""
+"""Position of the byte that says whether another block follows, in an old GNU sparse header and in its continuations."""
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
 
 
 class TarFault(Exception):
-    """An archive that cannot be read on; ``reason`` is ``truncated``, ``corrupt`` or ``header_too_long``."""
+    """The rest of an archive cannot be read; ``reason`` is ``truncated``, ``corrupt`` or ``header_too_long``."""
 
     def __init__(self, reason: str, byte: int, detail: str) -> None:
         super().__init__(f"byte {byte}: {detail}")
@@ -41,29 +41,29 @@ class TarFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """What an archive announces of one member."""
+    """What a header says about a member."""
 
     name: str
     size: int
     """Bytes of data in the archive."""
     is_file: bool
-    """A regular file, sparse ones included; links, devices and directories are none."""
+    """Whether it is a regular file, possibly sparse, and no link, device or directory."""
     is_sparse: bool
 
 
 class TarReader:
-    """Iterate over the members; ``read`` gives the data of the current one. What is not read is passed over."""
+    """Iterates over members; ``read`` returns data of the current one. Unread data is skipped."""
 
     def __init__(self, source: Callable[[int], bytes]) -> None:
-        """``source(size)`` returns ``size`` bytes, fewer only where the archive ends."""
+        """``source(size)`` returns ``size`` bytes, fewer only at the end of the archive."""
         self.position = 0
         """Bytes read from the archive."""
         self.left = 0
-        """Bytes of the current member's data that were not read yet."""
+        """Unread bytes of the current member's data."""
         self._source, self._padding = source, 0
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes of the current member; empty at its end. Raises TarFault where the archive ends before."""
+        """Return at most ``size`` bytes of the current member, none at its end. Raises TarFault if the archive ends earlier."""
         if self.left == 0:
             return b""
         data = self._source(min(size, self.left))
@@ -74,12 +74,12 @@ class TarReader:
         return data
 
     def __iter__(self) -> Iterator[TarMember]:
-        """All members. Raises TarFault where the archive is damaged, or ends without its end-of-archive block."""
+        """Yield all members. Raises TarFault if the archive is damaged or has no end-of-archive block."""
         return iter(self.next, None)
 
     def next(self) -> TarMember | None:
-        """The next member, or None at the end of the archive, behind which only zeros may follow."""
-        self._pass_over()
+        """Return the next member, or None at the end of the archive, after which only zeros may follow."""
+        self._skip_rest()
         name: str | None = None
         pax: dict[bytes, bytes] = {}
         for _ in range(_MAX_EXTENDED_HEADERS):
@@ -122,14 +122,14 @@ class TarReader:
             raise TarFault("header_too_long", at, detail)
         parts = []
         self.left, self._padding = header.size, -header.size % _BLOCK
-        while part := self.read(_SKIPPED_BYTES):
+        while part := self.read(_READ_BYTES):
             parts.append(part)
-        self._pass_over()
+        self._skip_rest()
         return b"".join(parts)
 
-    def _pass_over(self) -> None:
+    def _skip_rest(self) -> None:
         self.left, self._padding = self.left + self._padding, 0
-        while self.read(_SKIPPED_BYTES):
+        while self.read(_READ_BYTES):
             pass
 
     def _block(self) -> bytes:
@@ -140,9 +140,9 @@ class TarReader:
         return block
 
     def _check_end(self) -> None:
-        while block := self._source(_SKIPPED_BYTES):
+        while block := self._source(_READ_BYTES):
             if any(block):
-                raise TarFault("corrupt", self.position, "there is data behind the end of the archive")
+                raise TarFault("corrupt", self.position, "there is data after the end of the archive")
             self.position += len(block)
 
 
@@ -152,7 +152,7 @@ def _header(block: bytes, at: int) -> tarfile.TarInfo:
     except (tarfile.HeaderError, ValueError) as error:
         raise TarFault("corrupt", at, f"damaged header of a member ({error})") from error
     if header.size < 0:
-        raise TarFault("corrupt", at, "a header that announces less than nothing")
+        raise TarFault("corrupt", at, "a header with a negative size")
     return header
 
 

@@ -1,1 +1,1 @@
-"""Raw sources to balanced documents: extract, clean, deduplicate, balance; Arrow shards of documents between them."""
+"""Raw sources to balanced documents: extract, clean, deduplicate, score, balance. Stages exchange Arrow shards of documents."""

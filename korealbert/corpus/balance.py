@@ -1,9 +1,9 @@
-"""Stage ``balance``: bring the categories of the news corpus nearer to their target shares by leaving articles out.
+"""Stage ``balance``: drop news articles until the categories are nearer to their target shares.
 
-First the arithmetic of rebalancing, without documents: n characters of a category, N their sum, q = n / N its share, t its
-target. Then the documents: articles of a category are kept in the order of a hash of seed and id until its characters are
-spent. The choice depends on neither input order nor workers, and a larger ``alpha`` keeps every article that a smaller one
-keeps.
+The first functions compute how many characters each category may keep; in their docstrings a category has n characters of N
+in all, the share q = n / N, and the target t. Articles are then kept in the order of a hash of seed and id until the
+characters of their category are used up. The choice depends on neither input order nor workers, and a larger ``alpha`` keeps
+every article that a smaller one keeps.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ Characters = Mapping[str, int]
 
 
 def shares(characters: Characters) -> dict[str, float]:
-    """Each category's share of all characters; empty when there are none."""
+    """Return each category's share of all characters, or nothing if there are no characters."""
     total = sum(characters.values())
     return {name: count / total for name, count in characters.items()} if total else {}
 
 
 def present_targets(characters: Characters, targets: Mapping[str, float]) -> dict[str, float]:
-    """Targets of the categories that have any characters, scaled to sum to 1."""
+    """Return the targets of the categories that have characters, scaled to sum to 1."""
     weights = {name: targets[name] for name, count in characters.items() if count and targets.get(name, 0) > 0}
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 
 
 def _floor(exact: float) -> int:
-    """⌊exact⌋, where a whole number may have come out a rounding error too small."""
+    """Round down, but keep a whole number that came out a rounding error too small."""
     return math.floor(exact * (1 + 1e-12))
 
 
 def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> dict[str, int]:
-    """min(n, ⌊alpha · t · N⌋) for each category with a target; N counts these categories alone.
+    """Return min(n, ⌊alpha · t · N⌋) for each category with a target; N counts these categories only.
 
-    What holds: no category with less than its target share loses share; the greatest share / target falls or stays; the
-    total variation distance to the targets falls or stays; a larger alpha keeps at least as much of every category. (One
-    category's own distance may grow: shares (1/3, 5/9, 1/9) capped at a third become (3/7, 3/7, 1/7).)
+    A category below its target share never loses share. The greatest share / target and the total variation distance to the
+    targets never grow. A larger alpha keeps at least as much of every category. A single category's distance may grow:
+    capped at a third, the shares (1/3, 5/9, 1/9) become (3/7, 3/7, 1/7).
     """
     wanted = present_targets(characters, targets)
     total = sum(characters[name] for name in wanted)
@@ -66,21 +66,21 @@ def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> d
 
 
 def proportional(characters: Characters, targets: Mapping[str, float]) -> dict[str, int]:
-    """⌊t · s⌋ with s = min n / t: exactly the target shares, at the price of everything above the scarcest category."""
+    """Return ⌊t · s⌋ with s = min n / t: exactly the target shares, limited by the scarcest category."""
     wanted = present_targets(characters, targets)
     scale = min((characters[name] / share for name, share in wanted.items()), default=0.0)
     return {name: min(characters[name], _floor(share * scale)) for name, share in wanted.items()}
 
 
 def temperature_shares(characters: Characters, temperature: float) -> dict[str, float]:
-    """p ∝ q^(1/T): T = 1 is the natural distribution, T → ∞ the uniform one. Empty categories have no share."""
+    """Return p ∝ q^(1/T): T = 1 is the natural distribution, T → ∞ the uniform one. Empty categories are left out."""
     powers = {name: share ** (1 / temperature) for name, share in shares(characters).items() if share > 0}
     total = sum(powers.values())
     return {name: power / total for name, power in powers.items()}
 
 
 def temperature(characters: Characters, value: float) -> dict[str, int]:
-    """⌊n · w / max w⌋ with weights w = p / q of ``temperature_shares``: the scarcest category stays whole."""
+    """Return ⌊n · w / max w⌋ with w = p / q, p from ``temperature_shares``: the scarcest category is kept whole."""
     if value == 1:
         return dict(characters)
     natural, wanted = shares(characters), temperature_shares(characters, value)
@@ -90,7 +90,7 @@ def temperature(characters: Characters, value: float) -> dict[str, int]:
 
 
 _INTERVAL = 1 << 56
-"""Draws are looked at in intervals of this width first: a 256th of the documents is sorted in memory."""
+"""Draws are first counted in intervals of this width, so that only a 256th of the documents is sorted in memory."""
 
 _MEASURE_SCHEMA = pa.schema(
     [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
@@ -99,22 +99,22 @@ _THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string(
 
 
 class BalanceSpec(Spec):
-    """The sources that are balanced, the target and the method."""
+    """Which sources are balanced, towards which shares, and how."""
 
     mode: Literal["cap", "proportional", "temperature", "none"] = "cap"
-    """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, throwing
-    most away. temperature: shares ∝ natural share^(1/T), by leaving out. none: everything stays."""
+    """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, which drops
+    the most. temperature: shares ∝ natural share^(1/T). none: keep everything."""
     sources: tuple[str, ...] = ("news",)
-    """Sources whose documents are balanced, together; the others pass untouched."""
+    """Sources whose documents are balanced together; other sources are kept as they are."""
     targets: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(CATEGORIES, 1.0))
-    """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over
-    the seven categories. Documents of a category without a target pass untouched. temperature takes all categories."""
+    """cap, proportional: target weight of each category; those of the present categories are scaled to sum to 1. The default
+    is uniform over the seven categories. A category without a target is kept whole. temperature uses all categories."""
     alpha: float = Field(default=1.5, gt=0)
-    """cap: how far above its target a category may be before it is cut."""
+    """cap: the multiple of its target that a category may reach."""
     temperature: float = Field(default=1.43, ge=1)
-    """temperature: T; 1.43 is the exponent 0.7 of multilingual BERT's sampling."""
+    """temperature: T; 1.43 corresponds to the exponent 0.7 of multilingual BERT's sampling."""
     stratify: bool = False
-    """Balance within each outlet and year, so that the mix of outlets and years stays."""
+    """Balance within each outlet and year, which keeps the mix of outlets and years."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Seed of the hash that orders articles."""
 
@@ -126,17 +126,17 @@ class BalanceSpec(Spec):
 
 
 def draw(seed: int, document_id: str) -> int:
-    """The 64-bit number by which a document is drawn: low numbers stay longest."""
+    """Return the hash that orders documents; those with low draws are kept longest."""
     return hash64(f"{seed}\0{document_id}")
 
 
 def _stratum(document: Document, spec: BalanceSpec) -> str:
-    """The group in which a document competes: all documents, or its outlet and year."""
+    """Return the group within which a document is balanced: its outlet and year, or "" for all documents."""
     return f"{document.outlet}\0{document.published[:4]}" if spec.stratify else ""
 
 
 def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[str, int]:
-    """Characters that each category may keep; a category that is absent from the result keeps all."""
+    """Return how many characters each category may keep; a category that is not in the result keeps all."""
     if spec.mode == "cap":
         return cap(characters, spec.targets, spec.alpha)
     if spec.mode == "proportional":
@@ -147,7 +147,7 @@ def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[s
 
 
 def _measure_shard(spec: BalanceSpec, shard: Path, index: int, out_dir: Path) -> Stats:
-    """Write stratum, category, draw and size of each document that is to be balanced."""
+    """Write the stratum, category, draw and size of each document that is balanced."""
     with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
         for document in read_documents(shard):
             if document.source in spec.sources:
@@ -157,7 +157,7 @@ def _measure_shard(spec: BalanceSpec, shard: Path, index: int, out_dir: Path) ->
 
 
 def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
-    """Find, for each stratum and category that is cut, the last draw that stays."""
+    """Find the last draw that is kept of each stratum and category that is cut."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
         return {}
@@ -170,7 +170,7 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
             (name, category, limit) for category, limit in _keep_characters(counts, spec).items() if limit < counts[category]
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
-    # Draws are uniform, so a histogram of their first bits shows in which interval the limit is: only its draws are sorted.
+    # Find the interval in which each limit is reached, then sort the draws of that interval only.
     cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
     upto = pl.col("characters").cum_sum().over(groups)
     edges = (
@@ -183,7 +183,7 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
         .group_by(groups)
         .agg(pl.col("interval").first(), pl.col("before").first())
     )
-    # Equal draws (a document twice) stay or go together.
+    # Equal draws (the same document twice) are kept or dropped together.
     by_draw = (
         cut.join(edges.lazy(), on=[*groups, "interval"])
         .group_by([*groups, "draw"])
@@ -202,14 +202,14 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
 
 
 def _thresholds(out_dir: Path) -> dict[tuple[str, str], int]:
-    """Stratum and category → last draw that stays; -1 where nothing does. Those absent keep everything."""
+    """Return the last draw that is kept by stratum and category, -1 for none; those that are absent keep everything."""
     path = out_dir / ".work" / "thresholds.arrow"
     rows = read_rows(path, _THRESHOLD_SCHEMA) if path.exists() else ()
     return {(name, category): -1 if last is None else last for name, category, last in rows}
 
 
 def _write_shard(spec: BalanceSpec, path: Path, index: int, out_dir: Path) -> Stats:
-    """Write what stays of one shard, with sizes before and after."""
+    """Write the documents of one shard that are kept, and count before and after."""
     thresholds = _thresholds(out_dir)
     categories: dict[str, dict[str, int]] = {}
     sources: dict[str, dict[str, int]] = {}
@@ -248,7 +248,7 @@ class BalanceStats(DocumentStats):
     """Statistics of balancing."""
 
     categories: dict[str, BeforeAndAfter] = Field(default_factory=dict)
-    """Those of the balanced sources."""
+    """Counts the balanced sources only."""
     sources: dict[str, BeforeAndAfter] = Field(default_factory=dict)
 
 
@@ -261,11 +261,8 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
         map_shards(measuring, shards, out_dir=out_dir, runtime=runtime, step="measure", total=len(shards))
         map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write", total=len(shards))
-    return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
+    return BalanceStats.of(sum_stats([{**NO_DOCUMENTS, "categories": {}, "sources": {}}, *parts]))
 
-
-_NONE: Stats = {"categories": {}, "sources": {}}
-"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "balance",

@@ -1,12 +1,8 @@
 """Unicode and whitespace normalisation: the first step of cleaning and of every comparison of texts.
 
-``normalise`` deletes and replaces characters only; it knows nothing about sources (extraction has a lighter step of its own,
-``records.tidy``). ``matching_view`` is for patterns: a text of the same length in which full-width forms, brackets and
-copyright signs have one spelling, so that spans in the one are spans in the other.
-
-``composed`` takes linear time. CPython sorts the combining marks after a letter by insertion, which is quadratic in the marks,
-and nothing bounds them: 400,000 in a row take minutes. In a stretch without blanks that is longer than ``LONGEST_WORD`` each
-letter therefore keeps ``_MOST_MARKS`` marks, more than any writing system gives it.
+Extraction has a lighter step of its own, ``records.tidy``. CPython's Unicode normalisation sorts the combining marks after a
+letter by insertion, which takes minutes for 400,000 of them. ``composed`` takes linear time, because it first limits the
+marks of each letter to ``_MAX_MARKS`` in words longer than ``LONGEST_WORD``.
 """
 
 from __future__ import annotations
@@ -20,40 +16,36 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-_MOST_MARKS = 30
-"""Marks in a row that a letter keeps: the limit of Unicode's stream-safe text format (UAX 15, section 13)."""
+_MAX_MARKS = 30
+"""Combining marks that a letter keeps: the limit of Unicode's stream-safe text format (UAX 15, section 13)."""
 LONGEST_WORD = 1_024
-"""Characters: below, all marks of a word cost less than 1 µs each, however they are ordered."""
+"""Characters of a word up to which each of its marks takes less than 1 µs, however they are ordered."""
 _LONGER_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
-# Latin, Greek, Hangul, kana and Chinese characters, of which none is a combining mark.
+# Latin, Greek, Hangul, kana and Chinese characters; none of them is a combining mark.
 _NO_MARKS = "\x00-\u02ff\u0370-\u0482\u048a-\u0590\u1100-\u11ff\u3000-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7ff"
-_MAY_BE_MARKS = re.compile(f"[^{_NO_MARKS}]{{{_MOST_MARKS + 1},}}")
+_MAY_BE_MARKS = re.compile(f"[^{_NO_MARKS}]{{{_MAX_MARKS + 1},}}")
 
 
 def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
-    """The text in a composed normal form; idempotent."""
+    """Return the text in a composed normal form. Idempotent."""
     if len(text) > LONGEST_WORD and max(map(len, text.split("\n"))) > LONGEST_WORD:
-        text = _LONGER_WORD.sub(_limited, text)
+        text = _LONGER_WORD.sub(lambda word: _MAY_BE_MARKS.sub(_limit_marks, word[0]), text)
     return text if unicodedata.is_normalized(form, text) else unicodedata.normalize(form, text)
 
 
-def _limited(word: re.Match[str]) -> str:
-    return _MAY_BE_MARKS.sub(_few_marks, word.group())
-
-
-def _few_marks(run: re.Match[str]) -> str:
+def _limit_marks(run: re.Match[str]) -> str:
     kept: list[str] = []
     marks = 0
     for character in run.group():
         marks = marks + 1 if unicodedata.combining(character) else 0
-        if marks <= _MOST_MARKS:
+        if marks <= _MAX_MARKS:
             kept.append(character)
     return "".join(kept)
 
 
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-# Hangul fillers (U+3164, U+FFA0) are drawn as blanks and used as such on Korean pages.
+# Korean pages use Hangul fillers (U+3164, U+FFA0) as blanks.
 _SPACE = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u3164\uffa0]")
 _ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -62,7 +54,7 @@ _SUSPICIOUS = re.compile(
     "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _MAX_NESTED_ENTITIES = 64
-"""``&amp;amp;lt;`` has three; each takes a pass over the text, and pages of nothing else would take quadratic time."""
+"""Levels of entities within entities that are decoded (``&amp;amp;lt;`` has three); each takes a pass over the text."""
 _SPACES = re.compile(" {2,}")
 _AROUND_BREAK = re.compile(" *\n *")
 _BLANK_LINES = re.compile("\n{3,}")
@@ -70,20 +62,18 @@ _BLANK_LINES = re.compile("\n{3,}")
 
 @dataclass(frozen=True, slots=True)
 class _Normalised:
-    """A normalised text and how many characters or entities of each kind were removed or replaced to get it."""
-
     text: str
     counts: dict[str, int]
-    """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab, other blanks), ``line_break``, ``entity``; zeros are absent."""
+    """Removed or replaced characters by kind: ``control``, ``zero_width``, ``space``, ``line_break``, ``entity``; no zeros."""
 
 
 def normalise(text: str, *, entities: bool = True) -> _Normalised:
-    """NFC, entities decoded, controls and zero-width characters removed, one kind of space and line break.
+    """Convert a text to NFC with one kind of space and line break, without entities, controls and zero-width characters.
 
-    Runs of spaces become one, lines lose outer spaces, runs of blank lines become one, the text loses outer whitespace.
-    Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only those that HTML 5 names and that end
-    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are; a text with more than ``_MAX_NESTED_ENTITIES`` of them within each
-    other loses its ampersands. ``entities=False`` leaves them all: for text that is about markup.
+    Runs of spaces, and of blank lines, become one; lines and the text are stripped. Entities are decoded until none is left
+    (``&amp;quot;`` is ``"``), but only those that HTML 5 names and that end in ``;``: ``R&D`` and ``&lt=`` stay. A text
+    with deeper nesting than ``_MAX_NESTED_ENTITIES`` loses its ampersands. ``entities=False`` is for text about markup, whose
+    entities stay. Idempotent.
     """
     counts: Counter[str] = Counter()
     text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else composed(text)
@@ -108,7 +98,7 @@ def _characters(text: str, counts: Counter[str], entities: bool) -> str:
             text, hits = pattern.subn(replacement, text)
             if hits:
                 counts[kind] += hits
-        text = composed(text)  # before the entities: NFC turns U+037E into the semicolon that ends one
+        text = composed(text)  # before decoding, because NFC turns U+037E into the semicolon that ends an entity
         decoded = 0
 
         def decode(match: re.Match[str]) -> str:
@@ -133,8 +123,8 @@ _VIEW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _VIEW.update(str.maketrans("【】〔〕〈〉《》©Ⓒㆍ・‧∙•", "[][]<><>ⓒⓒ·····"))
 
 
-def with_gap(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span of whole lines with the smaller of the gaps of line breaks above and below it; of all text, with both."""
+def with_line_breaks(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span of whole lines so that deleting it leaves the larger of the gaps above and below it."""
     above, below = start, end
     while above and text[above - 1] == "\n":
         above -= 1
@@ -148,5 +138,5 @@ def with_gap(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def matching_view(text: str) -> str:
-    """The text with full-width ASCII, Korean brackets, copyright signs and middle dots in one spelling; same length."""
+    """Return the text with one spelling of ASCII, brackets, copyright signs and middle dots, for patterns; offsets stay."""
     return text.translate(_VIEW)

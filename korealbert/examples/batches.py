@@ -1,17 +1,17 @@
-"""Rows and noise become batches: memory-mapped, gathered and noised whole batches at a time, with numpy only."""
+"""Turns rows and noise into batches: memory-mapped, gathered and noised a whole batch at a time, with numpy only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from korealbert.documents.shards import ShardError
-from korealbert.examples.noise import NOISE_FILE, drawn_views
+from korealbert.examples.noise import NOISE_FILE, DrawnView, drawn_views
 from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
@@ -23,8 +23,8 @@ IGNORED = -100
 
 
 VIEWS_IN_USE = 2
-"""Views mapped into memory at once, those on both sides of an epoch's end: 40 of a large corpus are more files than a process
-may map."""
+"""Views mapped into memory at once, those on both sides of an epoch's end. The files of all 40 views of a large corpus are
+more than a process may map."""
 
 
 @dataclass(frozen=True)
@@ -36,50 +36,35 @@ class Batch:
     token_type_ids: npt.NDArray[np.int64]
     """[B, L]: 1 in the second segment and its ``[SEP]``, 0 elsewhere; [B, 0] for packed rows."""
     lengths: npt.NDArray[np.int64]
-    """[B]: tokens with specials; the attention mask is ``arange(L) < lengths``. In packed rows (``best_fit``) [B, S]: of each
-    sequence, 0 in unused slots."""
+    """[B]: tokens including special ones; the attention mask is ``arange(L) < lengths``. For packed rows (``best_fit``) [B,
+    S]: tokens of each sequence, 0 in unused slots."""
     mlm_positions: npt.NDArray[np.int64]
     """[B, P]: positions to predict, 0 in unused slots."""
     mlm_labels: npt.NDArray[np.int64]
     """[B, P]: ids of the clean text there, -100 in unused slots."""
     sop_labels: npt.NDArray[np.int64]
-    """[B], or [B, S]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
+    """[B], or [B, S]: 1 = swapped (under NSP: not the continuation), 0 = as written, -100 = no label."""
     wop_positions: npt.NDArray[np.int64]
     """[B, W]: positions of moved tokens, 0 in unused slots."""
     wop_labels: npt.NDArray[np.int64]
-    """[B, W]: the class of the position where each was, or of the offset to it; -100 in unused slots."""
+    """[B, W]: class of each token's original position, or of the offset to it; -100 in unused slots."""
 
 
 @dataclass(frozen=True)
 class Clean:
-    """Sequences of a batch before masks and moves."""
+    """The sequences of a batch before masks and moves."""
 
     input_ids: Ints
     token_type_ids: Ints
     lengths: Ints
 
 
-class _NoiseTable(Protocol):
-    """Noise of one view, row by row next to a ``RowTable``: stored, or generated on demand."""
-
-    header: ViewHeader
-    noised: tuple[float, float]
-
-    def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order given."""
-        ...
-
-    def close(self) -> None:
-        """Let go of files."""
-        ...
-
-
 class ExampleBatches:
-    """Rows of one split under any of its views, which are stored or generated on the fly.
+    """The rows of one split under any of its views, which are stored or generated on the fly.
 
-    ``wop_reach``: with w > 0 the labels of word order are offsets from where a token is to where it was, −w to w as classes 0
-    to 2w; a token from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both
-    sides when views belong to other rows or another vocabulary, and ShardError naming the file when one is missing or damaged.
+    With ``wop_reach`` w > 0, word-order labels are offsets from a token's position to its original one: −w to w as classes 0 to
+    2w. A token from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both sides
+    if views belong to other rows or another vocabulary, and ShardError naming a missing or damaged file.
     """
 
     def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"], *, wop_reach: int = 0) -> None:
@@ -96,9 +81,9 @@ class ExampleBatches:
         self.vocab_size = headers[0].vocab_size
 
     def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
-        """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.
+        """Return the noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.
 
-        Raises IndexError for a view or row that is not there, ShardError where noise cannot be that of its rows.
+        Raises IndexError for a view or row that does not exist, ShardError if the noise cannot belong to its rows.
         """
         if not 0 <= view < self.num_views:
             raise IndexError(f"view {view} of {self.num_views}")
@@ -115,12 +100,12 @@ class ExampleBatches:
     @staticmethod
     def _damaged(view: int, error: IndexError) -> ShardError:
         return ShardError(
-            f"view {view} names places that its rows do not have ({error}): one of its files is damaged; "
+            f"view {view} refers to positions that its rows do not have ({error}): one of its files is damaged; "
             "run the recipe again, which finds and rebuilds it"
         )
 
     def _wop_classes(self, positions: Ints, origins: Ints) -> Ints:
-        """Labels of moved tokens, from where they are in their sequence and where they were (or -100)."""
+        """Return the labels of moved tokens, from their current and original positions (or -100)."""
         if not self._reach:
             return origins
         offsets = origins - positions
@@ -128,15 +113,15 @@ class ExampleBatches:
         return np.where(near, offsets + self._reach, IGNORED)
 
     def header(self, view: int) -> ViewHeader:
-        """Settings of a view's noise."""
+        """Return the settings of a view's noise."""
         return self._views[view].header
 
     def noised(self, view: int) -> tuple[float, float]:
-        """Shares of the pieces that a view has predicted and moved: counted where it is stored, else as it is asked for."""
+        """Return the shares of pieces that a view predicts and moves: counted if it is stored, else as configured."""
         return self._views[view].noised
 
-    def _use(self, view: int) -> _NoiseTable:
-        """The noise of a view; the files of the one used longest ago are closed."""
+    def _use(self, view: int) -> ViewTable | DrawnView:
+        """Return the noise of a view, and close the files of the view used longest ago."""
         if view not in self._in_use:
             self._in_use.append(view)
             if len(self._in_use) > VIEWS_IN_USE:
@@ -154,7 +139,7 @@ class ExampleBatches:
         return Clean(*with_specials(ids, first, length, header.sequence_length))
 
     def _continue(self, ids: Array, length: Ints, noise: View) -> tuple[Array, Ints]:
-        """Put second segments from other rows in, where NSP has drawn one."""
+        """Insert second segments from other rows, where NSP has drawn one."""
         assert noise.b_row is not None and noise.b_start is not None and noise.b_len is not None
         chosen = np.flatnonzero(noise.b_row >= 0)
         first = noise.a_len[chosen].astype(np.int64)
@@ -165,7 +150,7 @@ class ExampleBatches:
         return ids, length
 
     def _wop_count(self, numbers: Ints, noise: View, header: ViewHeader) -> Ints:
-        """Moved tokens per row; none in a batch that word order noise, drawn per batch, leaves out."""
+        """Return the moved tokens per row; none if word-order noise, drawn per batch, leaves this batch out."""
         count = noise.wop_count.astype(np.int64)
         if header.batch_portion is None or not len(numbers):
             return count
@@ -174,7 +159,7 @@ class ExampleBatches:
         return count * happens(lot, header.batch_portion)
 
 
-def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[_NoiseTable]:
+def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[ViewTable | DrawnView]:
     if split == "train" and (directory / NOISE_FILE).exists():
         return drawn_views(directory, rows)
     if split == "heldout":
@@ -189,12 +174,12 @@ def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[_NoiseT
 
 
 def view_number(directory: Path) -> int:
-    """The number in the name of a view's directory (``view-007``, ``view-1000``)."""
+    """Return the number in the name of a view's directory (``view-007``, ``view-1000``)."""
     return int(directory.name.removeprefix("view-"))
 
 
 def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:
-    """Masks and moves upon clean sequences. Predicted tokens never move, so the order of the two does not matter here."""
+    """Apply masks and moves to clean sequences. Predicted tokens never move, so the order of the two does not matter."""
     mlm_positions, wop_positions = noise.mlm_pos.astype(np.int64), noise.wop_pos.astype(np.int64)
     origins = noise.wop_src.astype(np.int64)
     predicted = np.arange(mlm_positions.shape[1]) < noise.mlm_count[:, None]
@@ -203,7 +188,7 @@ def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:
     labels = np.take_along_axis(clean.input_ids, mlm_positions, axis=1)
     arrivals = np.take_along_axis(clean.input_ids, np.where(moved, origins, 0), axis=1)
     ids = clean.input_ids.copy()
-    # Unused slots write [CLS] to position 0, where it is anyway.
+    # Unused slots write [CLS] to position 0, which holds it already.
     np.put_along_axis(ids, mlm_positions, np.where(predicted, noise.mlm_id, SPECIAL.cls), axis=1)
     np.put_along_axis(ids, wop_positions, arrivals, axis=1)
     return Batch(

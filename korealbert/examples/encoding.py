@@ -1,8 +1,8 @@
-"""Documents to pieces, with the ids that SentencePiece gives for each sentence alone.
+"""Encodes documents as pieces, with the ids that SentencePiece gives for each sentence alone.
 
-No piece reaches over a space, so lines are encoded word by word (``WordEncoder``), and SentencePiece sees only those not
-seen before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes or with rules for spaces,
-are encoded whole, by the vocabulary itself. The tokenizer of a checkpoint encodes all lines whole (``LineEncoder``).
+No piece crosses a space, so lines are encoded word by word (``WordEncoder``), and SentencePiece only sees new words. Lines that
+normalisation would change, and all lines if the vocabulary uses morphemes or has rules for spaces, are encoded whole by the
+vocabulary itself. The tokenizer of a checkpoint encodes all lines whole (``LineEncoder``).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from korealbert.vocab.stage import SCORE_STEP
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
 
 KEY_CHARACTERS = 8
-"""UTF-16 code units in a key; 98 % of the words of Korean Wikipedia have no more, with 94 % of its characters."""
+"""UTF-16 code units in a key. 98 % of the words of Korean Wikipedia, with 94 % of its characters, have no more."""
 PLACES_BITS = 18
-"""Binary logarithm of the words that can be remembered: 13 MB. With twice as many, 72 % are instead of 67 %."""
+"""log2 of the number of words that can be remembered: 13 MB. Doubling it raises the hit rate from 67 % to 72 %."""
 _PIECES_REMEMBERED = 8
-"""Words of more pieces are not remembered."""
+"""Words with more pieces are not remembered."""
 BLOCK_CHARACTERS = 4_096
-"""Words are given to SentencePiece in blocks of about so many characters, the fastest size."""
+"""Words are passed to SentencePiece in blocks of about this many characters, the fastest size."""
 PADDING = KEY_CHARACTERS
-"""Blank characters that must follow the last word of a text, so that keys can be read there."""
+"""Blank characters required after the last word of a text, so that its key can be read."""
 
 UNKNOWN_PENALTY = 10.0
-"""By how much SentencePiece scores an unknown character below the lowest piece (``kUnkPenalty``)."""
+"""SentencePiece scores an unknown character this far below the lowest piece (``kUnkPenalty``)."""
 _EXACT_STEPS = 1 << 24
-"""A float32 holds every integer up to this."""
+"""A float32 represents every integer up to this."""
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -47,9 +47,9 @@ Pieces = npt.NDArray[np.int32]
 
 _HALF = KEY_CHARACTERS // 2
 _KEPT = np.array([(1 << 16 * units) - 1 for units in range(_HALF + 1)], dtype=np.uint64)
-"""The bits of the first so many code units."""
+"""Masks of the first n code units."""
 _FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-"""Odd numbers whose products with the halves of a key spread over all places (those of xxHash and Fibonacci hashing)."""
+"""Odd numbers that spread the halves of a key over the whole table (those of xxHash and Fibonacci hashing)."""
 _UNSEEN, _INERT, _BLANK, _OTHER = range(4)
 _NEWLINE = 0x0A
 
@@ -68,12 +68,12 @@ class EncodedDocuments:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The S lines of a text, those of blanks only left out, and its W words: what blanks separate."""
+    """The S non-blank lines of a text, and its W words, which blanks separate."""
 
     begins: _Ints
     """[S]: first character."""
     ends: _Ints
-    """[S]: the newline after it."""
+    """[S]: the newline after the line."""
     words: _Ints
     """[S]: number of words."""
     word_begins: _Ints
@@ -88,7 +88,7 @@ class DocumentEncoder:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self.spaced: _Bools = vocabulary.words().spaced
-        """[V]: the piece follows a space."""
+        """[V]: whether the piece follows a space."""
         self._kinds = np.full(0x110000, _UNSEEN, dtype=np.uint8)
         self._kinds[[_NEWLINE, ord(" ")]] = _BLANK
         model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
@@ -97,10 +97,10 @@ class DocumentEncoder:
         stays = " " not in self._joining and vocabulary.processor.Normalize("x x") == f"{SPACE}x{SPACE}x"
         self._longest_line = longest_line(vocabulary) if stays and vocabulary.boundary is None else 0
         self.morphemes = {"seconds": 0.0, "megabytes": 0.0}
-        """Text cut into morphemes and then pieces so far, and the processor time that took."""
+        """Text cut into morphemes and then pieces so far, and the processor time it took."""
 
     def encode(self, texts: Sequence[str]) -> EncodedDocuments:
-        """Pieces of all documents. Lines without a piece (blank, or controls only) are no sentences."""
+        """Encode all documents. Lines without a piece (blank, or only controls) are no sentences."""
         text = "\n".join(texts) + "\n" * PADDING
         codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype="<u2")
         if len(codes) > len(text):
@@ -118,7 +118,7 @@ class DocumentEncoder:
         return EncodedDocuments(pieces, lengths[filled], documents[filled])
 
     def _encode_lines(self, text: str, codes: npt.NDArray[Any], lines: _Lines, whole: _Bools) -> tuple[Pieces, _Ints]:
-        """All pieces, and how many each line has; those ``whole`` [S] by the vocabulary, the others word by word."""
+        """Return all pieces and the number per line; lines in ``whole`` [S] are encoded by the vocabulary, others by words."""
         by_word = ~np.repeat(whole, lines.words)
         pieces, counts = self._words.encode(codes, lines.word_begins[by_word], lines.word_ends[by_word])
         ends = np.append(0, np.cumsum(counts))[np.cumsum(np.where(whole, 0, lines.words))]
@@ -142,10 +142,10 @@ class DocumentEncoder:
         return pieces
 
     def _learn(self, codes: npt.NDArray[Any]) -> None:
-        """Classify characters not seen before: does normalisation leave them unchanged, independent of their neighbours?"""
+        """Classify new characters: does normalisation leave them unchanged, whatever their neighbours?"""
         for code in codes.tolist():
             character = chr(code)
-            # Controls: U+0000 is what keys of words are filled up with, and SentencePiece takes no surrogates.
+            # Category C: keys of words are padded with U+0000, and SentencePiece accepts no surrogates.
             odd = character in self._joining or unicodedata.category(character)[0] == "C"
             stays = not odd and self._vocabulary.processor.Normalize(f"x{character}x") == f"{SPACE}x{character}x"
             self._kinds[code] = _INERT if stays and character != SPACE else _OTHER
@@ -154,19 +154,19 @@ class DocumentEncoder:
 class LineEncoder:
     """Encodes documents line by line with the tokenizer of a checkpoint; sentences are lines.
 
-    A line that follows another of its document gets the space before it that running text has. Unless the tokenizer has pieces
-    that reach over a space, the ids of a document are then those that it gives to the lines joined by spaces.
+    Every line of a document but the first is preceded by a space, as in running text. The ids of a document are then those of
+    its lines joined by spaces, unless the tokenizer has pieces that cross a space.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self.spaced: _Bools = vocabulary.words().spaced
-        """[V]: the piece follows a space."""
+        """[V]: whether the piece follows a space."""
         self.morphemes = {"seconds": 0.0, "megabytes": 0.0}
         """As in ``DocumentEncoder``; such text is not cut into morphemes."""
 
     def encode(self, texts: Sequence[str]) -> EncodedDocuments:
-        """Pieces of all documents. Lines without a piece are no sentences."""
+        """Encode all documents. Lines without a piece are no sentences."""
         lines: list[str] = []
         documents: list[int] = []
         for number, text in enumerate(texts):
@@ -180,9 +180,9 @@ class LineEncoder:
 
 
 def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[_Lines, _Bools]:
-    """The lines that are not blank, and which of them hold a character that normalisation would change."""
+    """Return the non-blank lines, and which of them contain a character that normalisation would change."""
     visible = kinds != _BLANK
-    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1  # The padding makes the last one an end.
+    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1  # Because of the padding, the last one ends a word.
     words = np.append(0, edges) if visible[0] else edges
     ends = np.flatnonzero(codes == _NEWLINE)
     begins = np.append(0, ends[:-1] + 1)
@@ -193,13 +193,14 @@ def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[
 
 
 class WordEncoder:
-    """Encodes words that normalisation leaves as they are, with a vocabulary that keeps words apart.
+    """Encodes words that normalisation leaves unchanged, with a vocabulary that keeps words apart.
 
-    No piece reaches over a space, and scores add up exactly (``vocab.stage.SCORE_STEP``), so the pieces of a line are those of
-    its words, ties included. Words follow Zipf's law: of Korean Wikipedia's, 67 % are remembered from earlier batches, another
-    7 % occur twice in one batch. No loop runs over them: a word of up to eight characters is its own key, two 64-bit integers
-    read from the text in place, and the memory is a table with one place for all keys of a hash. Its content decides how long
-    encoding takes, never the result.
+    No piece crosses a space, and scores add up exactly (``vocab.stage.SCORE_STEP``), so the pieces of a line are those of its
+    words, ties included. Words follow Zipf's law: 67 % of Korean Wikipedia's are remembered from earlier batches, another 7 %
+    occur twice in a batch.
+
+    There is no loop over words. A word of up to eight characters is its own key, two 64-bit integers read from the text in
+    place; the memory is a table with one entry per hash. Its content affects only the speed, never the result.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -209,16 +210,16 @@ class WordEncoder:
         self._keys = np.zeros((2, places), dtype=np.uint64)  # No word has the key 0.
         self._counts = np.zeros(places, dtype=np.uint8)
         self._asked = np.zeros(places, dtype=np.bool_)
-        """The word was met since another one last wanted its place."""
+        """Whether the word was used since another one last wanted its entry."""
         self._claims = np.zeros(places, dtype=np.int64)
         self._pieces = np.zeros(places * _PIECES_REMEMBERED, dtype=np.int32)
-        """Of remembered words, then of those of the last call that were not."""
+        """Pieces of remembered words, then those of other words of the last call."""
 
     def encode(self, codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[Pieces, _Ints]:
-        """The pieces of words one after the other, and how many each has [W].
+        """Return the pieces of words one after the other, and the number of each word's pieces [W].
 
-        ``codes`` are the code points of a text as uint16 or uint32, ``PADDING`` blank ones at its end; the words are those from
-        ``begins`` [W] to ``ends`` [W], each with a space or a newline after it.
+        ``codes`` are the code points of a text as uint16 or uint32, followed by ``PADDING`` blanks. Words go from ``begins``
+        [W] to ``ends`` [W], each followed by a space or newline.
         """
         keys, short = _keys(codes, begins, ends)
         places = _places(keys)
@@ -229,13 +230,13 @@ class WordEncoder:
         if len(missing):
             same, spelt = self._same_words(keys, short, places, missing)
             pieces, begins_of, counts_of = self._spell(codes, begins[spelt], ends[spelt])
-            firsts[missing] = self._put_behind(pieces) + begins_of[same]
+            firsts[missing] = self._append_pieces(pieces) + begins_of[same]
             counts[missing] = counts_of[same]
             self._remember(keys, places, spelt[short[spelt] & (self._claims[places[spelt]] == spelt)], firsts, counts)
         return self._pieces.take(ranges(firsts, counts)), counts
 
     def _same_words(self, keys: Any, short: _Bools, places: _Ints, missing: _Ints) -> tuple[_Ints, _Ints]:
-        """Words to spell, and which of them each of the missing ones is."""
+        """Return distinct words to encode, and for each missing word its index among them."""
         wanted = places[missing]
         self._claims[wanted] = missing
         first = self._claims[wanted]
@@ -249,8 +250,8 @@ class WordEncoder:
         return number[first], missing[itself]
 
     def _spell(self, codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[Pieces, _Ints, _Ints]:
-        """Pieces of words by SentencePiece; where those of each begin, and how many they are."""
-        sizes = ends - begins + 1  # With the blank after it.
+        """Encode words with SentencePiece; returns their pieces, and where each word's pieces start and how many it has."""
+        sizes = ends - begins + 1  # including the blank after it
         chosen = codes[ranges(begins, sizes)]
         chosen[np.cumsum(sizes) - 1] = ord(" ")
         text = chosen.tobytes().decode("utf-16-le" if chosen.itemsize == 2 else "utf-32-le")
@@ -262,15 +263,15 @@ class WordEncoder:
         assert len(first) == len(begins), "a word whose first piece does not show its space"
         return pieces, first, np.diff(first, append=len(pieces))
 
-    def _put_behind(self, pieces: Pieces) -> int:
-        """Keep pieces for this call. Returns where they begin."""
+    def _append_pieces(self, pieces: Pieces) -> int:
+        """Keep pieces for this call after the remembered ones. Returns where they start."""
         begin = len(self._counts) * _PIECES_REMEMBERED
         self._pieces.resize(max(len(self._pieces), begin + len(pieces) + _PIECES_REMEMBERED), refcheck=False)
         self._pieces[begin : begin + len(pieces)] = pieces
         return begin
 
     def _remember(self, keys: Any, places: _Ints, words: _Ints, firsts: _Ints, counts: _Ints) -> None:
-        """Remember words of different places, each in its own unless the one there was met since it was last wanted."""
+        """Remember words with distinct entries, unless the entry's word was used since it was last wanted."""
         wanted = places[words]
         kept = self._asked.take(wanted)
         self._asked[wanted] = False
@@ -284,11 +285,11 @@ class WordEncoder:
 
 
 def longest_line(vocabulary: Vocabulary) -> int:
-    """Characters of a line up to which its pieces are certain to be those of its words; 0 where that cannot be said of any.
+    """Return the length in characters up to which the pieces of a line are certain to be those of its words; 0 if none is.
 
-    Without a space before the first word, or with pieces that reach over one, words have no pieces of their own. SentencePiece
-    adds the scores of a unigram model up over the whole line in single precision: as long as sums are exact, whichever of two
-    equal cuts comes first wins in a line as it does in the word; beyond that, rounding decides.
+    Words have no pieces of their own if there is no space before the first word, or if pieces cross a space. SentencePiece sums
+    the scores of a unigram model over the whole line in single precision: while sums are exact, the same one of two equal cuts
+    wins in the line as in the word; beyond that, rounding decides.
     """
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     how, trained = model.normalizer_spec, model.trainer_spec
@@ -302,18 +303,18 @@ def longest_line(vocabulary: Vocabulary) -> int:
         or not kinds <= {ModelProto.SentencePiece.Type.Value(kind) for kind in ("NORMAL", "UNKNOWN", "CONTROL", "BYTE")}
     ):
         return 0
-    if trained.model_type == TrainerSpec.BPE:  # Compares scores, and adds none up.
+    if trained.model_type == TrainerSpec.BPE:  # It compares scores but never adds them.
         return sys.maxsize
     scores = np.array([piece.score for piece in model.pieces if piece.type == piece.NORMAL])
     steps = np.append(scores, scores.min() - UNKNOWN_PENALTY) / SCORE_STEP
     if trained.model_type != TrainerSpec.UNIGRAM or (steps % 1).any():
         return 0
-    # Less the space in front, and the other words of the block in which the only word of such a line may stand.
+    # Minus the leading space and the other words of a block: a line of one word may share its block with them.
     return max(0, int(_EXACT_STEPS / np.abs(steps).max()) - 2 - BLOCK_CHARACTERS)
 
 
 def _without_rules(vocabulary: Vocabulary) -> Any:
-    """The same SentencePiece model without its table of normalisation."""
+    """Return the same SentencePiece model without its normalisation table."""
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.precompiled_charsmap = b""
@@ -323,7 +324,7 @@ def _without_rules(vocabulary: Vocabulary) -> Any:
 
 
 def _keys(codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[npt.NDArray[np.uint64], _Bools]:
-    """Each word's code units as two integers [2, W], those of short words alike only where the words are; which are short."""
+    """Return each word's code units as two integers [2, W], and which words are short enough to be identified by them."""
     units = codes.astype("<u2", copy=False)
     stretches = np.ndarray(len(units) - KEY_CHARACTERS + 1, f"V{2 * KEY_CHARACTERS}", units.data, strides=(2,))
     halves = stretches[begins].view("<u8").reshape(-1, 2)

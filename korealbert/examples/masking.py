@@ -1,8 +1,8 @@
-"""Masked-word prediction: the pieces to predict, and their replacements.
+"""Masked-word prediction: chooses the pieces to predict, and their replacements.
 
-Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
-round(rate · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
-Legend: R rows, N pieces a row, U units of all rows, K pieces to predict.
+Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of round(rate · n)
+pieces; those that do not fit or overlap are skipped. All rows of a batch take their t-th visit together. Legend: R rows, N
+pieces a row, U units of all rows, K pieces to predict.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class MaskingSpec(Spec):
     unit: Literal["whole_word", "token"] = "whole_word"
     """Choose whole words (KoreALBERT) or single pieces."""
     ngram_max: int = Field(default=1, ge=1, le=5)
-    """Units chosen together at most; n of them with probability ∝ 1/n (ALBERT: 3)."""
+    """Largest number of units chosen together; n of them with probability ∝ 1/n (ALBERT: 3)."""
     rate: float = Field(default=0.15, gt=0.0, le=0.5)
-    """Share of the ordinary pieces that is predicted; held-out rows have this one in any case."""
+    """Share of the ordinary pieces that is predicted. Held-out rows always use this one."""
     rate_from: float | None = Field(default=None, gt=0.0, le=0.5)
-    """The share in the first view, from which it goes to ``rate`` view by view (mmBERT falls from 0.3 to 0.05)."""
+    """The share in the first view, from which it moves to ``rate`` view by view (mmBERT falls from 0.3 to 0.05)."""
     rate_views: int = Field(default=10, ge=2)
-    """With ``rate_from``: the number of the view, from 1, that has ``rate`` first; all later ones have it too."""
+    """With ``rate_from``: number of the first view, counted from 1, that has ``rate``; all later ones have it too."""
     max_predictions: int | None = Field(default=None, ge=1, le=2048)
     """Prediction slots per row; by default the highest rate times a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
@@ -42,9 +42,9 @@ class MaskingSpec(Spec):
     random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
     """Share that is replaced by a random ordinary piece; the rest stays unchanged."""
     random_of: Literal["rows", "pieces"] = "rows"
-    """What such a piece is drawn from: all rows of the word table but the five special ones, or ``pieces`` that text can have.
-    Where the tokenizer of a source is kept, it has further special pieces and rows without a piece; there the default is
-    ``pieces``."""
+    """What such a piece is drawn from: all ``rows`` of the word table but the five special ones, or only the ``pieces`` that
+    text can have. A source's tokenizer that is kept has further special pieces and rows without a piece; there the default
+    is ``pieces``."""
 
     @model_validator(mode="after")
     def _portions_fit(self) -> MaskingSpec:
@@ -56,21 +56,21 @@ class MaskingSpec(Spec):
 
     @property
     def highest_rate(self) -> float:
-        """The greatest share of any view."""
+        """Return the highest share of any view."""
         return max(self.rate, self.rate_from or 0.0)
 
     def rate_in(self, view: int) -> float:
-        """Share of the pieces that is predicted in a view, from 0."""
+        """Return the share of pieces predicted in a view, counted from 0."""
         if self.rate_from is None:
             return self.rate
         return self.rate_from + (self.rate - self.rate_from) * min(1.0, view / (self.rate_views - 1))
 
     def slots(self, sequence_length: int) -> int:
-        """P, prediction slots per row."""
+        """Return P, the prediction slots per row."""
         return self.max_predictions or int(self.budget(np.array([pieces_per_row(sequence_length)]), self.highest_rate)[0])
 
     def budget(self, length: Ints, rate: float) -> Ints:
-        """Pieces to predict in rows of this many ordinary pieces, before the limit of slots; at least one."""
+        """Return how many pieces to predict in rows of this length, at least one, before the limit of slots."""
         budget: Ints = np.maximum(np.rint(rate * length).astype(np.int64), 1)
         return budget
 
@@ -84,14 +84,14 @@ class Masked:
     places: Ints
     """[K]"""
     replacement: Ints
-    """[K]: the ids of the input there."""
+    """[K]: the input ids there."""
     selected: Bools
-    """[R, N]: the piece is predicted, masked or not."""
+    """[R, N]: whether the piece is predicted, masked or not."""
     ngrams: Ints
-    """[ngram_max + 1]: n-grams chosen, by n; at 0 the rows in which no unit fits and a part of one is predicted."""
+    """[ngram_max + 1]: number of chosen n-grams by n. Index 0 counts rows where no unit fits and part of one is predicted."""
 
     def visible_mask(self) -> Bools:
-        """bool [R, N]: it is ``[MASK]`` here."""
+        """Return which input pieces are ``[MASK]``: bool [R, N]."""
         marks = np.zeros(self.selected.shape, dtype=np.bool_)
         masked = self.replacement == SPECIAL.mask
         marks[self.rows[masked], self.places[masked]] = True
@@ -100,15 +100,12 @@ class Masked:
 
 @dataclass(frozen=True)
 class _Units:
-    """Units of masking: words, or single pieces. Those of all rows are numbered through.
-
-    Places are flat too: row · N + place.
-    """
+    """The units of masking, words or single pieces, numbered over all rows. Places are flat: row · N + place."""
 
     begins: Ints
     """[U]: place of the first piece."""
     ends: Ints
-    """[U]: place after the last one."""
+    """[U]: place after the last piece."""
     first: Ints
     """[R]: number of the row's first unit."""
     count: Ints
@@ -118,19 +115,19 @@ class _Units:
 
 
 @dataclass(frozen=True)
-class _Stretches:
-    """Disjoint stretches of flat places, in no order."""
+class _Ranges:
+    """Disjoint ranges of flat places, in no order."""
 
     begins: Ints
     ends: Ints
 
     def mark(self, marks: Bools) -> None:
-        """Mark all places in them; ``marks`` [R, N]."""
+        """Mark all places in the ranges; ``marks`` [R, N]."""
         marks.reshape(-1)[ranges(self.begins, self.ends - self.begins)] = True
 
 
 def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
-    """Choose the pieces to predict and what replaces them, for R rows."""
+    """Choose the pieces to predict and their replacements, for R rows."""
     units = _find_units(layout, words, spec)
     budget = np.minimum(spec.budget(layout.length, spec.rate_in(draws.view)), slots)
     selected = np.zeros(layout.ids.shape, dtype=np.bool_)
@@ -153,12 +150,13 @@ def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *
 
 
 def word_starts(layout: Layout, words: WordTable) -> Bools:
-    """bool [R, N]: the piece begins a word. The first of a segment or sentence always does: a chunk may begin inside a word."""
+    """Return which pieces begin a word: bool [R, N]. The first of a segment or sentence always does: a chunk may begin
+    inside a word."""
     return words.mark(layout.ids, layout.sentence_first) & layout.inside
 
 
 def _find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> _Units:
-    """The units of every row."""
+    """Return the units of every row."""
     starts = layout.inside if spec.unit == "token" else word_starts(layout, words)
     begins = np.flatnonzero(starts)
     row_begins = np.arange(len(layout.length)) * layout.ids.shape[1]
@@ -169,21 +167,23 @@ def _find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> _Units:
     return _Units(begins, ends, first, count, np.searchsorted(begins, row_begins + layout.first))
 
 
-def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[_Stretches, Ints]:
-    """Pieces to predict, and the number of n-grams of each n."""
-    deck = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
+def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[_Ranges, Ints]:
+    """Return the ranges of pieces to predict, and the number of n-grams by n."""
+    shuffle = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
     if spec.unit == "token" and spec.ngram_max == 1:
-        # Whatever is visited fits, until the budget is spent.
-        pieces = deck.draw_first(np.minimum(budget, units.count), draws.matrix(Stream.MASK_ORDER, int(budget.max(initial=0))))
-        return _Stretches(units.begins[pieces], units.ends[pieces]), np.array([0, pieces.size])
+        # Every visited piece fits until the budget is spent.
+        pieces = shuffle.draw_first(
+            np.minimum(budget, units.count), draws.matrix(Stream.MASK_ORDER, int(budget.max(initial=0)))
+        )
+        return _Ranges(units.begins[pieces], units.ends[pieces]), np.array([0, pieces.size])
     sizes = Turns(draws, Stream.MASK_NGRAM)
     overlaps = range(spec.ngram_max if spec.ngram_max > 1 else 0)  # Single units are visited once and never overlap.
     taken = np.zeros(len(units.begins), dtype=np.bool_)
     left = budget.copy()
     active = np.flatnonzero(units.count)
-    visited = [active[:0]], [active[:0]]  # First and last units of the chosen ones, a visit each.
+    visited = [active[:0]], [active[:0]]  # First and last units of the chosen n-grams, visit by visit.
     for visit in range(int(units.count.max(initial=0))):
-        unit, room = deck.draw(active, visit), left[active]
+        unit, room = shuffle.draw(active, visit), left[active]
         last = unit
         if overlaps:
             wanted = unit + _ngram_sizes(spec.ngram_max, sizes.words(active, visit))
@@ -202,19 +202,21 @@ def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> 
         active = active[(room > 0) & (units.count[active] > visit + 1)]
         if not active.size:
             break
-    # A row in which no word fits the budget (a few pieces of one long word) predicts the beginning of the first one visited.
+    # If no word fits a row's budget (a few pieces of one long word), the beginning of the first visited word is predicted.
     none = np.flatnonzero((left == budget) & (units.count > 0))
-    cut = units.begins[deck.numbers[units.first[none]]]
+    cut = units.begins[shuffle.numbers[units.first[none]]]
     firsts, lasts = (np.concatenate(side) for side in visited)
     ngrams = np.bincount(lasts - firsts + 1, minlength=spec.ngram_max + 1)
     ngrams[0] = len(none)
     begins, ends = np.append(units.begins[firsts], cut), np.append(units.ends[lasts], cut + budget[none])
-    return _Stretches(begins, ends), ngrams
+    return _Ranges(begins, ends), ngrams
 
 
 def _last_units(units: _Units, rows: Ints, unit: Ints, wanted: Ints, room: Ints, ngram_max: int) -> Ints:
-    """The last units of n-grams that would end before ``wanted``: they stay within the segment of their first unit, and end
-    earlier if they exceed the budget that is left."""
+    """Return the last units of n-grams that should end before ``wanted``.
+
+    They stay within the segment of their first unit, and end earlier if they would exceed the remaining budget.
+    """
     last = np.minimum(wanted, np.where(unit < units.middle[rows], units.middle[rows], (units.first + units.count)[rows])) - 1
     for _ in range(ngram_max - 1):
         too_long = units.ends[last] - units.begins[unit] > room
@@ -223,7 +225,7 @@ def _last_units(units: _Units, rows: Ints, unit: Ints, wanted: Ints, room: Ints,
 
 
 def _ngram_sizes(ngram_max: int, words: Words) -> Ints:
-    """Sizes of n-grams with p(n) = (1/n) / Σ 1/k."""
+    """Draw sizes of n-grams with p(n) = (1/n) / Σ 1/k."""
     weights = 1.0 / np.arange(1, ngram_max + 1)
     limits = (np.cumsum(weights) / weights.sum() * 2.0**32).astype(np.uint64)
     sizes: Ints = 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)
@@ -231,9 +233,9 @@ def _ngram_sizes(ngram_max: int, words: Words) -> Ints:
 
 
 _LANES = 4
-"""Words that a counter gives: turns that one computation of randomness lasts at least."""
+"""Words per counter: every computation of randomness serves at least this many turns."""
 _COUNTERS_AHEAD = 2_048
-"""Counters computed at once where rows are few: a computation of some rows takes as long as one of hundreds."""
+"""Counters computed at once if rows are few: computing a few rows takes as long as hundreds."""
 
 
 class Turns:
@@ -248,14 +250,14 @@ class Turns:
         self._words = np.empty((0, len(draws.ids)), dtype=np.uint64)
 
     def words(self, rows: Ints, turn: int) -> Words:
-        """Of some rows in this turn."""
+        """Return the words of some rows in this turn."""
         if turn - self._first == len(self._words):
             self._draw(rows, turn)
         words: Words = self._words[turn - self._first, rows]
         return words
 
     def _draw(self, rows: Ints, turn: int) -> None:
-        """The words of this turn and of some after it."""
+        """Compute the words of this turn and of some later ones."""
         blocks = turn // _LANES + np.arange(max(1, min(32, _COUNTERS_AHEAD // max(1, rows.size))), dtype=np.uint64)
         lanes = self._draws.block(self._stream, rows, block=blocks[:, None])
         self._first = turn
@@ -268,18 +270,18 @@ class PartialShuffle:
     """A Fisher-Yates shuffle of each row's own range of numbers that stops when the row has enough."""
 
     def __init__(self, begins: Ints, counts: Ints, turns: Turns) -> None:
-        """``begins`` and ``counts`` [R] are the first number and the size of each stretch."""
+        """``begins`` and ``counts`` [R] are the first number and the size of each row's range."""
         self.numbers = np.arange(int(counts.sum()))
-        """In each range the numbers taken so far, in that order, then the rest."""
+        """In each range the numbers drawn so far, in that order, then the rest."""
         self._begins, self._counts, self._turns = begins, counts, turns
 
     def draw(self, rows: Ints, turn: int) -> Ints:
-        """The next number of some rows; ``turn`` is below their counts."""
+        """Return the next number of some rows; ``turn`` is below their counts."""
         here = self._begins[rows] + turn
         return self._swap(here, here + below(self._turns.words(rows, turn), self._counts[rows] - turn))
 
     def draw_first(self, wanted: Ints, words: Words) -> Ints:
-        """The first ``wanted`` [R] numbers of all rows, one row after the other; ``words`` [R, T] are those of each turn."""
+        """Return the first ``wanted`` [R] numbers of all rows, row by row; ``words`` [R, T] are those of each turn."""
         longest_first = np.argsort(-wanted, kind="stable")
         begins, words_TR = self._begins[longest_first], words[longest_first].T
         turns = np.arange(len(words_TR))

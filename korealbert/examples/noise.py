@@ -1,10 +1,10 @@
-"""All noise of some rows in a view, drawn by one function for shards and on the fly.
+"""Draws all noise of some rows in a view; the same function serves stored views and views generated on the fly.
 
 The order is that of the paper: split, swap, mask, move. Every draw is keyed by (seed, view, example, stream), so the noise of a
-row does not depend on the rest of the batch, and rows without word order noise equal those of a view without any.
+row does not depend on the rest of the batch, and rows without word-order noise equal those of a view without any.
 
-Views may be stored, one file of noise per shard and view, or generated when they are read: then one file of settings
-(``noise.json``) replaces them.
+Views are either stored, one noise file per shard and view, or generated when they are read, from one file of settings
+(``noise.json``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import SPECIAL, WordTable
 
 _REJECTIONS = 32
-"""Draws of another document's row before the rows of other documents are listed and one of them is drawn."""
+"""Draws that may hit a row of the same document, before the rows of other documents are listed and one of them is drawn."""
 
 
 class NoiseSettings(Spec):
-    """What ``draw`` needs in addition to the rows."""
+    """What ``draw`` needs besides the rows."""
 
     seed: int
     sentence_task: SentenceTask
@@ -44,7 +44,7 @@ class NoiseSettings(Spec):
 
 @dataclass(frozen=True)
 class Drawn:
-    """The noise of R rows, as it is stored and how it was generated."""
+    """The noise of R rows: as it is stored, and how it was generated."""
 
     view: View
     layout: Layout
@@ -53,11 +53,11 @@ class Drawn:
     moved: Moved
 
     def counts(self) -> dict[str, int]:
-        """Counts of the noise, summable; ``noise_rates`` turns them into shares.
+        """Count the noise; the counts can be summed, and ``noise_rates`` turns them into shares.
 
-        A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word
-        order noise, also the few in which no token could move. ``ngrams_3`` counts the n-grams of three words chosen for
-        prediction, as they were after shortening; ``cut_words`` rows in which no word fits and a part of one is predicted.
+        A random replacement equal to the original piece counts as kept. ``wop_rows`` counts rows drawn to have word-order
+        noise, including the few in which no token could move. ``ngrams_3`` counts predicted n-grams of three words, after
+        shortening; ``cut_words`` counts rows in which no word fits and part of one is predicted.
         """
         masked, lengths = self.masked, self.layout.length
         is_mask = masked.replacement == SPECIAL.mask
@@ -81,10 +81,10 @@ class Drawn:
 
 
 def noise_rates(counts: dict[str, int]) -> dict[str, float]:
-    """Shares realised in some rows of views, from the summed counts that ``Drawn.counts`` gives.
+    """Return the shares realised in some rows of views, from summed counts of ``Drawn.counts``.
 
     ``mlm_rate`` is of all pieces; ``masked_share``, ``random_share``, ``kept_share`` are of MLM targets; ``wop_portion`` is of
-    rows; ``wop_rate`` is of the pieces of rows with word order noise; ``sop_swapped_share`` is of rows with a sentence label.
+    rows; ``wop_rate`` is of the pieces of rows with word-order noise; ``sop_swapped_share`` is of rows with a sentence label.
     """
     return {
         "mlm_rate": _share(counts["mlm_targets"], counts["pieces"]),
@@ -113,7 +113,7 @@ class _Continuation:
 
 
 def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None = None) -> Drawn:
-    """The noise of R rows in one view. ``pool``, all rows of the split, is needed for NSP only."""
+    """Draw the noise of R rows in one view. ``pool`` has all rows of the split; only NSP needs it."""
     draws = RowDraws(settings.seed, view, rows.example_id)
     split = split_rows(rows, draws, settings.sentence_task)
     layout = lay_out(rows, split)
@@ -153,7 +153,7 @@ def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool:
 
 
 def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDraws, pool: RowTable) -> _Continuation:
-    """For half of the pairs a second segment that begins a sentence of another document's row (drawn until it is another)."""
+    """For half of the pairs draw a second segment that begins at a sentence of another document's row."""
     lot = draws.block(Stream.NEXT_SENTENCE)[0]
     chosen = np.flatnonzero((label == 0) & happens(lot, 0.5))
     b_row = np.full(len(chosen), -1, dtype=np.int64)
@@ -165,7 +165,7 @@ def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDr
         pending = pending[owner == doc_id[chosen[pending]]]
         if not pending.size:
             break
-    for place in pending.tolist():  # Nearly all rows are of this one document.
+    for place in pending.tolist():  # Nearly all rows belong to this document.
         others = pool.rows_without(doc_id[chosen[place]])
         number = draws.block(Stream.NEXT_SENTENCE, chosen[[place]], attempt=_REJECTIONS)[0]
         b_row[place] = others[below(number, len(others))[0]]
@@ -209,29 +209,29 @@ def _columns(other: _Continuation, count: int) -> dict[str, Array]:
 
 NOISE_FILE = "noise.json"
 _ROWS_AT_ONCE = 2_048
-"""Rows whose noise is generated together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
+"""Rows whose noise is generated together: enough to hide numpy's overhead, few enough for the processor's cache."""
 
 
 class _DrawnNoise(NoiseSettings):
-    """Content of ``noise.json``: everything that the noise of some rows follows from."""
+    """Content of ``noise.json``: everything that determines the noise of some rows."""
 
     views: int
-    """Views there are."""
+    """Number of views."""
     vocab_sha256: str
     rows: dict[str, str]
     """Digest of each shard of training rows, by file name."""
     words: dict[str, str]
-    """The word tables of the vocabulary, each as the hexadecimal digits of its packed bits."""
+    """The word tables of the vocabulary, each as packed bits in hexadecimal."""
 
     @property
     def word_table(self) -> WordTable:
-        """The word tables."""
+        """Return the word tables."""
         bits = {name: np.frombuffer(bytes.fromhex(packed), dtype=np.uint8) for name, packed in self.words.items()}
         return WordTable(**{name: np.unpackbits(b, count=self.vocab_size).astype(np.bool_) for name, b in bits.items()})
 
 
 def view_header(settings: NoiseSettings, *, view: int, vocab_sha256: str, rows_digest: str) -> ViewHeader:
-    """The header of one shard of this noise."""
+    """Return the header of one shard of this noise."""
     order = settings.word_order
     return ViewHeader(
         sequence_length=settings.sequence_length,
@@ -258,7 +258,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
-class _DrawnView:
+class DrawnView:
     """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
     def __init__(self, noise: _DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
@@ -268,15 +268,16 @@ class _DrawnView:
         self.noised = noise.masking.rate_in(view), order.rate_in(view) * order.portion_in(view)
 
     def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order given."""
+        """Return the noise of some rows, in the order given."""
         return draw_view(self._rows.take(numbers), self._words, self._noise, self._view, self._rows)[0]
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing; there is nothing to release."""
 
 
-def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
-    """The views that ``noise.json`` describes. Raises ShardError when it is damaged, ValueError when it is for other rows."""
+def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
+    """Return the views that ``noise.json`` describes. Raises ShardError if it is damaged, ValueError if it is for other
+    rows."""
     path = directory / NOISE_FILE
     try:
         noise = _DrawnNoise.model_validate_json(path.read_bytes())
@@ -287,13 +288,13 @@ def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
         digest = noise.rows.get(rows_path.name, "missing")
         mine = view_header(noise, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
         check_belongs(path, mine, rows_path, header)
-    return [_DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
+    return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
 
 
 def draw_view(
     rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None
 ) -> tuple[View, list[dict[str, int]]]:
-    """The noise of any number of rows in one view, and its counts, summable. ``pool`` as in ``draw``."""
+    """Draw the noise of any number of rows in one view; returns it with its counts. ``pool`` as in ``draw``."""
     parts, counts = [], []
     for start in range(0, max(1, len(rows)), _ROWS_AT_ONCE):
         drawn = draw(rows.slice(start, min(start + _ROWS_AT_ONCE, len(rows))), words, settings, view, pool)

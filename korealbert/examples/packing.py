@@ -1,8 +1,8 @@
 """Stage ``examples``: documents -> clean token rows, training and held-out apart.
 
 Input: roles ``documents`` (one sentence a line, a blank line between paragraphs, hard borders between documents) and ``vocab``;
-optionally ``heldout``, documents that all become held-out rows (then ``heldout_share`` is 0).
-Output: ``train-*.arrow``, ``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.arrow`` (documents that gave no row).
+optionally ``heldout``, documents that all become held-out rows (then ``heldout_share`` must be 0). Output: ``train-*.arrow``,
+``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.arrow`` (documents that gave no row).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _DOCUMENTS_AT_ONCE = 256
 _CHARACTERS_AT_ONCE = 1_000_000
 """Documents are encoded together up to either limit, so that memory does not grow with their size."""
 _FEW_HELD_OUT = 50
-"""Documents: of so many that a share of them is on average, the chance that there is none is below 10^-21."""
-SHARDS_AT_MOST = 256
-"""Shards of rows; of more shards of documents several go into one, because a batch gathers from every shard."""
+"""If this many documents are held out on average, the probability that none is stays below 10^-21."""
+MAX_SHARDS = 256
+"""Maximum number of row shards. Document shards are grouped if there are more, because a batch reads from every row shard."""
 _SPLITS = ("train", "heldout")
 _LENGTH_CLASSES = 16
 
@@ -45,28 +45,29 @@ class ExamplesSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"heldout_rest"})
 
     sequence_length: int = Field(default=128, ge=16, le=8192)
-    """L: tokens of an example, ``[CLS]`` and two ``[SEP]`` included. KoreALBERT has 128, ALBERT 512."""
+    """L: tokens of an example, including ``[CLS]`` and two ``[SEP]``. KoreALBERT has 128, ALBERT 512."""
     short_seq_prob: float = Field(default=0.1, ge=0.0, le=1.0)
-    """Share of chunks that aim at a random shorter length."""
+    """Share of chunks with a random shorter target length."""
     short_seq_scope: Literal["chunk", "document"] = "chunk"
     """Draw that per chunk (as the papers say) or once per document (as the official code does)."""
     overflow: Literal["carry", "truncate"] = "carry"
-    """Treatment of a sentence's rest when a row is full: it opens the next row, or is dropped (as in the official code)."""
+    """What happens to the rest of a sentence when a row is full: it opens the next row, or is dropped (as in the official
+    code)."""
     min_pieces: int = Field(default=8, ge=2)
     """Shorter chunks (the ends of documents) are dropped."""
     max_characters: int = Field(default=20_000_000, ge=1)
-    """Longer documents are dropped as ``too_long``: one is held in memory whole, and takes some 60 bytes a character."""
+    """Longer documents are dropped as ``too_long``, because a whole document is in memory, at about 60 bytes a character."""
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
-    """Share of documents, by hash of their id, that are held out of training: at least one document where it is not 0."""
+    """Share of documents, by hash of their id, held out of training: at least one document unless it is 0."""
     heldout_max_rows: int = Field(default=20_000, ge=1)
-    """Held-out rows at most, an equal part of them from each shard; for further documents of the held-out share see
-    ``heldout_rest``."""
+    """Maximum of held-out rows, divided equally among shards. ``heldout_rest`` decides about further documents of the
+    held-out share."""
     heldout_rest: Literal["train", "unused"] = "train"
-    """Documents of the held-out share beyond ``heldout_max_rows`` go into training, or are dropped as ``heldout_unused``. With
-    ``unused`` the held-out documents of a corpus are never trained on, nor in any corpus that includes it; an ablation that
-    scores cells of different documents on the same held-out rows sets this itself."""
+    """Documents of the held-out share beyond ``heldout_max_rows`` go into training, or are dropped as ``heldout_unused``.
+    With ``unused`` the held-out documents of a corpus are never trained on, nor in any corpus that includes it. An ablation
+    that scores cells of different documents on the same held-out rows sets this itself."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Of target lengths and of the held-out split."""
+    """Seed of target lengths and of the held-out split."""
 
     @model_validator(mode="after")
     def _room_for_the_shortest(self) -> ExamplesSpec:
@@ -86,14 +87,14 @@ class PackJob:
     vocabulary: Path
     spec: ExamplesSpec
     heldout_quota: int
-    """Held-out rows that this job may give."""
+    """Maximum of held-out rows from this job."""
     all_heldout: bool = False
-    """These documents are held out, every one."""
+    """Whether all these documents are held out."""
 
 
 @dataclass
 class _RowCollector:
-    """Rows of one split, gathered batch by batch until the shard is written."""
+    """The rows of one split, collected batch by batch until the shard is written."""
 
     width: int
     dtype: Any
@@ -102,16 +103,16 @@ class _RowCollector:
     sources: list[int] = field(default_factory=list)
     sentences: list[tuple[int, ...]] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
-    """Of the rows that have no ids yet: their first piece in the batch."""
+    """First piece in the current batch of each row that has no ids yet."""
     _batches: list[Rows] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        """Rows so far."""
+        """Return the number of rows so far."""
         return sum(len(batch) for batch in self._batches) + len(self.begins)
 
     def add(self, first_id: int, doc_id: int, source: int, begin: int, chunks: list[Chunk]) -> None:
-        """Add the rows of a document; ``begin`` is its first piece in the batch of documents at hand."""
+        """Add the rows of a document; ``begin`` is its first piece in the current batch of documents."""
         self.example_ids.extend(range(first_id, first_id + len(chunks)))
         self.doc_ids.extend([doc_id] * len(chunks))
         self.sources.extend([source] * len(chunks))
@@ -119,7 +120,7 @@ class _RowCollector:
         self.sentences.extend([chunk.sentence_lengths for chunk in chunks])
 
     def end_batch(self, pieces: npt.NDArray[np.int32]) -> None:
-        """Make padded columns of the rows added since the last call; ``pieces`` are those of the batch of documents."""
+        """Turn the rows added since the last call into padded columns; ``pieces`` are those of the batch of documents."""
         if not self.begins:
             return
         lengths = np.array([sum(sentences) for sentences in self.sentences])
@@ -140,17 +141,17 @@ class _RowCollector:
             column.clear()
 
     def rows(self) -> Rows:
-        """All rows; there must be one."""
+        """Return all rows; there must be at least one."""
         return join_rows(self._batches)
 
 
 class ExamplesStats(DocumentStats):
-    """Rows that documents were packed into; lengths are in pieces without the special ones."""
+    """Statistics of rows that documents were packed into; lengths are in pieces, without special ones."""
 
     rows_train: int
     rows_heldout: int = 0
     rows_unused: int | None = None
-    """Rows that documents dropped as ``heldout_unused`` would have given; None where there are none."""
+    """Rows that documents dropped as ``heldout_unused`` would have given; None if there are no such documents."""
     rows: int | None = None
     sentences: int | None = None
     pieces_in: int | None = None
@@ -161,11 +162,11 @@ class ExamplesStats(DocumentStats):
     length_histogram: dict[str, int] = Field(default_factory=dict)
     """Rows by length: ``1-8``, ``9-16``, …"""
     fill: Real | None = None
-    """Share of all positions that pieces fill."""
+    """Share of all positions that hold pieces."""
 
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExamplesStats:
-    """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were requested."""
+    """Pack all documents. Raises ValueError if there is no row, or no held-out row although some were requested."""
     groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
     drawn = spec.model_copy(update={"heldout_share": _share(spec, inputs["documents"])})
@@ -178,11 +179,11 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         jobs += [PackJob(group, inputs["vocab"].path, spec, 0, all_heldout=True) for group in _groups(inputs["heldout"])]
     parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs)))
     morphemes = sum_stats([{"seconds": 0.0, "megabytes": 0.0}, *(part.pop("morphemes") for part in parts)])
-    if morphemes["seconds"]:  # Most of the stage's time.
+    if morphemes["seconds"]:  # This takes most of the stage's time.
         runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
-        few = " and at least two of them are needed, for one is held out;" if spec.heldout_share else ""
+        few = " at least two of them are needed, because one is held out;" if spec.heldout_share else ""
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents;{few} look at the dropped ones")
     if stats.get("rows_unused") and not stats["rows_heldout"]:
         raise ValueError(
@@ -199,9 +200,10 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def _share(spec: ExamplesSpec, documents: Artifact) -> float:
-    """The share of documents to hold out: of few documents, of which none would fall into the spec's, just so much as one.
+    """Return the share of documents to hold out. If the spec's share holds out none of few documents, raise it until one is.
 
-    With ``heldout_rest = "unused"`` always the spec's, for another one would hold out other documents of a larger corpus.
+    With ``heldout_rest = "unused"`` it is always the spec's share: another one would hold out other documents of a larger
+    corpus.
     """
     if spec.heldout_rest == "unused":
         return spec.heldout_share
@@ -216,9 +218,9 @@ def _share(spec: ExamplesSpec, documents: Artifact) -> float:
 
 
 def _groups(documents: Artifact) -> list[tuple[Path, ...]]:
-    """Shards of documents that become one shard of rows each."""
+    """Group shards of documents; each group becomes one shard of rows."""
     shards = documents.files("documents-*.arrow")
-    together = -(-len(shards) // SHARDS_AT_MOST)
+    together = -(-len(shards) // MAX_SHARDS)
     return [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
 
 
@@ -228,7 +230,7 @@ def _rate(seconds: float, megabytes: float) -> str:
 
 
 def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
-    """Pack some shards of documents into one of rows, the same whichever process packs them."""
+    """Pack some shards of documents into one shard of rows, identical in every process."""
     packer = ShardPacker(job, index)
     morphemes = encoder_of(job.vocabulary)[1].morphemes
     before_it = dict(morphemes)
@@ -240,7 +242,7 @@ def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in batches of at most ``_DOCUMENTS_AT_ONCE``; a batch ends with the one that fills ``_CHARACTERS_AT_ONCE``."""
+    """Yield documents in batches of ``_DOCUMENTS_AT_ONCE``; the one that reaches ``_CHARACTERS_AT_ONCE`` ends a batch early."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -255,13 +257,13 @@ def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 @lru_cache(maxsize=1)
 def encoder_of(vocabulary: Path) -> tuple[Vocabulary, DocumentEncoder | LineEncoder]:
-    """A process packs many shards with one vocabulary, whose tables take a tenth of a second to make."""
+    """Load a vocabulary and its encoder, cached: a process packs many shards, and the tables take a tenth of a second."""
     loaded = Vocabulary.load(vocabulary)
     return loaded, LineEncoder(loaded) if isinstance(loaded, KeptVocabulary) else DocumentEncoder(loaded)
 
 
 class ShardPacker:
-    """Gathers the rows of one shard, and counts."""
+    """Collects the rows of one shard, and counts."""
 
     def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
@@ -309,7 +311,7 @@ class ShardPacker:
         dropped.append((*document_row(document), reason, rule))
 
     def _cut(self, encoded: EncodedDocuments, doc_ids: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int, Chunks]]:
-        """For each document its first piece, its number of pieces, and its chunks."""
+        """Yield for each document its first piece, its number of pieces, and its chunks."""
         spec = self._spec
         sizes = np.bincount(encoded.documents, encoded.sentence_lengths, len(doc_ids)).astype(np.int64)
         targets = ChunkTargets(
@@ -337,7 +339,7 @@ class ShardPacker:
             begin, first = begin + pieces, end
 
     def _collector(self, rows: int, *, heldout: bool) -> _RowCollector | None:
-        """Where a document's rows go, all of them to one split; None where they are of no use."""
+        """Return where a document's rows go, all to the same split; None if they are unused."""
         if self._all_heldout:
             return self._splits["heldout"]
         if not heldout:
@@ -357,7 +359,7 @@ class ShardPacker:
         self._counts["single_sentence_rows"] += sum([len(chunk.sentence_lengths) == 1 for chunk in chunks])
 
     def write(self, out_dir: Path) -> dict[str, Any]:
-        """Write the shards of rows; the statistics of this job, summable."""
+        """Write the shards of rows; returns the statistics of this job, which can be summed."""
         spec, vocabulary = self._spec, self._vocabulary
         header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(self._sources))
         stats: dict[str, Any] = {"dropped": dict(sorted(self._dropped.items())), "dropped_pieces": dict(self._dropped_pieces)}
@@ -371,7 +373,7 @@ class ShardPacker:
 
 
 def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
-    """Rows by length in pieces, in 16 classes of equal width named ``1-8``, ``9-16``, …"""
+    """Count rows by length in pieces, in 16 classes of equal width named ``1-8``, ``9-16``, …"""
     step = -(-width // _LENGTH_CLASSES)
     counts = np.bincount((lengths.astype(np.int64) - 1) // step, minlength=-(-width // step))
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}

@@ -1,6 +1,6 @@
-"""A noised example as text: masked, replaced, kept, swapped and moved pieces are marked, below the original text.
+"""Renders a noised example as text: masked, replaced, kept, swapped and moved pieces are marked, below the original text.
 
-Styles are names (masked, random, kept, moved, quiet, heading, reason); the signs around each piece say the same without colour.
+Styles are names (masked, random, kept, moved, quiet, heading, reason); signs around each piece show the same without colour.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ORDER = {
 
 _ENDS = (SPECIAL.cls, SPECIAL.sep)
 _BLANK = "␣"
-"""A piece that is nothing but the space before a word, where it has to be seen."""
+"""Shown for a piece that is only the space before a word."""
 _CAME = {"first": " (came after the other)", "second": " (came before the other)"}
 """Note on swapped segments."""
 
 
 def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: int = 0, wanted: str = "") -> Iterator[Text]:
-    """Training rows under one view, from the ``offset``-th on; errors as those of ``ExampleBatches`` and ``Vocabulary``.
+    """Yield training rows under one view, from the ``offset``-th on; raises as ``ExampleBatches`` and ``Vocabulary`` do.
 
-    ``wanted`` is the number of an example, or the id of a document whose rows are wanted.
+    ``wanted`` selects one example by number, or the rows of a document by its id.
     """
     batches, vocabulary, table = ExampleBatches(examples, views, "train"), Vocabulary.load(vocab), RowTable(examples, "train")
     if not 0 <= view < batches.num_views:
@@ -50,7 +50,7 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
 
 
 def legend() -> Text:
-    """Legend of signs and colours."""
+    """Return the legend of signs and colours."""
     return Text.assemble(
         ("⟦MASK|piece⟧", "masked"),
         " hidden, to be predicted   ",
@@ -72,7 +72,7 @@ def legend() -> Text:
 def render(
     batches: ExampleBatches, view: int, row: int, vocabulary: Vocabulary, *, task: SentenceTask = "sop", name: str = ""
 ) -> Text:
-    """One row under one view. Raises IndexError for a row or view that is not there."""
+    """Render one row under one view. Raises IndexError for a row or view that does not exist."""
     batch = batches.gather(view, np.array([row]))
     label, pieces = int(batch.sop_labels[0]), int(batch.lengths[0])
     masks, moves = _targets(batch.mlm_positions, batch.mlm_labels), _targets(batch.wop_positions, batch.wop_labels)
@@ -100,7 +100,7 @@ def _targets(positions: np.ndarray, labels: np.ndarray) -> dict[int, int]:
 
 
 def _clean(batch: Batch, masks: dict[int, int], moves: dict[int, int]) -> np.ndarray:
-    """int64 [L]: the pieces before masks and moves."""
+    """Return the pieces before masks and moves: int64 [L]."""
     clean: np.ndarray = batch.input_ids[0].copy()
     for position, original in masks.items():
         clean[position] = original

@@ -1,8 +1,8 @@
 """The two kinds of shard: clean rows, and views (noise) aligned with them row by row.
 
-Both are Arrow IPC files of one uncompressed record batch with fixed-width columns, so that a shard is memory-mapped and its
-columns are numpy arrays over the file. Legend of shapes: R rows, N = L - 3 pieces a row, L sequence length with the special
-pieces, P prediction slots, W word-order slots.
+Both are Arrow IPC files of one uncompressed record batch with fixed-width columns, so a shard is memory-mapped and its columns
+are numpy arrays over the file. Legend of shapes: R rows, N = L - 3 pieces a row, L sequence length including special pieces, P
+prediction slots, W word-order slots.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SentenceTask = Literal["none", "nsp", "sop"]
 _SPECIALS_PER_ROW = 3
 """``[CLS]`` and two ``[SEP]``: a row holds at most L - 3 pieces."""
 _SHORT_VOCABULARY = 65_535
-"""Up to this many pieces an id takes two bytes."""
+"""Largest vocabulary whose ids take two bytes."""
 MOST_SOURCES = 255
-"""Greatest number that the column ``source`` holds."""
+"""Largest number in the column ``source``."""
 HELDOUT_VIEW = 0xFFFFFFFF
-"""View number of the held-out noise: no training view can have it."""
+"""View number of the held-out noise, which no training view can have."""
 FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
-"""Columns of rows with one width; sentence lengths come in addition."""
+"""Columns of rows with a fixed width. Sentence lengths are stored in addition."""
 _METADATA_KEY = b"korealbert"
 
 
@@ -43,17 +43,17 @@ class RowsHeader:
     """Metadata of a shard of rows."""
 
     sequence_length: int
-    """L, special pieces included."""
+    """L, including special pieces."""
     vocab_size: int
     vocab_sha256: str
     sources: list[str] = field(default_factory=list)
     """Names that the column ``source`` indexes, in this shard."""
     digest: str = ""
-    """Of the rows' content; views name the rows that they belong to by it."""
+    """Digest of the rows' content, by which views refer to their rows."""
 
     @property
     def common(self) -> tuple[int, int, str]:
-        """Metadata that all shards of an artifact share: sequence length, vocabulary size, vocabulary digest."""
+        """Return what all shards of an artifact share: sequence length, vocabulary size, vocabulary digest."""
         return self.sequence_length, self.vocab_size, self.vocab_sha256
 
 
@@ -71,21 +71,21 @@ class ViewHeader:
     prediction_slots: int
     word_order_slots: int
     batch_portion: float | None = None
-    """With word order decided per batch: the share of batches that get it. None: decided per row, in this view."""
+    """If word order is drawn per batch: the share of batches that get it. None if it is drawn per row."""
     seed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """Counts of this shard's noise (``noise.Drawn.counts``)."""
 
     @property
     def common(self) -> dict[str, Any]:
-        """Metadata that all shards of a view share beyond the vocabulary and the sequence length."""
+        """Return what all shards of a view share besides vocabulary and sequence length."""
         names = ("sentence_task", "prediction_slots", "word_order_slots", "batch_portion", "seed")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Clean rows: document chunks before they are split into two segments."""
+    """Clean rows: chunks of documents before they are split into two segments."""
 
     example_id: Array
     """uint64 [R]: document shard << 32 | ordinal in the shard."""
@@ -100,13 +100,13 @@ class Rows:
     sentence_lengths: Array
     """uint16 [Σ sentences]: pieces of each sentence, row after row; they sum to ``length``."""
     sentence_offsets: Array
-    """int32 or int64 [R + 1]: where each row's sentences begin in ``sentence_lengths``."""
+    """int32 or int64 [R + 1]: start of each row's sentences in ``sentence_lengths``."""
 
     def __len__(self) -> int:
         return len(self.length)
 
     def slice(self, start: int, stop: int) -> Rows:
-        """Rows [start, stop); nothing is copied but the offsets."""
+        """Return rows [start, stop); only the offsets are copied."""
         offsets = self.sentence_offsets[start : stop + 1]
         inner = self.sentence_lengths[offsets[0] : offsets[-1]]
         columns = {name: getattr(self, name)[start:stop] for name in FIXED_COLUMNS}
@@ -114,7 +114,7 @@ class Rows:
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
-    """Rows of several parts, one after the other."""
+    """Concatenate rows."""
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIXED_COLUMNS}
     counts = np.concatenate([np.diff(part.sentence_offsets) for part in parts])
     return Rows(
@@ -129,23 +129,23 @@ class View:
     """Noise of R rows. Positions are those of the final layout ``[CLS] first [SEP] second [SEP]``."""
 
     a_len: Array
-    """[R]: pieces of the segment that comes first; equal to the row's length when there is only one."""
+    """[R]: pieces of the segment that comes first; the row's length if there is only one."""
     sop: Array
-    """int8 [R]: label of the sentence task (1 = swapped, or a random second segment), -1 without."""
+    """int8 [R]: label of the sentence task (1 = swapped, or a random second segment), -1 if none."""
     mlm_pos: Array
     """[R, P]: positions to predict, ascending; 0 in unused slots."""
     mlm_id: Array
-    """[R, P]: the input there: ``[MASK]``, a random piece, or the piece itself."""
+    """[R, P]: input id there: ``[MASK]``, a random piece, or the piece itself."""
     mlm_count: Array
     """[R]: used slots."""
     wop_pos: Array
-    """[R, W]: slots whose token was moved there, ascending; 0 in unused slots."""
+    """[R, W]: positions to which tokens were moved, ascending; 0 in unused slots."""
     wop_src: Array
-    """[R, W]: where each moved token was; the same set of positions as ``wop_pos``."""
+    """[R, W]: original position of each moved token; the same set of positions as ``wop_pos``."""
     wop_count: Array
     """[R]: used slots."""
     b_row: Array | None = None
-    """int64 [R], NSP only: row (over all sorted shards of the split) that gives the second segment, -1 for the row itself."""
+    """int64 [R], NSP only: row (over all sorted shards of the split) of the second segment, -1 for the row itself."""
     b_start: Array | None = None
     """uint16 [R], NSP only: its first piece there."""
     b_len: Array | None = None
@@ -153,22 +153,21 @@ class View:
 
 
 def pieces_per_row(sequence_length: int) -> int:
-    """N, the budget of ordinary pieces."""
+    """Return N, the maximum of ordinary pieces in a row."""
     return sequence_length - _SPECIALS_PER_ROW
 
 
 def id_type(vocab_size: int) -> pa.DataType:
-    """Width of a piece id."""
+    """Return the type of a piece id."""
     return pa.uint16() if vocab_size <= _SHORT_VOCABULARY else pa.uint32()
 
 
 def position_type(sequence_length: int) -> pa.DataType:
-    """Width of a position in the final layout."""
+    """Return the type of a position in the final layout."""
     return pa.uint8() if sequence_length <= 256 else pa.uint16()
 
 
 def _rows_schema(header: RowsHeader) -> pa.Schema:
-    """Schema of a shard of clean rows."""
     return pa.schema(
         [
             ("example_id", pa.uint64()),
@@ -183,7 +182,6 @@ def _rows_schema(header: RowsHeader) -> pa.Schema:
 
 
 def _view_schema(header: ViewHeader) -> pa.Schema:
-    """Schema of a shard of noise."""
     position, piece = position_type(header.sequence_length), id_type(header.vocab_size)
     next_sentence = [("b_row", pa.int64()), ("b_start", pa.uint16()), ("b_len", pa.uint16())]
     return pa.schema(
@@ -207,7 +205,7 @@ def _metadata(header: RowsHeader | ViewHeader) -> dict[bytes, bytes]:
 
 
 def _digest_rows(rows: Rows) -> str:
-    """A digest of everything that noise depends on."""
+    """Return a digest of everything that noise depends on."""
     digest = blake2b(digest_size=16)
     offsets = rows.sentence_offsets.astype(np.int64)
     for column in (rows.example_id, rows.doc_id, rows.length, rows.sentence_lengths, offsets, rows.ids):
@@ -216,9 +214,9 @@ def _digest_rows(rows: Rows) -> str:
 
 
 def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
-    """Write one shard of clean rows, whole or not at all; the digest is filled in.
+    """Write one shard of clean rows atomically; the digest is filled in.
 
-    Raises ValueError where an id is none of the vocabulary: it would be cut to the width of the column.
+    Raises ValueError for an id beyond the vocabulary, which the column's type might cut off.
     """
     if rows.ids.size and int(rows.ids.max()) >= header.vocab_size:
         raise ValueError(f"{path}: holds the piece {rows.ids.max()}, the vocabulary ends at {header.vocab_size - 1}")
@@ -229,7 +227,7 @@ def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
 
 
 def write_view(path: Path, view: View, header: ViewHeader) -> None:
-    """Write one shard of noise, whole or not at all."""
+    """Write one shard of noise atomically."""
     schema = _view_schema(header)
     _write(path, [_to_arrow(getattr(view, f.name), f.type) for f in schema], schema)
 
@@ -247,7 +245,7 @@ def _to_arrow(column: Array, kind: pa.DataType) -> pa.Array:
 
 
 def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
-    """Memory-map a shard of clean rows. Raises ShardError naming the file when it is damaged or something else."""
+    """Memory-map a shard of clean rows. Raises ShardError naming the file if it is damaged or of another kind."""
     batch, header = _open(path, RowsHeader)
     _check_schema(path, batch.schema, _rows_schema(header))
     columns = {name: _to_numpy(batch.column(name)) for name in FIXED_COLUMNS}
@@ -257,7 +255,7 @@ def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
 
 
 def open_view(path: Path) -> tuple[View, ViewHeader]:
-    """Memory-map a shard of noise. Raises ShardError naming the file when it is damaged or something else."""
+    """Memory-map a shard of noise. Raises ShardError naming the file if it is damaged or of another kind."""
     batch, header = _open(path, ViewHeader)
     _check_schema(path, batch.schema, _view_schema(header))
     return View(**{name: _to_numpy(batch.column(name)) for name in batch.schema.names}), header
@@ -283,7 +281,7 @@ def _open(path: Path, kind: type[Any]) -> tuple[pa.RecordBatch, Any]:
 
 def _check_schema(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
     if not found.equals(expected):
-        raise ShardError(f"{path}: holds the columns {found.names} of other types than its header declares; rebuild its stage")
+        raise ShardError(f"{path}: has columns {found.names} of other types than its header declares; rebuild its stage")
 
 
 def _to_numpy(column: pa.Array) -> Array:

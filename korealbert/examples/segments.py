@@ -1,11 +1,12 @@
-"""A document's sentences as chunks, two segments from each, and the final layout ``[CLS] first [SEP] second [SEP]``.
+"""Cuts a document's sentences into chunks, each chunk into two segments, and lays them out as ``[CLS] first [SEP] second
+[SEP]``.
 
-Sentences are added to a chunk until the target length is reached and there are two of them. The last one is usually too long
-for the chunk. The official ALBERT code drops the rest of it, about half a sentence per example. Here it is cut before a space,
-and the rest begins the next chunk ("carry"), or is dropped and counted ("truncate").
+Sentences are added to a chunk until it has the target length and at least two sentences. The last one is usually too long. The
+official ALBERT code drops its rest, about half a sentence per example. Here it is cut before a space, and the rest begins the
+next chunk ("carry"), or is dropped and counted ("truncate").
 
-A chunk is split between two of its sentences. In the final order the second part may come first (swapped): that is a rotation
-of the chunk's pieces, so a whole batch is laid out by one gather. Legend: R rows, N pieces a row, L sequence length.
+A chunk is split between two of its sentences. If the second part comes first in the final order (swapped), that is a rotation
+of the chunk's pieces, so one gather lays out a whole batch. Legend: R rows, N pieces a row, L sequence length.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Split:
     """Where R chunks are cut, and their labels in the sentence task."""
 
     first: Ints
-    """[R]: pieces of the segment that comes first; the whole length in rows without a second one."""
+    """[R]: pieces of the segment that comes first; the whole length in rows with one segment."""
     length: Ints
     """[R]: pieces of both segments."""
     rotation: Ints
@@ -43,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Layout:
-    """R pairs of segments without special pieces, in final order."""
+    """R pairs of segments in final order, without special pieces."""
 
     ids: Array
     """uint16 or uint32 [R, N], 0 after ``length``."""
@@ -52,19 +53,19 @@ class Layout:
     length: Ints
     """[R]: pieces of both."""
     sentence_first: Bools
-    """[R, N]: the piece is the first of a sentence (or of the rest of one), or of a segment."""
+    """[R, N]: whether the piece is the first of a sentence (or of the rest of one), or of a segment."""
 
     @property
     def inside(self) -> Bools:
-        """[R, N]: there is a piece."""
+        """Return which places hold a piece: [R, N]."""
         return before(self.length, self.ids.shape[1])
 
     def take(self, rows: Ints) -> Layout:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Layout(self.ids[rows], self.first[rows], self.length[rows], self.sentence_first[rows])
 
     def segment_first(self) -> Bools:
-        """[R, N]: the piece is the first of its segment."""
+        """Return which pieces are the first of their segment: [R, N]."""
         marks = np.zeros(self.ids.shape, dtype=np.bool_)
         marks[:, 0] = True
         paired = np.flatnonzero(self.first < self.length)
@@ -72,14 +73,14 @@ class Layout:
         return marks
 
     def positions(self, rows: Ints, places: Ints) -> Ints:
-        """Positions in the final layout, with specials, of the pieces at ``places`` of ``rows``."""
+        """Return the positions in the final layout, with special pieces, of the pieces at ``places`` of ``rows``."""
         return places + 1 + (places >= self.first[rows])
 
 
 def before(ends: Ints, width: int) -> Bools:
-    """bool [R, width]: the place comes before the row's end."""
+    """Return which places come before the row's end: bool [R, width]."""
     places, limits = np.arange(width), ends[:, None]
-    if width < 1 << 15:  # A quarter of the memory, which is what this waits for.
+    if width < 1 << 15:  # A quarter of the memory, which limits the speed here.
         places, limits = places.astype(np.int16), limits.astype(np.int16)
     marks: Bools = places < limits
     return marks
@@ -89,7 +90,7 @@ def split_rows(rows: Rows, draws: RowDraws, task: SentenceTask) -> Split:
     """Cut each chunk after U{1..m-1} of its m sentences; under SOP swap the parts with probability 0.5.
 
     A chunk of one sentence stays one segment without a label (the official code takes a second one from another document and
-    labels it, google-research/albert#234). Under NSP every pair starts out in order with label 0.
+    labels it, google-research/albert#234). Under NSP every pair starts in order with label 0.
     """
     counts = np.diff(rows.sentence_offsets)
     length = rows.length.astype(np.int64)
@@ -105,7 +106,7 @@ def split_rows(rows: Rows, draws: RowDraws, task: SentenceTask) -> Split:
 
 
 def sentence_starts(rows: Rows, width: int, rotation: Ints) -> Bools:
-    """bool [R, N]: the piece is the first of a sentence, when each chunk begins at its ``rotation`` and wraps at its end."""
+    """Return which pieces are the first of a sentence, if each chunk begins at its ``rotation`` and wraps: bool [R, N]."""
     marks = np.zeros((len(rows), width), dtype=np.bool_)
     counts = np.diff(rows.sentence_offsets)
     sums = np.concatenate([[0], np.cumsum(rows.sentence_lengths, dtype=np.int64)])
@@ -117,28 +118,28 @@ def sentence_starts(rows: Rows, width: int, rotation: Ints) -> Bools:
 
 
 def rotate(values: Array, rotation: Ints, length: Ints) -> Array:
-    """Each row [R, N] from its own ``rotation`` on, wrapping at its ``length``; the rest stays."""
-    turned = np.flatnonzero(rotation)
-    if not turned.size:
+    """Rotate each row [R, N] to start at its own ``rotation``, wrapping at its ``length``; the rest stays."""
+    rotated = np.flatnonzero(rotation)
+    if not rotated.size:
         return values
     width = values.shape[1]
-    # Both parts of a turned row are stretches of memory, N long: they are copied as such, which beats N single places.
-    stretches = windows(np.concatenate([values[:1], values[turned], values[:1]]).reshape(-1), width)
-    first, whole = (length - rotation)[turned], length[turned]
-    begin = (1 + np.arange(len(turned))) * width
-    ahead, wrapped = stretches[begin + rotation[turned]], stretches[begin - first]
+    # Both parts of a rotated row are contiguous in memory. Copying them as such is faster than N single elements.
+    parts = windows(np.concatenate([values[:1], values[rotated], values[:1]]).reshape(-1), width)
+    first, whole = (length - rotation)[rotated], length[rotated]
+    begin = (1 + np.arange(len(rotated))) * width
+    ahead, wrapped = parts[begin + rotation[rotated]], parts[begin - first]
     result = values.copy()
-    result[turned] = np.where(before(first, width), ahead, np.where(before(whole, width), wrapped, values[turned]))
+    result[rotated] = np.where(before(first, width), ahead, np.where(before(whole, width), wrapped, values[rotated]))
     return result
 
 
 def windows(values: Array, width: int) -> Array:
-    """Every ``width`` consecutive values, without a copy: [len(values) - width + 1, width]."""
+    """Return every ``width`` consecutive values, without a copy: [len(values) - width + 1, width]."""
     return np.lib.stride_tricks.sliding_window_view(values, width)
 
 
 def lay_out(rows: Rows, split: Split) -> Layout:
-    """The pieces of each pair in final order."""
+    """Return the pieces of each pair in final order."""
     ids = rotate(rows.ids, split.rotation, split.length)
     starts = sentence_starts(rows, ids.shape[1], split.rotation)
     paired = np.flatnonzero(split.first < split.length)
@@ -148,20 +149,20 @@ def lay_out(rows: Rows, split: Split) -> Layout:
 
 
 def continue_with(ids: Array, first: Ints, foreign: Array, start: Array) -> Array:
-    """Of each row [R, N] the ``first`` pieces, then those of the ``foreign`` row from ``start`` on; garbage after their end."""
+    """Return each row's [R, N] ``first`` pieces, then those of the ``foreign`` row from ``start`` on, then garbage."""
     place = np.arange(ids.shape[1]) - first[:, None]
     source = np.clip(place + start.astype(np.int64)[:, None], 0, ids.shape[1] - 1)
     return np.where(place < 0, ids, np.take_along_axis(foreign, source, axis=1))
 
 
 def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -> tuple[Ints, Ints, Ints]:
-    """Put the special pieces in.
+    """Insert the special pieces.
 
     Returns ``input_ids`` [R, L], ``token_type_ids`` [R, L] (0 up to the first ``[SEP]``, then 1, 0 on padding) and ``lengths``
-    [R] (specials included).
+    [R] (including special pieces).
     """
     first_end, lengths = first + 1, length + 2 + (first < length)
-    # Pieces of the first segment are one place further than in ``ids``, those of the second two.
+    # Pieces of the first segment move by one place, those of the second by two.
     by_one, by_two = (np.zeros((len(ids), sequence_length), dtype=ids.dtype) for _ in range(2))
     by_one[:, 1:-2] = by_two[:, 2:-1] = ids
     input_ids = np.where(before(first_end, sequence_length), by_one, by_two)
@@ -176,50 +177,49 @@ def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -
 
 
 def flatten(mask: Bools) -> tuple[Ints, Ints]:
-    """Rows and places of the true cells, row by row."""
+    """Return rows and places of the true cells, row by row."""
     cells = np.flatnonzero(mask)
     rows = cells // mask.shape[1]
     return rows, cells - rows * mask.shape[1]
 
 
 def ranges(begins: Ints, sizes: Ints) -> Ints:
-    """``begins[0]``, ``begins[0] + 1``, … for ``sizes[0]`` numbers, then those of the next range."""
+    """Return ``begins[0]``, ``begins[0] + 1``, … (``sizes[0]`` numbers), then the numbers of the next range."""
     numbers: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
     return numbers
 
 
 def ranks_in_row(rows: Ints, count: int) -> Ints:
-    """For ascending row numbers of flat items: each item's rank within its row."""
+    """Return each flat item's rank within its row, given ascending row numbers."""
     return ranges(np.zeros(count, dtype=np.int64), np.bincount(rows, minlength=count))
 
 
 def slots(counts: Ints, values: Array, width: int, dtype: Any, unused: int = 0) -> Array:
-    """Flat values of ascending rows, so many in each, as fixed-width slots [R, width], ``unused`` in the others."""
+    """Arrange flat values, ``counts`` per row, as fixed-width slots [R, width] with ``unused`` in the rest."""
     filled = np.full((len(counts), width), unused, dtype=dtype)
     filled[before(counts, width)] = values
     return filled
 
 
 class Chunk(NamedTuple):
-    """A stretch of one document's pieces."""
+    """A range of one document's pieces."""
 
     begin: int
     """First piece, counted within the document."""
     length: int
-    """Pieces."""
     sentence_lengths: tuple[int, ...]
     """Pieces of each sentence (or part of one), summing to ``length``."""
 
 
 @dataclass
 class Chunks:
-    """The chunks of one document, and the pieces that are in none."""
+    """The chunks of one document, and the number of pieces that are in none."""
 
     chunks: list[Chunk] = field(default_factory=list)
     too_short: int = 0
     """Pieces of chunks below the minimum."""
     truncated: int = 0
-    """Pieces beyond the end of a full chunk, when they are not carried over."""
+    """Pieces beyond the end of a full chunk, if they are not carried over."""
 
 
 def cut_document(
@@ -231,19 +231,19 @@ def cut_document(
     min_pieces: int,
     carry: bool,
 ) -> Chunks:
-    """Chunks of a document in order.
+    """Cut a document into chunks, in order.
 
-    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0;
-    ``target_of(i)`` gives the length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the
-    chunk is full.
+    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0; ``target_of(i)``
+    gives the length at which chunk i may end. A sentence without a space in ``max_pieces`` pieces is cut where the chunk is
+    full.
     """
     result = Chunks()
     ends = list(accumulate(sentence_lengths))
     position = sentence = emitted = 0
     while sentence < len(ends):
         limit, target = position + max_pieces, position + target_of(emitted)
-        after = bisect_right(ends, limit, sentence)  # The first sentence that does not fit whole.
-        # The sentence with which the target is reached; two segments need two.
+        after = bisect_right(ends, limit, sentence)  # The first sentence that does not fit completely.
+        # The sentence that reaches the target; two segments need two sentences.
         last = max(bisect_left(ends, target, sentence), sentence + 1)
         emitted += 1
         cut = 0
@@ -270,7 +270,7 @@ def cut_document(
 
 
 def _cut_at_a_space(spaced: bytes, position: int, room: int, *, forced: bool) -> int:
-    """The most pieces that fit into ``room`` and end at a space. Without such a place: all of it if ``forced``, else 0."""
+    """Return the most pieces that fit into ``room`` and end at a space; if there is none, all if ``forced``, else 0."""
     cut = spaced.rfind(1, position + 1, position + room + 1)
     if cut < 0:
         return room if forced else 0
@@ -280,11 +280,12 @@ def _cut_at_a_space(spaced: bytes, position: int, room: int, *, forced: bool) ->
 class ChunkTargets:
     """Target lengths of chunks: ``max_pieces``, or with ``short_probability`` uniform in ``min_pieces``..``max_pieces``.
 
-    The paper draws for every input sequence; the official code once per document, so that all chunks are short ("document").
+    The paper draws for every input sequence; the official code once per document, so that all its chunks are short
+    ("document").
     """
 
     MORE = 64
-    """Chunks drawn in one go for a document with more of them than expected."""
+    """Chunks drawn at once for a document with more of them than expected."""
 
     def __init__(
         self,
@@ -297,7 +298,7 @@ class ChunkTargets:
         short_probability: float,
         scope: str,
     ) -> None:
-        """``expected`` [D], at least 1: about how many chunks each document will have."""
+        """``expected`` [D], at least 1, is about how many chunks each document will have."""
         self._seed, self._probability = seed, short_probability
         self._min, self._max, self._per_document = min_pieces, max_pieces, scope == "document"
         self._ids = doc_ids
@@ -312,7 +313,7 @@ class ChunkTargets:
         return np.where(happens(short, self._probability), drawn, self._max)
 
     def of(self, document: int) -> Callable[[int], int]:
-        """``target_of`` for ``cut_document``: the target of each chunk of the document at this place of the batch."""
+        """Return ``target_of`` for ``cut_document``: the target of each chunk of this document of the batch."""
         begin = self._ends[document - 1] if document else 0
         drawn: list[int] = self._drawn[begin : self._ends[document]].tolist()
 

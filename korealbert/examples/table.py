@@ -1,4 +1,4 @@
-"""All shards of a split as one table with global row numbers, memory-mapped; rows are gathered whole batches at a time."""
+"""All shards of a split as one memory-mapped table with global row numbers; whole batches of rows are gathered at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _ShardedNumbers:
         return int(self.offsets[-1])
 
     def locate(self, numbers: Ints) -> _Places:
-        """Where rows are. Raises IndexError for a number outside the table."""
+        """Return where rows are. Raises IndexError for a number outside the table."""
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"rows {numbers.min()}..{numbers.max()} of a table of {len(self)}")
         shard = np.searchsorted(self.offsets, numbers, side="right") - 1
@@ -43,8 +43,7 @@ class _Places:
 
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, int, Ints]]]:
-        """Which of the rows comes at each place once they are sorted by shard; and of each shard that occurs its number, its
-        first place then, and its rows."""
+        """Return the order that sorts the rows by shard, and each shard's number, first place in that order, and rows."""
         order = np.argsort(self.shard, kind="stable")
         shard, local = self.shard[order], self.local[order]
         begins = np.flatnonzero(np.diff(shard, prepend=-1))
@@ -52,18 +51,18 @@ class _Places:
 
 
 _ROWS_PER_SHARD = 4
-"""A batch with fewer rows in each shard, as is usual where shards are many, is gathered row by row."""
+"""A batch with fewer rows per shard, as is usual with many shards, is gathered row by row."""
 
 
 class Column:
-    """One fixed-width column over all shards."""
+    """A fixed-width column over all shards."""
 
     def __init__(self, shards: Sequence[Array]) -> None:
         self._shards = shards
         self._bytes = [np.ascontiguousarray(shard).reshape(-1).view(np.uint8).data for shard in shards]
 
     def at(self, places: _Places) -> Array:
-        """The column at some rows, in the order given."""
+        """Return the column at some rows, in the order given."""
         first, count = self._shards[0], len(places.local)
         order, groups = places.by_shard
         if _ROWS_PER_SHARD * len(groups) > count:
@@ -78,7 +77,7 @@ class Column:
         return result
 
     def _slices(self, places: _Places) -> Array:
-        """Row by row as slices of bytes, which cost a tenth of what indexing arrays does."""
+        """Gather row by row as slices of bytes, which costs a tenth of indexing arrays."""
         first = self._shards[0]
         width = first.itemsize * math.prod(first.shape[1:])
         begins = (places.local * width).tolist()
@@ -88,7 +87,7 @@ class Column:
 
 
 class RowTable:
-    """The clean rows of one split (``train`` or ``heldout``) over all shards in order of their names."""
+    """The clean rows of one split (``train`` or ``heldout``) over all shards, in order of their names."""
 
     def __init__(self, examples: Path, split: str) -> None:
         self.directory = examples
@@ -106,12 +105,12 @@ class RowTable:
         return len(self.numbers)
 
     def columns(self, names: Sequence[str], numbers: Ints) -> list[Array]:
-        """Columns at some rows, in the order given."""
+        """Return columns at some rows, in the order given."""
         places = self.numbers.locate(numbers)
         return [self._columns[name].at(places) for name in names]
 
     def take(self, numbers: Ints) -> Rows:
-        """Some rows, in the order given, with their sentence lengths."""
+        """Return some rows, in the order given, with their sentence lengths."""
         places = self.numbers.locate(numbers)
         sentences = []
         for shard, row in zip(places.shard.tolist(), places.local.tolist(), strict=True):
@@ -125,7 +124,7 @@ class RowTable:
         )
 
     def rows_without(self, doc_id: int) -> Ints:
-        """Numbers of the rows of all documents but one."""
+        """Return the numbers of the rows of all documents but one."""
         shards = zip(self.numbers.offsets, self.shards, strict=False)
         return np.concatenate([begin + np.flatnonzero(rows.doc_id != doc_id) for begin, rows in shards])
 
@@ -133,8 +132,8 @@ class RowTable:
 class ViewTable:
     """One view's noise over all shards, row by row next to a ``RowTable``; mapped into memory while it is in use.
 
-    Raises ValueError naming both sides when the noise belongs to other rows or another vocabulary, or as another view, and
-    ShardError where rows that the view has noise for are gone.
+    Raises ValueError naming both sides if the noise belongs to other rows, another vocabulary or another view, and ShardError
+    if rows that the view has noise for are missing.
     """
 
     def __init__(self, directory: Path, rows: RowTable, view: int) -> None:
@@ -146,6 +145,7 @@ class ViewTable:
         batches = 1.0
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
             header = open_view(path)[1]
+            """Metadata of the first shard; the fields used are equal in all shards."""
             check_belongs(path, header, rows_path, rows_header)
             if path == self._paths[0]:
                 self.header = header
@@ -163,7 +163,7 @@ class ViewTable:
         """Shares of all pieces that are predicted and that are moved."""
 
     def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order given."""
+        """Return the noise of some rows, in the order given."""
         if not self._columns:
             shards = [open_view(path)[0] for path in self._paths]
             names = [f.name for f in fields(View) if getattr(shards[0], f.name) is not None]
@@ -172,12 +172,12 @@ class ViewTable:
         return View(**{name: column.at(places) for name, column in self._columns.items()})
 
     def close(self) -> None:
-        """Let go of the files until the next ``take``."""
+        """Release the files until the next ``take``."""
         self._columns = {}
 
 
 def check_complete(views: Path, names: Iterable[str], rows: RowTable) -> None:
-    """Refuse rows if a shard of them is missing for which there is noise; the noise's shards are named."""
+    """Raise ShardError if a shard of rows is missing for which there is noise (``names``)."""
     if missing := sorted(set(names) - {path.name for path in rows.paths}):
         raise ShardError(
             f"{views}: holds noise for {missing[0]}, but {rows.directory} has no such shard of rows; rebuild the examples"
@@ -185,7 +185,7 @@ def check_complete(views: Path, names: Iterable[str], rows: RowTable) -> None:
 
 
 def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:
-    """Refuse noise of other rows, another vocabulary or another view."""
+    """Raise ValueError if the noise is for other rows or another vocabulary."""
     facts = [
         ("vocabulary", view.vocab_sha256, rows.vocab_sha256),
         ("vocabulary size", view.vocab_size, rows.vocab_size),

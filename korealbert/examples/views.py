@@ -4,8 +4,8 @@ Input: roles ``examples`` and ``vocab``. Output: ``view-000/train-00000.arrow`` 
 (``schema.View``), each aligned row by row with the shard of rows of the same name. With ``stored = false`` the training views
 are one file, ``noise.json``, and generated when they are read.
 
-A view depends on its number alone. So where the store holds an artifact with fewer or more views of the same rows under the
-same noise, those are linked and only the others are generated: to add ten views, raise ``views`` by ten.
+A view depends on nothing but its number. If the store has an artifact with fewer or more views of the same rows and noise,
+these are linked and only the others are generated: to add ten views, raise ``views`` by ten.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from korealbert.examples.word_order import WordOrderSpec
 from korealbert.vocab.tokenizer import Vocabulary, WordTable
 
 _MOST_VIEWS = 10_000
-"""So many names are tried to find finished views of the same noise: a quarter of a second."""
+"""This many names are tried to find finished views of the same noise, which takes a quarter of a second."""
 
 
 class ViewsSpec(Spec):
@@ -47,9 +47,9 @@ class ViewsSpec(Spec):
     word_order: WordOrderSpec = WordOrderSpec()
     """Moved tokens."""
     stored: bool = True
-    """Write the views out, or have training draw the same noise itself: no disk, but a share of its processor time."""
+    """Write the views to disk, or let training draw the same noise itself: no disk space, but some processor time."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Of all noise."""
+    """Seed of all noise."""
 
     @model_validator(mode="after")
     def _noise_leaves_text(self) -> ViewsSpec:
@@ -62,12 +62,12 @@ class ViewsSpec(Spec):
         return self
 
     def word_units(self) -> list[str]:
-        """The fields that choose words as units, with their values."""
+        """Return the fields that choose words as units, with their values."""
         masks, moves = self.masking.unit == "whole_word", self.word_order.unit == "word" and self.word_order.portion > 0
         return ['masking.unit = "whole_word"'] * masks + ['word_order.unit = "word"'] * moves
 
     def noise(self, sequence_length: int, vocab_size: int) -> NoiseSettings:
-        """The noise for rows of this kind."""
+        """Return the noise settings for rows of this kind."""
         return NoiseSettings(
             seed=self.seed,
             sentence_task=self.sentence_task,
@@ -85,7 +85,7 @@ class ViewJob:
     rows: Path
     view: int
     target: Path | None
-    """Relative to the stage's directory; None counts only."""
+    """Relative to the stage's directory; None if the noise is only counted."""
     vocabulary: Path
     spec: ViewsSpec
     finished: Path | None = None
@@ -93,7 +93,7 @@ class ViewJob:
 
 
 class NoiseStats(Statistics):
-    """Noise realised in some rows: counts, and the shares that ``noise_rates`` makes of them."""
+    """Noise realised in some rows: counts, and shares from ``noise_rates``."""
 
     rows: int | None = None
     pieces: int | None = None
@@ -124,7 +124,7 @@ class NoiseStats(Statistics):
 
 
 class ViewsStats(NoiseStats):
-    """Noise of all training views; of the first one where they are not stored."""
+    """Noise of all training views; of the first one only, if they are not stored."""
 
     views: int
     heldout: NoiseStats | None = None
@@ -132,7 +132,7 @@ class ViewsStats(NoiseStats):
 
 
 def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ViewsStats:
-    """Draw all views. Raises ValueError when rows and vocabulary do not belong together, or NSP has no second document."""
+    """Draw all views. Raises ValueError if rows and vocabulary do not belong together, or NSP has no second document."""
     examples, vocab = inputs["examples"], inputs["vocab"].path
     train, heldout = examples.files("train-*.arrow"), examples.files("heldout-*.arrow")
     if spec.sentence_task == "nsp":
@@ -172,30 +172,30 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
 
 
 def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact | None:
-    """The undamaged artifact with the most views that differs from the wanted one in their number only.
+    """Return the undamaged artifact with the most views that differs from the wanted one only in their number.
 
-    Its inputs and spec give its name, so that no other artifact is looked into.
+    Its inputs and spec give its name, so no other artifact is opened.
     """
     store = Store(runtime.store)
     present = {path.name for path in store.directories()} if spec.stored else set()
     wanted = STAGE.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store)
     for views in range(_MOST_VIEWS if present else 0, 0, -1):
         name = replace(wanted, spec={**wanted.spec, "views": views}).name
-        # An artifact of just as many views is the wanted one itself: whoever builds it again wants it generated again.
+        # An artifact with as many views is the wanted one itself, which must be generated again.
         if name in present and views != spec.views and store.fault(name, inputs) is None:
             return store.find(name)
     return None
 
 
 def _make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
-    """One shard's noise in one view: linked where it is finished, else generated. Returns its counts."""
+    """Link one shard's noise in one view if it is finished, else generate it. Returns its counts."""
     if job.finished is None or job.target is None:
         return draw_shard(job, out_dir)
     target = out_dir / job.target
     target.unlink(missing_ok=True)
     try:
         os.link(job.finished, target)
-    except OSError:  # A file system without hard links.
+    except OSError:  # The file system has no hard links.
         shutil.copyfile(job.finished, target)
     note_written(target)
     return dict(open_view(target)[1].counts)
@@ -216,7 +216,7 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
             'set the unit to "token"'
         )
     settings = job.spec.noise(header.sequence_length, header.vocab_size)
-    pool = _split(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None
+    pool = _row_table(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None
     view, parts = draw_view(rows, words, settings, job.view, pool)
     counts = sum_stats(parts)
     if job.target is not None:
@@ -227,14 +227,12 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _vocabulary(path: Path) -> tuple[Vocabulary, WordTable]:
-    """A process draws many shards with one vocabulary, whose tables take a tenth of a second to make."""
+    """Load a vocabulary and its word tables, cached: a process draws many shards, and they take a tenth of a second."""
     vocabulary = Vocabulary.load(path)
     return vocabulary, vocabulary.words()
 
 
-@lru_cache(maxsize=2)
-def _split(examples: Path, split: str) -> RowTable:
-    return RowTable(examples, split)
+_row_table = lru_cache(maxsize=2)(RowTable)
 
 
 STAGE = Stage(

@@ -1,8 +1,8 @@
-"""Word order prediction (KoreALBERT): move tokens about, and ask each moved one where it was.
+"""Word order prediction (KoreALBERT): move tokens, and ask for the original position of each moved one.
 
-Tokens move only within a run: a stretch of one sentence without a visible ``[MASK]``. Within a run the chosen tokens (or the
-words of a window) are permuted so that none stays, uniformly among such permutations. Then the labels are made a function of
-the input: where equal pieces changed places nothing moved, and equal pieces are numbered in the order of their origins.
+Tokens move only within a run: part of one sentence without a visible ``[MASK]``. Within a run the chosen tokens (or the words
+of a window) are permuted so that none stays, uniformly among such permutations. Then labels are made a function of the input:
+equal pieces that changed places count as unmoved, and equal pieces are numbered in the order of their original positions.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ class WordOrderSpec(Spec):
     """How many tokens move, where, and in what units."""
 
     portion: float = Field(default=0.3, ge=0.0, le=1.0)
-    """Share of rows (or of batches) with moved tokens; KoreALBERT found 0.3 to 0.5 best. 0 turns word order noise off."""
+    """Share of rows (or of batches) with moved tokens; KoreALBERT found 0.3 to 0.5 best. 0 turns word-order noise off."""
     rate: float = Field(default=0.15, gt=0.0, le=0.5)
-    """Share of the ordinary pieces of such a row that is chosen to move at most; KoreALBERT: up to 0.15."""
+    """Largest share of such a row's ordinary pieces that is chosen to move; KoreALBERT: up to 0.15."""
     scope: Literal["example", "batch"] = "example"
     """Draw per row, or once for each batch that training gathers (all rows then carry moves, and a batch uses them or not)."""
     portion_ramp_views: int = Field(default=1, ge=1)
-    """Views over which the portion rises to ``portion``: view v (from 0) has (v + 1) / ``portion_ramp_views`` of it at most."""
+    """Number of views over which the share of rows rises to ``portion``: view v (from 0) has (v + 1) /
+    ``portion_ramp_views`` of it."""
     amount: Literal["fixed", "dynamic", "ramp"] = "fixed"
-    """Always ``rate``, for each row a rate uniform in 0..``rate``, or one that rises over the views."""
+    """Always ``rate``, a rate for each row uniform in 0..``rate``, or a rate that rises over the views."""
     ramp_views: int = Field(default=10, ge=1)
     """With ``amount = "ramp"``: view v (from 0) has the rate ``rate`` · (v + 1) / ``ramp_views``, at most ``rate``."""
     barrier: Literal["mask", "all_mlm"] = "mask"
@@ -46,25 +47,25 @@ class WordOrderSpec(Spec):
     window_words: int = Field(default=4, ge=2, le=4)
     """Words of a window, with ``unit = "word"``."""
     top_up: bool = False
-    """Give a chosen token that is alone in its run a partner there, instead of leaving it: at 0.15 about 14.5 % of the pieces
-    move instead of 11.7 %."""
+    """Give a chosen token that is alone in its run a partner there, instead of leaving it: at 0.15 about 14.5 % of the
+    pieces move instead of 11.7 %."""
 
     def slots(self, sequence_length: int) -> int:
-        """W, word-order slots per row; one where word order noise is off, because a column needs a width."""
+        """Return W, the word-order slots per row; one if word-order noise is off, because a column needs a width."""
         full = np.array([pieces_per_row(sequence_length)])
         return max(1, int(self.budget(full, self.rate)[0])) if self.portion else 1
 
     def portion_in(self, view: int) -> float:
-        """Share of rows (or batches) with moved tokens in a view."""
+        """Return the share of rows (or batches) with moved tokens in a view."""
         return self.portion * min(1.0, (view + 1) / self.portion_ramp_views)
 
     def rate_in(self, view: int) -> float:
-        """Share of pieces that may move in a view; with ``amount = "dynamic"`` the most."""
+        """Return the share of pieces that may move in a view; with ``amount = "dynamic"`` the largest."""
         return self.rate * min(1.0, (view + 1) / self.ramp_views) if self.amount == "ramp" else self.rate
 
     def budget(self, length: Ints, rate: float | npt.NDArray[Any]) -> Ints:
-        """Pieces that may move in rows of this many ordinary pieces: the floor of rate · n."""
-        # 0.29 · 100 is 28.999999999999996 in floats; the floor meant is 29.
+        """Return how many pieces may move in rows of this length: the floor of rate · n."""
+        # 0.29 · 100 is 28.999999999999996 in floats; the intended floor is 29.
         budget: Ints = np.floor(rate * length + 1e-6).astype(np.int64)
         return budget
 
@@ -77,21 +78,21 @@ class Moved:
     places: Ints
     origins: Ints
     with_noise: Bools
-    """[R]: the row was drawn to carry word order noise, whether or not a token could move."""
+    """[R]: whether the row was drawn to have word-order noise, even if no token could move."""
 
 
 @dataclass(frozen=True)
 class _MoveInputs:
-    """B rows that carry word order noise, as it sees them."""
+    """B rows with word-order noise, and what their moves depend on."""
 
     layout: Layout
     draws: RowDraws
     selected: Bools
-    """[B, N]: the piece is predicted; it never moves."""
+    """[B, N]: whether the piece is predicted, and so never moves."""
     starts: Bools
-    """[B, N]: the piece begins a word; anything where tokens move."""
+    """[B, N]: whether the piece begins a word; only used if words move."""
     runs: Ints
-    """[B, N]: number of the run that a piece is in, ascending over all rows."""
+    """[B, N]: number of the piece's run, ascending over all rows."""
     budget: Ints
     """[B]: pieces that may move."""
 
@@ -120,28 +121,29 @@ class _Permuted:
 
 
 def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, draws: RowDraws) -> Moved:
-    """Draw the word order noise of R rows, given their masked pieces."""
+    """Draw the word-order noise of R rows, given their masked pieces."""
     lot, rate, *_ = draws.block(Stream.MOVE_ROW)
     with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion_in(draws.view))
     most = spec.rate_in(draws.view)
     rates = rate * 2.0**-32 * most if spec.amount == "dynamic" else np.full(len(rate), most)
     budget = np.where(with_noise, spec.budget(layout.length, rates), 0)
-    busy = np.flatnonzero(budget)  # Three rows of ten, where the portion is 0.3; the others are left alone from here on.
-    some, selected = layout.take(busy), masked.selected[busy]
+    active = np.flatnonzero(budget)  # Only these rows are processed: 30 % if the portion is 0.3.
+    some, selected = layout.take(active), masked.selected[active]
     # Only words need to know where words begin.
     starts = word_starts(some, words) if spec.unit == "word" else some.sentence_first
-    barrier = masked.visible_mask()[busy] if spec.barrier == "mask" else selected
+    barrier = masked.visible_mask()[active] if spec.barrier == "mask" else selected
     if spec.unit == "word":
         barrier = barrier | _touched(selected, starts)
     runs = _runs(barrier, some.sentence_first if spec.within == "sentence" else some.segment_first())
-    inputs = _MoveInputs(some, draws.take(busy), selected, starts, runs, budget[busy])
+    inputs = _MoveInputs(some, draws.take(active), selected, starts, runs, budget[active])
     items = _choose_tokens(inputs, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(inputs, spec.window_words)
     permuted = _canonical(some.ids, _permute_pieces(items, _derange(items, inputs.draws)))
-    return Moved(busy[permuted.rows], permuted.places, permuted.origins, with_noise)
+    return Moved(active[permuted.rows], permuted.places, permuted.origins, with_noise)
 
 
 def _runs(barrier: Bools, begins: Bools) -> Ints:
-    """[B, N]: run numbers; a new run begins where ``begins`` says so (every row's first place), at a barrier, and after one."""
+    """Return run numbers [B, N]; a run begins where ``begins`` is set (every row's first place), at a barrier, and after
+    one."""
     borders = (begins | barrier).reshape(-1)
     borders[1:] |= barrier.reshape(-1)[:-1]
     runs: Ints = np.cumsum(borders, dtype=np.int64)
@@ -149,7 +151,7 @@ def _runs(barrier: Bools, begins: Bools) -> Ints:
 
 
 def _touched(selected: Bools, starts: Bools) -> Bools:
-    """[B, N]: the piece belongs to a word with a predicted piece."""
+    """Return which pieces belong to a word with a predicted piece: [B, N]."""
     word = np.cumsum(starts).reshape(starts.shape)
     hit = np.zeros(starts.size + 1, dtype=np.bool_)
     hit[word[selected]] = True
@@ -158,16 +160,16 @@ def _touched(selected: Bools, starts: Bools) -> Bools:
 
 
 def _choose_tokens(inputs: _MoveInputs, *, top_up: bool) -> Items:
-    """A uniformly random set of ``budget`` movable tokens per row, less those that are alone in their run."""
+    """Return a uniformly random set of ``budget`` movable tokens per row, without those that are alone in their run."""
     width = inputs.selected.shape[1]
     movable = np.flatnonzero(inputs.layout.inside & ~inputs.selected)
     begins = np.searchsorted(movable, np.arange(len(inputs.budget) + 1) * width)
     counts = np.diff(begins)
-    deck = PartialShuffle(begins[:-1], counts, Turns(inputs.draws, Stream.MOVE_CHOICE))
+    shuffle = PartialShuffle(begins[:-1], counts, Turns(inputs.draws, Stream.MOVE_CHOICE))
     wanted = np.minimum(inputs.budget, counts)
     turn_drawn = np.full(len(movable), -1)
     for turn in range(int(wanted.max(initial=0))):
-        turn_drawn[deck.draw(np.flatnonzero(wanted > turn), turn)] = turn
+        turn_drawn[shuffle.draw(np.flatnonzero(wanted > turn), turn)] = turn
     chosen = np.flatnonzero(turn_drawn >= 0)
     run = inputs.runs.reshape(-1)[movable]
     follows = np.diff(run[chosen], prepend=-1) == 0
@@ -190,24 +192,24 @@ class _Candidates:
     places: Ints
     run: Ints
     turn: Ints
-    """In which it was chosen, -1 for those that were not."""
+    """Turn in which it was chosen, -1 if it was not."""
 
 
 def _pairs(candidates: _Candidates, lone: Ints, room: Ints, draws: RowDraws) -> tuple[Ints, Ints]:
-    """Lone chosen tokens and a partner of each, as many as the budget of the row has room for, first drawn first."""
+    """Return lone chosen tokens and a partner of each, as many as the row's budget has room for, first drawn first."""
     begin, end = (np.searchsorted(candidates.run, candidates.run[lone], side=side) for side in ("left", "right"))
     company = end - begin > 1
     lone, begin, free = lone[company], begin[company], (end - begin - 1)[company]
     rows = candidates.rows[lone]
     partner = begin + below(draws.block(Stream.MOVE_PARTNER, rows, block=candidates.places[lone])[0], free)
-    partner += partner >= lone  # All of the run but the lone token itself.
+    partner += partner >= lone  # Any token of the run except itself.
     order = np.lexsort((candidates.turn[lone], rows))
     order = order[ranks_in_row(rows[order], len(room)) < (room // 2)[rows[order]]]
     return lone[order], partner[order]
 
 
 def _choose_windows(inputs: _MoveInputs, window_words: int) -> Items:
-    """Words of randomly chosen windows, as many windows as fit the budget of pieces; a window has two words at least."""
+    """Return the words of random windows, as many windows as fit the budget of pieces; a window has at least two words."""
     rows, begin = flatten(inputs.starts)
     last = np.diff(rows, append=-1) != 0
     end = np.where(last, inputs.layout.length[rows], np.roll(begin, -1))
@@ -227,7 +229,7 @@ def _choose_windows(inputs: _MoveInputs, window_words: int) -> Items:
 
 
 def _fill(inputs: _MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
-    """Windows taken in random order while they fit the budget of their row; what does not fit is skipped."""
+    """Take windows in random order while they fit the budget of their row; others are skipped."""
     key = inputs.draws.block(Stream.MOVE_CHOICE, rows, block=begin)[0]
     order = np.lexsort((key, rows))
     rank = ranks_in_row(rows[order], len(inputs.budget))
@@ -242,15 +244,15 @@ def _fill(inputs: _MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
 
 
 def _derange(items: Items, draws: RowDraws) -> Ints:
-    """For each item the one that takes its place: within groups, uniform among permutations without a fixed point.
+    """Return for each item the one that takes its place: uniform among permutations of a group without a fixed point.
 
-    Built up the way that D(u) = (u - 1) · (D(u - 1) + D(u - 2)) counts them: an item joins the cycle of one of the others, or
-    makes a cycle of two with it. Martínez, Panholzer, Prodinger, "Generating random derangements" (ANALCO 2008).
+    Follows the recurrence D(u) = (u - 1) · (D(u - 1) + D(u - 2)): an item joins the cycle of one of the others, or makes a
+    cycle of two with it. Martínez, Panholzer, Prodinger, "Generating random derangements" (ANALCO 2008).
     """
     order = np.arange(len(items.group))
     first = np.flatnonzero(np.diff(items.group, prepend=-1))
     left = np.diff(first, append=len(order))
-    """[G]: items whose place is open; those of a group come first in its stretch of ``unsettled``."""
+    """[G]: items whose place is open; they come first in their group's part of ``unsettled``."""
     unsettled = order.copy()
     closing = _closing(int(left.max(initial=0)))
     with_whom, whether, *_ = draws.block(Stream.MOVE_ORDER, items.rows, block=items.begin)
@@ -270,8 +272,10 @@ def _derange(items: Items, draws: RowDraws) -> Ints:
 
 
 def _closing(largest: int) -> npt.NDArray[np.float64]:
-    """[largest + 1]: the share (u - 1) · D(u - 2) / D(u) of the derangements of u items in which a given one is in a cycle of
-    two; 0 below two."""
+    """Return the share (u - 1) · D(u - 2) / D(u) of derangements of u items with a given one in a cycle of two: [largest + 1].
+
+    It is 0 for fewer than two items.
+    """
     derangements = [1, 0]
     for size in range(2, largest + 1):
         derangements.append((size - 1) * (derangements[-1] + derangements[-2]))
@@ -280,16 +284,16 @@ def _closing(largest: int) -> npt.NDArray[np.float64]:
 
 
 def _permute_pieces(items: Items, order: Ints) -> _Permuted:
-    """The pieces of each group, after its items have been laid out in the new order from the group's begin on."""
+    """Return the pieces of each group after its items have been laid out in the new order from the group's start."""
     places = ranges(items.begin, items.size)
     origins = ranges(items.begin[order], items.size[order])
     return _Permuted(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
 
 
 def _canonical(ids: Array, permuted: _Permuted) -> _Permuted:
-    """Drop places whose piece is unchanged; give equal pieces of a group the remaining origins in ascending order."""
+    """Drop places whose piece is unchanged; assign the remaining origins of equal pieces of a group in ascending order."""
     old, new = ids[permuted.rows, permuted.places], ids[permuted.rows, permuted.origins]
-    # Where all pieces of a group differ, each comes from its only possible origin already.
+    # If all pieces of a group differ, each has only one possible origin.
     ambiguous = _of_groups_with_equal(permuted.group, old)
     moved = old != new
     group, rows, places, origins = (of[moved] for of in (permuted.group, permuted.rows, permuted.places, permuted.origins))
@@ -301,7 +305,7 @@ def _canonical(ids: Array, permuted: _Permuted) -> _Permuted:
 
 
 def _of_groups_with_equal(group: Ints, ids: Array) -> Bools:
-    """Which items are of groups that have an id twice."""
+    """Return which items belong to groups with a repeated id."""
     keys = np.sort((group << 32) | ids)
     twice = np.zeros(int(group.max(initial=0)) + 1, dtype=np.bool_)
     twice[keys[1:][np.diff(keys) == 0] >> 32] = True

@@ -1,4 +1,4 @@
-"""Tasks of benchmarks that a TOML file defines: readers and metrics."""
+"""Tasks of benchmarks that a TOML file defines: their readers and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line, conll_sentences, csv_rows
 from korealbert.finetune.definition import Column, Definition, Kind
-from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list, otherwise_composed
+from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list, normalisation_hint
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1, korquad_f1, normalise_korquad, normalise_squad, squad_f1
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, binary_f1, macro_f1, mcc, pearson, spearman
@@ -28,7 +28,7 @@ from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
-from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags, unit_spans
 from korealbert.formatting import nearest
 
 _MEASURES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
@@ -42,7 +42,7 @@ _MEASURES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
 
 
 def task_of(definition: Definition) -> Task:
-    """The task of a definition."""
+    """Make the task of a definition."""
     base = _KINDS[definition.kind]
     attributes: dict[str, Any] = {
         "definition": definition,
@@ -58,7 +58,7 @@ def task_of(definition: Definition) -> Task:
 
 
 def _field(record: Record, column: Column) -> tuple[Record, str]:
-    """The object that contains a column, and its key there."""
+    """Return the object that contains a column, and the column's key in it."""
     name = str(column)
     if name in record.fields or not isinstance(column, str):
         return record, name
@@ -74,13 +74,13 @@ def _text(record: Record, column: Column) -> str:
 
 
 def _written(record: Record, column: Column) -> str:
-    """A label or an id, which JSON may write as a string, a number or a truth value."""
+    """Return a label or an id, which may be a string, a number or a boolean in JSON."""
     inner, name = _field(record, column)
     return inner.written(name)
 
 
 def _parts(record: Record, column: Column, separator: str | None) -> list[str]:
-    """A list of strings, or the parts of one."""
+    """Return a list of strings, or the parts of a string."""
     inner, name = _field(record, column)
     if isinstance(inner.fields.get(name), str):
         return inner.text(name).split(separator)
@@ -88,7 +88,7 @@ def _parts(record: Record, column: Column, separator: str | None) -> list[str]:
 
 
 def _rows(definition: Definition, file: BenchmarkFile) -> Iterator[Record]:
-    """The rows of a table by the names of its columns, or by their positions where it has no header line."""
+    """Yield the rows of a table, by the names of its columns or, without a header line, by their positions."""
     wanted = [column for columns in definition.columns.given.values() for column in columns]
     named = any(isinstance(column, str) for column in wanted)
     rows = csv_rows(file) if definition.format == "csv" else ((line, line.text.split("\t")) for line in file.lines())
@@ -110,34 +110,34 @@ def _check_header(line: Line, header: Sequence[str], wanted: Sequence[str], *, n
         if name not in header:
             has = f"the header line has {', '.join(header)[:200]!r}" if named else f"the first row has {len(header)} columns"
             remedy = f"correct [columns] of the benchmark{nearest(name, header)}, or format"
-            raise line.error(name, f"there is no such column{otherwise_composed(name, header)}; {has}", remedy)
+            raise line.error(name, f"there is no such column{normalisation_hint(name, header)}; {has}", remedy)
 
 
 class _Defined(Task):
-    """Base of all kinds."""
+    """Base class of all kinds."""
 
     definition: ClassVar[Definition]
 
     @classmethod
     @abstractmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """The class's further attributes."""
+        """Return the class attributes that depend on the kind."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All examples, in order."""
+        """Read all examples, in order."""
         seen = Identifiers()
         column, found = self.definition.columns.id, list[Example]()
         for count, record in enumerate(self.records(file), start=1):
-            # Records of one JSON list may be on one line.
-            number = count if self.definition.format == "json" else record.line.number
-            name = str(number) if column is None else _written(record, column)
             if column is not None:
-                seen.once(name, line=record.line, field=str(column))
+                name = seen.once(_written(record, column), line=record.line, field=str(column))
+            else:
+                # Records of one JSON list may be on one line.
+                name = str(count if self.definition.format == "json" else record.line.number)
             found.append(self.example(record, name))
         return found
 
     def records(self, file: BenchmarkFile) -> Iterator[Record]:
-        """One for each example."""
+        """Yield the record of each example."""
         if self.definition.format == "jsonl":
             return json_lines(file)
         if self.definition.format == "json":
@@ -146,10 +146,10 @@ class _Defined(Task):
 
     @abstractmethod
     def example(self, record: Record, name: str) -> Example:
-        """The example of a record. Raises ValueError naming file, line, field and remedy."""
+        """Make the example of a record. Raises ValueError naming file, line, field and remedy."""
 
     def column(self, name: str) -> Column:
-        """A column that this kind needs."""
+        """Return a column that this kind needs."""
         column: Column = getattr(self.definition.columns, name)
         return column
 
@@ -159,19 +159,19 @@ class _Classification(_Defined, SequenceClassification):
 
     @classmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """Labels and metrics."""
+        """Return labels, metrics and heads."""
         heads = PAIR_HEADS if definition.kind == "pairs" else POOLING_HEADS
         measures = {name: _MEASURES[name] for name in definition.metrics}
         own = {"labels": definition.labels, "spellings": definition.spellings, "measures": measures}
         return own if definition.kind == "choice" else {**own, "heads": heads}
 
     def example(self, record: Record, name: str) -> Example:
-        """A text, or two."""
+        """Make an example of one or two texts."""
         pair = _text(record, self.column("pair")) if self.definition.kind == "pairs" else None
         return Example(name, _text(record, self.column("text")), self.gold(record), pair=pair)
 
     def gold(self, record: Record) -> int:
-        """The position of the label."""
+        """Return the position of the label."""
         column = self.column("label")
         return self.label(_written(record, column), line=record.line, field=f"{record.path}{column}")
 
@@ -180,7 +180,7 @@ class _Choice(_Classification, MultipleChoice):
     """One of several options."""
 
     def example(self, record: Record, name: str) -> Example:
-        """A text, perhaps a question, and the options."""
+        """Make an example of a text, an optional question, and the options."""
         options, columns = list[str](), self.definition.columns
         for column in columns.options:
             options += [_text(record, column)] if len(columns.options) > 1 else _parts(record, column, "\t")
@@ -191,7 +191,7 @@ class _Choice(_Classification, MultipleChoice):
         return Choice(name, _text(record, self.column("text")), self.gold(record), pair=pair, options=tuple(options))
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:
-        """``[CLS] text [SEP] question option [SEP]``."""
+        """Ask ``[CLS] text [SEP] question option [SEP]``."""
         return example.text, f"{example.pair} {option}" if example.pair else option
 
 
@@ -200,14 +200,14 @@ class _Regression(_Defined, SequenceRegression):
 
     @classmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """Scale and metrics. Error analysis asks whether scores reach the middle of the scale."""
+        """Return scale, metrics and heads. Error analysis distinguishes scores at the middle of the scale."""
         low, high = definition.scale
         heads = POOLING_HEADS if definition.columns.pair is None else PAIR_HEADS
         measures = {name: _MEASURES[name] for name in definition.metrics}
         return {"scale": (low, high), "threshold": (low + high) / 2, "measures": measures, "heads": heads}
 
     def example(self, record: Record, name: str) -> Example:
-        """A text or two, and the number."""
+        """Make an example of one or two texts and their score."""
         column, second = self.column("label"), self.definition.columns.pair
         score = self.gold_score(_written(record, column), line=record.line, field=f"{record.path}{column}")
         return Example(name, _text(record, self.column("text")), score, pair=None if second is None else _text(record, second))
@@ -223,12 +223,12 @@ class _Tagging(_Defined, Tagging):
 
     @classmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """Tags and units."""
+        """Return tags and units."""
         tags, unit = entity_tags(definition.labels), definition.unit
         return {"tags": tags, "unit": unit, "counted": unit, "needs_every_unit": unit == "words"}
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences. Raises ValueError also where none has a unit."""
+        """Read all sentences. Raises ValueError also if none has a unit."""
         found = super().read(file)
         if found and not any(example.target for example in found):
             problem, columns = f"no sentence has any {self.unit}", self.definition.columns
@@ -236,25 +236,26 @@ class _Tagging(_Defined, Tagging):
         return found
 
     def records(self, file: BenchmarkFile) -> Iterator[Record]:
-        """One for each sentence."""
+        """Yield the record of each sentence."""
         return self._sentences(file) if self.definition.format == "conll" else super().records(file)
 
     def _sentences(self, file: BenchmarkFile) -> Iterator[Record]:
-        """Units and tags, each in a column of its own."""
+        """Yield the units and tags of each sentence of a CoNLL file."""
         columns = self.definition.columns
-        first, last = (0 if columns.text is None else columns.text), (-1 if columns.tags is None else columns.tags)
+        unit_column = 0 if columns.text is None else int(columns.text)
+        tag_column = -1 if columns.tags is None else int(columns.tags)
         for sentence in conll_sentences(file):
             units, tags = list[str](), list[str]()
             for line, fields in sentence:
-                if len(fields) < 2 or max(int(first), int(last)) >= len(fields):
+                if len(fields) < 2 or max(unit_column, tag_column) >= len(fields):
                     problem = f"found {line.text[:40]!r}"
                     raise line.error("tag", problem, "a line is a unit and its tag, with a tab or blanks between columns")
-                units.append(fields[int(first)])
-                tags.append(fields[int(last)])
+                units.append(fields[unit_column])
+                tags.append(fields[tag_column])
             yield Record(sentence[0][0], {"units": units, "tags": tags})
 
     def example(self, record: Record, name: str) -> Tagged:
-        """A sentence with the tag of each unit."""
+        """Make a sentence with the tag of each unit."""
         conll = self.definition.format == "conll"
         separator = " " if self.unit == "words" else ""
         column = "units" if conll else self.column("text")
@@ -270,17 +271,13 @@ class _Tagging(_Defined, Tagging):
             raise record.error(
                 "tags" if conll else str(self.column("tags")), problem, f"give one tag for each of the {self.unit}"
             )
-        spans, begin = [], 0
-        for unit in units:
-            spans.append((begin, begin + len(unit)))
-            begin += len(unit) + len(separator)
         tags = tuple(self.tag(tag, line=record.line, field=f"tags[{number}]") for number, tag in enumerate(written))
-        return Tagged(name, separator.join(units), tags, spans=tuple(spans))
+        return Tagged(name, separator.join(units), tags, spans=unit_spans(units, len(separator)))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
-        """A tag written as ``B-PER``, ``PER-B`` or ``PER_B``, and ``O`` or ``-``, as ``B-PER``.
+        """Convert a tag written as ``B-PER``, ``PER-B`` or ``PER_B``, or as ``O`` or ``-``, to ``B-PER`` or ``O``.
 
-        Raises ValueError naming the known ones when it is none of them.
+        Raises ValueError naming the known tags if it is unknown.
         """
         found = OUTSIDE if written == "-" else written
         if found not in self.tags and (suffixed := _SUFFIXED.fullmatch(written)):
@@ -290,7 +287,7 @@ class _Tagging(_Defined, Tagging):
         return super().tag(found, line=line, field=field)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``entity_micro_f1`` as seqeval, ``entity_macro_f1`` over types as its strict IOB2, ``accuracy`` of all units."""
+        """Compute seqeval's ``entity_micro_f1``, its strict ``entity_macro_f1`` over types, and ``accuracy`` of units."""
         gold = [example.target for example in examples]
         values = {
             "entity_micro_f1": entity_micro_f1(gold, predicted),
@@ -303,17 +300,14 @@ class _Tagging(_Defined, Tagging):
         return Scores(ordered, () if found else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Each metric from counts."""
+        """Compute each metric from counts."""
         rows = list(zip((example.target for example in examples), predicted, strict=True))
         if self.metric == "accuracy":
             right_N2 = np.array([[sum(a == b for a, b in zip(g, p, strict=True)), len(g)] for g, p in rows], dtype=np.float64)
             return Additive(right_N2, lambda sums_BK: 100 * sums_BK[:, 0] / np.maximum(sums_BK[:, 1], 1))
         if self.metric == "entity_macro_f1":
-            kinds = self.definition.labels
-            counts = np.array([strict_counts(g, p, kinds) for g, p in rows])
-            return Additive(counts, lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
-        counts = np.array([lenient_counts(g, p) for g, p in rows])
-        return Additive(counts, lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
+            return Additive.of_counts([strict_counts(g, p, self.definition.labels) for g, p in rows], ClassCounts.macro_f1)
+        return Additive.of_counts([lenient_counts(g, p) for g, p in rows], ClassCounts.micro_f1)
 
 
 class _Spans(_Defined, QuestionAnswering):
@@ -321,22 +315,25 @@ class _Spans(_Defined, QuestionAnswering):
 
     @classmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """How questions are distinguished and answers compared."""
+        """Return id field, answerability and heads."""
         heads = ("own",) if definition.answerable else ("own", "answerability")
         return {"id_fields": (str(definition.columns.id or "id"),), "answerable": definition.answerable, "heads": heads}
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions."""
+        """Read all questions."""
         return QuestionAnswering.read(self, file) if self.definition.format == "squad" else _Defined.read(self, file)
 
     def question(self, record: Record, context: str, article: str) -> Question:
-        """One question of SQuAD's form. Raises ValueError also where an answer is not where the file says, or not in the
-        context; where the file does not say, the first is there once."""
+        """Read a question of SQuAD's form and locate its answers.
+
+        Raises ValueError also if an answer is not at its given offset. Without an offset an answer must be in the context, and
+        the first one must be there exactly once.
+        """
         found = super().question(record, context, article)
         placed = []
         for number, answer in enumerate(found.target):
             field = f"answers[{number}]"
-            if answer.begin != -1:  # The file says.
+            if answer.begin != -1:  # The file gives an offset.
                 _check_visible(record, f"{field}.text", answer.text)
                 _check_place(record, f"{field}.answer_start", answer, context)
                 placed.append(answer)
@@ -346,7 +343,7 @@ class _Spans(_Defined, QuestionAnswering):
         return replace(found, target=tuple(placed))
 
     def example(self, record: Record, name: str) -> Question:
-        """A question with the one answer that it has, or none."""
+        """Make a question with its only answer, or with none."""
         columns = self.definition.columns
         context, answer = _text(record, self.column("text")), _text(record, self.column("answer"))
         field = f"{record.path}{columns.answer}"
@@ -366,7 +363,7 @@ class _Spans(_Defined, QuestionAnswering):
         return Question(name, _text(record, self.column("pair")), (Answer(answer, begin),), pair=context, article=context)
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match of normalised answers, and F1 of their characters or words; without an answer an empty one is right."""
+        """Return exact match of normalised answers and F1 of their characters or words; no answer equals an empty one."""
         words = self.definition.compared == "words"
         normalise, f1 = (normalise_squad, squad_f1) if words else (normalise_korquad, korquad_f1)
         accepted = question.accepted if self.answerable else [text for text in question.accepted if normalise(text)] or [""]
@@ -375,14 +372,16 @@ class _Spans(_Defined, QuestionAnswering):
 
 
 def _check_visible(record: Record, field: str, answer: str) -> None:
-    """Raise ValueError where an answer is blank, so that no piece of the context covers any of it."""
+    """Raise ValueError if an answer is blank: no piece of the context would cover it."""
     if not answer.strip():
         raise record.error(field, f"found {answer!r}, which has no character that can be seen", "give the answer that it has")
 
 
 def _only_place(record: Record, field: str, answer: str, context: str, *, repeated: bool = False) -> int:
-    """The place of an answer that the file has none for: the only one in the context, or where it may be ``repeated``, the
-    first. Raises ValueError where it is blank, in no place, or in several."""
+    """Return the offset of an answer in a context that must contain it exactly once; if ``repeated``, at least once.
+
+    Raises ValueError otherwise, or if the answer is blank.
+    """
     _check_visible(record, field, answer)
     times = context.count(answer)
     if times == 1 or (repeated and times):
@@ -392,7 +391,7 @@ def _only_place(record: Record, field: str, answer: str, context: str, *, repeat
 
 
 def _check_place(record: Record, field: str, answer: Answer, context: str) -> None:
-    """Raise ValueError where an answer is not at its place in the context."""
+    """Raise ValueError if an answer is not at its offset in the context."""
     found = context[answer.begin : answer.begin + len(answer.text)] if answer.begin >= 0 else ""
     if found != answer.text:
         problem = f"the context of {len(context):,} characters has {found[:40]!r} at {answer.begin}, not {answer.text[:40]!r}"

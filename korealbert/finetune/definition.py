@@ -1,4 +1,4 @@
-"""A benchmark that a TOML file defines: its form, its labels, its metric and its published scores, and where its files are."""
+"""Benchmarks defined by a TOML file: form, labels, metric, published scores, and the paths or URLs of the official files."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from korealbert.artifact.spec import PRIVATE_HOSTS, explained, refuse_outside, r
 from korealbert.formatting import closest, nearest
 
 _SUFFIX = ".toml"
-"""Ending of the name of such a file; no benchmark of the package has it."""
+"""File extension that tells the path of a definition from the name of a benchmark."""
 
 
 class RemoteFile(Spec):
-    """A benchmark file that is fetched once, under the checksum that it must have."""
+    """A benchmark file that is downloaded once and must have a checksum."""
 
     url: str = Field(pattern=r"^https?://.+$")
-    """Its address."""
+    """The file's address."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The checksum of the file as it comes, in lower-case hex digits."""
+    """Checksum of the file as downloaded, in lower-case hex digits."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
-    """Name of the file; its ending says how it is read. By default the last part of the URL."""
+    """File name, whose extension says how the file is read. Default: the last part of the URL."""
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
-    """Hosts that may lie at a private address; all others must lie at public ones."""
+    """Hosts that may have a private address; all others must have public ones."""
 
     @field_validator("private_hosts", mode="before")
     @classmethod
     def _list_is_a_tuple(cls, value: Any) -> Any:
-        # FeaturesSpec has looked at the table before pydantic does, who then no longer takes a list of JSON for a tuple.
+        # FeaturesSpec reads the table before pydantic does, which then no longer accepts a JSON list as a tuple.
         return tuple(value) if isinstance(value, list) else value
 
 
 LOCAL, REMOTE = "local file", "remote file"
-"""Tags of the two kinds of ``DataFile`` in the locations of pydantic's errors."""
+"""Names of the two kinds of ``DataFile`` in pydantic's error locations."""
 
 
 def _kind_of_file(value: Any) -> str:
@@ -53,14 +53,14 @@ DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Ta
 Kind = Literal["classification", "pairs", "regression", "tagging", "spans", "choice"]
 
 
-def _named_or_placed(value: object) -> object:
+def _name_or_position(value: object) -> object:
     if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
         raise ValueError("write the name of a column, or its position from 0")
     return value
 
 
-Column = Annotated[str | int, BeforeValidator(_named_or_placed)]
-"""A name, or a position from 0 in files without a header."""
+Column = Annotated[str | int, BeforeValidator(_name_or_position)]
+"""A column's name, or its position from 0 in files without a header."""
 
 _METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1", "mcc", "f1"),
@@ -80,11 +80,11 @@ _COLUMNS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "spans": (("text", "pair", "answer"), ("answer_start",)),
     "choice": (("text", "options", "label"), ("pair",)),
 }
-"""The columns that each kind needs, and optional ones in addition to ``id``."""
+"""Required and optional columns of each kind, besides ``id``."""
 
 _TABULAR = ("tsv", "csv", "jsonl", "json")
 _FORMATS: dict[Kind, tuple[str, ...]] = {"tagging": (*_TABULAR, "conll"), "spans": (*_TABULAR, "squad")}
-"""The formats of kinds that have one of their own."""
+"""The formats of kinds that allow more than tables."""
 
 
 class Columns(Spec):
@@ -94,25 +94,25 @@ class Columns(Spec):
     """
 
     id: Column | None = None
-    """Unique id of each example in a file. None: the number of the line, in JSON that of the record."""
+    """Unique id of each example in a file. None: the line number, in JSON the record's number."""
     text: Column | None = None
-    """The text; of spans the context."""
+    """The text; for spans the context."""
     pair: Column | None = None
-    """The second text; of spans and choices the question."""
+    """The second text; for spans and choices the question."""
     label: Column | None = None
-    """The label as ``spellings`` write it; of regression a number."""
+    """The label as in ``spellings``; for regression a number."""
     tags: Column | None = None
-    """Tags of all units of the text: a list, or a string with blanks between them."""
+    """Tags of all units of the text: a list, or a string in which blanks separate them."""
     options: Annotated[tuple[Column, ...], EACH_ONCE] = ()
-    """The columns of the options in order, or the one field that is a list of them."""
+    """The columns of the options in order, or the one field that is a list of options."""
     answer: Column | None = None
-    """The answer's text; empty where there is none."""
+    """The answer's text; empty if there is no answer."""
     answer_start: Column | None = None
-    """Offset in the context in characters, from 0. None: the only place where the context contains it."""
+    """The answer's offset in the context in characters, from 0. None: the context must contain the answer exactly once."""
 
     @property
     def given(self) -> dict[str, list[Column]]:
-        """The columns that are named, by field."""
+        """The columns that are set, by field."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {
             name: list(value) if isinstance(value, tuple) else [value]
@@ -122,16 +122,16 @@ class Columns(Spec):
 
 
 class Settings(Spec):
-    """Fine-tuning settings of a benchmark, wherever a recipe does not say otherwise."""
+    """Default fine-tuning settings of a benchmark, which a recipe may replace."""
 
     epochs: int | None = Field(default=None, ge=1, le=1000)
     """Passes over the training examples."""
     batch_size: int | None = Field(default=None, ge=1)
-    """Examples of one optimiser step."""
+    """Examples per optimiser step."""
     learning_rate: float | None = Field(default=None, gt=0, le=1)
-    """Peak of the learning rate."""
+    """Peak learning rate."""
     warmup_ratio: float | None = Field(default=None, ge=0, lt=1)
-    """Share of the steps over which it rises."""
+    """Share of the steps over which the learning rate rises."""
     weight_decay: float | None = Field(default=None, ge=0, lt=1)
     """Decoupled weight decay."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
@@ -145,14 +145,14 @@ def _as_printed(value: object) -> object:
 
 
 class PublishedScore(Spec):
-    """A score that somebody printed, of the same test set and metric."""
+    """A published score of the same test set."""
 
     model: str = Field(min_length=1)
-    """Whose score it is."""
+    """The model's name."""
     metric: str = ""
     """The metric. Empty: the benchmark's main one."""
     value: Annotated[str, BeforeValidator(_as_printed), Field(pattern=r"^-?\d+(\.\d+)?$")]
-    """As printed, times 100: a number, or a string that keeps its last zeros."""
+    """The score as printed, times 100: a number, or a string to keep trailing zeros."""
     source: str = Field(min_length=1)
     """The publication."""
     note: str = ""
@@ -160,60 +160,61 @@ class PublishedScore(Spec):
 
 
 class Definition(Spec):
-    """A benchmark defined by a TOML file: the layout of its official files, and its metrics."""
+    """The layout of a benchmark's official files, and its metrics."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"origin", "published"})
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    """Its name in stores and tables."""
+    """Name in stores and tables."""
     title: str = Field(min_length=1)
-    """Its name for people."""
+    """Name for people."""
     kind: Kind
-    """``classification``: a label for a text. ``pairs``: for two. ``regression``: a number for one or two texts. ``tagging``:
-    named entities among words or characters. ``spans``: answers within a context. ``choice``: one of several options."""
+    """``classification``: a label for a text. ``pairs``: a label for two texts. ``regression``: a number for one or two texts.
+    ``tagging``: named entities among words or characters. ``spans``: answers in a context. ``choice``: one of some options."""
     origin: str = Field(min_length=1)
     """Origin and licence of its official files."""
     format: Literal["tsv", "csv", "jsonl", "json", "conll", "squad"]
-    """``tsv``: tab-separated, quotation marks are text. ``csv``: RFC 4180. ``jsonl``: a JSON object a line. ``json``: a list of
-    objects. ``conll``: a unit and its tag a line, blank lines between sentences (tagging). ``squad``: SQuAD's JSON (spans)."""
+    """``tsv``: tab-separated, with literal quotation marks. ``csv``: RFC 4180. ``jsonl``: a JSON object per line. ``json``: a
+    list of objects. ``conll``: a unit and its tag per line, blank lines between sentences (tagging). ``squad``: SQuAD's JSON
+    (spans)."""
     key: str = ""
-    """json: the field of the outermost object that holds the list."""
+    """json: the field of the outermost object that contains the list."""
     columns: Columns = Columns()
     """The fields of a record."""
     labels: Annotated[tuple[str, ...], EACH_ONCE] = ()
-    """The labels; of tagging the types of entities; of choices the names of their places."""
+    """The labels; for tagging the entity types; for choices the names of the positions."""
     spellings: Annotated[tuple[str, ...], EACH_ONCE] = ()
-    """How the files write the labels, in the same order, where they write something else."""
+    """How the files write the labels, in the same order, if they do not use ``labels``."""
     scale: tuple[float, float] = (0.0, 5.0)
     """Regression: the lowest and the highest gold score."""
     unit: Literal["words", "characters"] = "words"
     """Tagging: the unit that has a tag. Words are separated by blanks."""
     compared: Literal["characters", "words"] = "characters"
-    """Spans: F1 over the answers' characters, as KorQuAD 1, or over their words, as SQuAD."""
+    """Spans: F1 over the answers' characters, as in KorQuAD 1, or over their words, as in SQuAD."""
     answerable: bool = True
-    """Spans: every question has an answer."""
+    """Spans: whether every question has an answer."""
     metric: str = ""
     """The main metric. Empty: the first of its kind."""
     official_dev: bool = False
-    """Whether it has a dev set of its own, so that a recipe must name its file. Otherwise 5 % of train are held out, unless a
+    """Whether there is an official dev set, which a recipe must then name. Otherwise 5 % of train are held out, unless a
     recipe names a dev file."""
     test_examples: int = Field(default=0, ge=0)
-    """Size of the official test set; scores over another number say so. 0: there is no official number."""
+    """Size of the official test set; scores over fewer examples are marked. 0: unknown."""
     defaults: Settings = Settings()
-    """Settings of fine-tuning."""
+    """Default fine-tuning settings."""
     published: tuple[PublishedScore, ...] = ()
-    """Scores that others printed."""
+    """Published scores."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """All metrics, the main one first. F1 of one class exists only for two labels: it is that of the second."""
+        """All metrics, the main one first. ``f1`` of a classification is that of the second of exactly two labels."""
         offered = [name for name in _METRICS[self.kind] if name != "f1" or self.kind == "spans" or len(self.labels) == 2]
         own = self.metric or offered[0]
         return (own, *(name for name in offered if name != own))
 
     @property
     def settings(self) -> dict[str, int | float]:
-        """The settings that are given."""
+        """The default settings that are set."""
         return {name: value for name in Settings.model_fields if (value := getattr(self.defaults, name)) is not None}
 
     @model_validator(mode="after")
@@ -225,7 +226,7 @@ class Definition(Spec):
     def _wrong_columns(self) -> Iterator[str]:
         formats, form = _FORMATS.get(self.kind, _TABULAR), self.format
         if form not in formats:
-            form = "tsv"  # Any table: what is wrong with the columns of each.
+            form = "tsv"  # The columns are checked as those of a table.
             yield f"field 'format': {self.format!r} is none of kind {self.kind}; write {' or '.join(formats)}"
         needed, further = _COLUMNS[self.kind]
         if form not in _TABULAR:
@@ -252,10 +253,10 @@ class Definition(Spec):
 
     def _wrong_labels(self) -> Iterator[str]:
         unlabelled = self.kind in ("regression", "spans")
-        fewest = 0 if unlabelled else 1 if self.kind == "tagging" else 2
+        fewest = 1 if self.kind == "tagging" else 2
         if unlabelled and self.labels:
             yield f"field 'labels': kind {self.kind} has none; remove them"
-        elif len(self.labels) < fewest:
+        elif not unlabelled and len(self.labels) < fewest:
             what = "the types of entities" if self.kind == "tagging" else "two labels at least"
             yield f"field 'labels': kind {self.kind} has {len(self.labels)}; name {what}"
         if self.spellings and (self.kind == "tagging" or len(self.spellings) != len(self.labels)):
@@ -268,9 +269,9 @@ class Definition(Spec):
             yield f"field 'scale': from {self.scale[0]:g} to {self.scale[1]:g}; write [lowest, highest]"
 
     def _ambiguous(self) -> Iterator[str]:
-        """What stands for one label as a spelling and for another as a name."""
-        places = {written: number for number, written in enumerate(self.spellings)}
-        if twice := [name for number, name in enumerate(self.labels) if places.get(name, number) != number]:
+        """Yield an error for each word that is the spelling of one label and the name of another."""
+        positions = {written: number for number, written in enumerate(self.spellings)}
+        if twice := [name for number, name in enumerate(self.labels) if positions.get(name, number) != number]:
             remedy = "rename the labels, which need not be as the files write them"
             yield f"field 'spellings': {', '.join(map(repr, twice))} is the name of another label too; {remedy}"
         if self.kind == "tagging" and {"B", "I"} <= set(self.labels):
@@ -291,20 +292,20 @@ class Definition(Spec):
 
 
 class Files(Spec):
-    """The official files. Paths start at the directory of the benchmark's TOML file; a recipe may name others."""
+    """The official files. Paths are relative to the directory of the benchmark's TOML file; a recipe may name other files."""
 
     train: DataFile | None = None
     """Training file: a path, or a URL with its sha256."""
     train_member: str = ""
-    """Name of the file within ``train``, when that is an archive."""
+    """Name of the file in ``train``, if that is an archive."""
     dev: DataFile | None = None
     """Dev file."""
     dev_member: str = ""
-    """Name of the file within ``dev``, when that is an archive."""
+    """Name of the file in ``dev``, if that is an archive."""
     test: DataFile | None = None
     """Test file."""
     test_member: str = ""
-    """Name of the file within ``test``, when that is an archive."""
+    """Name of the file in ``test``, if that is an archive."""
 
     @model_validator(mode="after")
     def _members_have_archives(self) -> Files:
@@ -314,25 +315,25 @@ class Files(Spec):
         return self
 
     def of(self, split: str) -> dict[str, Any]:
-        """The fields of a split, empty where it has none."""
+        """Return the fields of a split that are set."""
         names = (split, f"{split}_member")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 class BenchmarkTable(Definition):
-    """The TOML file of a benchmark: its definition, and where its files are."""
+    """The TOML file of a benchmark: its definition and its official files."""
 
     files: Files = Files()
     """The official files, for recipes that name none."""
 
     @property
     def definition(self) -> Definition:
-        """The content without the places of files."""
+        """The content without the files."""
         return Definition(**{name: getattr(self, name) for name in Definition.model_fields})
 
     @property
     def _unit_of_lists(self) -> str:
-        """What the tokens of a sentence or the strings of a list are; empty where there is neither."""
+        """The unit of a list in the test file: words or characters of a sentence, or texts; "" if there is no list."""
         if self.format not in ("conll", "json", "jsonl"):
             return ""
         if self.kind == "choice":
@@ -341,7 +342,7 @@ class BenchmarkTable(Definition):
 
     @property
     def decontamination(self) -> str:
-        """The table of a recipe that keeps the texts of the test file out of a corpus."""
+        """A recipe's table that removes the texts of the test file from a corpus."""
         test, given = self.files.test, self.columns.given
         texts = ("text", "pair", "options") if self.kind == "choice" else ("text", "pair")
         columns = [column for name in texts for column in given.get(name, [])]
@@ -356,7 +357,7 @@ class BenchmarkTable(Definition):
             "key": self.key,
             "unit": self._unit_of_lists,
         }
-        # Strings, numbers and lists of them are written in TOML as in JSON.
+        # TOML writes strings, numbers and lists of them as JSON does.
         written = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items() if value]
         if self.format in ("tsv", "csv") and isinstance(columns[0], int):
             written.append("header = false")
@@ -364,14 +365,15 @@ class BenchmarkTable(Definition):
 
 
 def is_file(task: str) -> bool:
-    """Whether a task is named by its file."""
+    """Return whether a task is the path of a TOML file."""
     return task.endswith(_SUFFIX)
 
 
 def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], list[str]] = list) -> BenchmarkTable:
-    """Read the TOML file of a benchmark. ``within``: the directory that no path may lead out of; ``taken``: other names.
+    """Read the TOML file of a benchmark.
 
-    Raises ValueError whose lines name file, field and remedy, for all that is wrong with it.
+    ``within``: a directory that no path may leave. ``taken``: returns names that the benchmark may not have. Raises ValueError
+    with a line for every mistake, naming file, field and remedy.
     """
     if within is not None:
         refuse_outside(path, within)
@@ -394,49 +396,49 @@ def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], li
     try:
         table = BenchmarkTable.model_validate_json(text, strict=True, context=context)
     except ValidationError as error:
-        problems = [*_told(path, error), *_told_behind(path, content, error), *problems]
+        problems = [*_messages(path, error), *_further_messages(path, content, error), *problems]
     if problems:
         raise ValueError("\n".join(problems))
     return table
 
 
-def _told(path: Path, error: ValidationError) -> list[str]:
+def _messages(path: Path, error: ValidationError) -> list[str]:
     message = explained(str(path), BenchmarkTable, error, (LOCAL, REMOTE))
     return message.replace(f"{path}: field", f"{path}, field").splitlines()
 
 
-_STAND_INS = {"name": "x", "title": "x", "origin": "x", "format": "tsv"}
-"""Values of fields that a benchmark needs, where its own cannot be read."""
+_PLACEHOLDERS = {"name": "x", "title": "x", "origin": "x", "format": "tsv"}
+"""Valid values of required fields that cannot be read."""
 
 
-def _told_behind(path: Path, content: dict[str, Any], error: ValidationError) -> list[str]:
-    """Mistakes between fields, which pydantic looks for only where it can read each of them.
+def _further_messages(path: Path, content: dict[str, Any], error: ValidationError) -> list[str]:
+    """Return the mistakes between fields, which pydantic looks for only if each field is valid.
 
-    They are those that remain where each misspelt name is the nearest one, and what else it cannot read is left out.
+    To find them the content is repaired: a misspelt name becomes the nearest one, other unreadable values are removed.
     """
-    places = [[part for part in problem["loc"] if part not in (LOCAL, REMOTE)] for problem in error.errors()]
-    if not all(places):
+    locations = [[part for part in problem["loc"] if part not in (LOCAL, REMOTE)] for problem in error.errors()]
+    if not all(locations):
         return []
-    for place, problem in zip(places, error.errors(), strict=True):
-        _mend(content, place, problem["type"], str(problem.get("ctx", {}).get("expected", "")))
-    if content.get("kind") not in list(_METRICS):  # It may be a list, which no mapping can look up.
+    for location, problem in zip(locations, error.errors(), strict=True):
+        _repair(content, location, problem["type"], str(problem.get("ctx", {}).get("expected", "")))
+    if content.get("kind") not in list(_METRICS):  # It may be a list, which is not hashable.
         return []
-    # What is said of a field already, or follows from a field that cannot be read, is no mistake of its own.
-    said = [".".join(map(str, place)) for place in places]
-    said += [] if "format" in content else ["key", "columns"]
-    said += ["spellings", "columns.options", "metric"] if "labels" in said else []
-    fields = {name: value for name, value in {**_STAND_INS, **content}.items() if name in Definition.model_fields}
+    # Leave out fields that have a message already, and mistakes that follow from a field that cannot be read.
+    reported = [".".join(map(str, location)) for location in locations]
+    reported += [] if "format" in content else ["key", "columns"]
+    reported += ["spellings", "columns.options", "metric"] if "labels" in reported else []
+    fields = {name: value for name, value in {**_PLACEHOLDERS, **content}.items() if name in Definition.model_fields}
     try:
         Definition.model_validate_json(json.dumps(fields), strict=True)
     except ValidationError as further:
-        lines = _told(path, further)
-        return [line for line in lines if not any(f"field {name!r}" in line or f"field '{name}." in line for name in said)]
+        lines = _messages(path, further)
+        return [line for line in lines if not any(f"field '{n}'" in line or f"field '{n}." in line for n in reported)]
     return []
 
 
-def _mend(content: dict[str, Any], place: list[str | int], fault: str, expected: str) -> None:
-    """Replace what pydantic found wrong by the nearest that is right, or remove it."""
-    match place:
+def _repair(content: dict[str, Any], location: list[str | int], fault: str, expected: str) -> None:
+    """Replace an invalid value by the nearest valid one, or remove it."""
+    match location:
         case ["published", int(number), *_]:
             score = content["published"][number]
             metric = score.get("metric") if isinstance(score, dict) else None

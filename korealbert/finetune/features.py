@@ -1,9 +1,9 @@
-"""Stage `features` (labels ``features/BENCHMARK``): official files and a model's tokenizer → every example as piece ids.
+"""Stage `features` (labels ``features/BENCHMARK``): encode all examples of a benchmark as piece ids.
 
-Input role ``model``: as of stage ``finetune``; only its tokenizer is read. Roles ``train``, ``dev`` and ``test``: fetched
-files, for those that the spec names by URL. Output: ``train.arrow``, ``dev.arrow`` and ``test.arrow``, one uncompressed file
-per split. All inits, seeds and settings of the benchmark map it into memory and so share its pages on one machine. Files are
-written chunk by chunk; a row becomes a ``Feature`` when it is read.
+Input role ``model`` is a model directory, of which only the tokenizer is read; ``train``, ``dev`` and ``test`` are downloaded
+files, when the spec names them by URL. Output: ``train.arrow``, ``dev.arrow`` and ``test.arrow``, uncompressed, so that all
+runs of the benchmark on a machine map them into memory and share their pages. Files are written in chunks; rows become a
+``Feature`` when they are read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceC
 SPLITS = ("train", "dev", "test")
 
 DEV_SHARE = 0.05
-"""Share of train held out where a benchmark has no dev set."""
+"""Share of train that is held out if a benchmark has no dev set."""
 
-_PART_STREAM = 1 << 32
-"""Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
+_SUBSET_STREAM = 1 << 32
+"""Second word of the generator's key, above any epoch number: subsets and batches are drawn from different streams."""
 
 EXAMPLES_PER_BATCH = 10_000
-"""Examples that are encoded at once; memory holds their features, and those of no others."""
+"""Examples that are encoded at once. It limits memory, which holds the features of one chunk."""
 
 _IDS = pa.list_(pa.int32())
 _SEGMENTS = pa.list_(pa.uint8())
@@ -48,10 +48,10 @@ _CHOICES = pa.list_(pa.struct([("input_ids", _IDS), ("token_type_ids", _SEGMENTS
 def read_examples(
     task: Task, spec: FeaturesSpec, inputs: Inputs | None = None, *, splits: Collection[str] = SPLITS
 ) -> dict[str, list[Example]]:
-    """The examples of the wanted splits of the spec, each in the order of its file; no test where the spec names none.
+    """Read the wanted splits of the spec, in the order of their files; there is no test if the spec names none.
 
-    ``inputs`` holds the fetched files by split, for those that the spec names by URL. Raises ValueError naming file, line,
-    field and remedy, and FileNotFoundError naming a missing file, where it comes from and its licence.
+    ``inputs`` holds the downloaded files by split. Raises ValueError naming file, line, field and remedy, and
+    FileNotFoundError naming a missing file, its origin and licence.
     """
 
     def read(split: str) -> list[Example]:
@@ -74,9 +74,9 @@ def read_examples(
 
 
 def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
-    """The training data of ``spec.contrast``: its task, the ``train`` and ``dev`` part, and the number of triples left out.
+    """Return the task of ``spec.contrast``, its ``train`` and ``dev`` triples, and how many triples were left out.
 
-    Those are triples with a sentence that is ``barred``. Raises ValueError where fewer than two remain.
+    Triples with a ``barred`` sentence are left out. Raises ValueError if fewer than two remain.
     """
     assert spec.contrast is not None
     file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
@@ -99,11 +99,11 @@ class EncodedTriples:
     train: FeatureTable
     dev: Encoded
     described: Mapping[str, Any]
-    """Title of the benchmark, numbers of triples to train on, held out and left out; for ``metrics.json``."""
+    """Title of the benchmark, and numbers of triples that are trained on, held out and left out; for ``metrics.json``."""
 
 
 def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
-    """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
+    """Encode the triples of ``read_triples`` into a hidden directory, which is removed after the build."""
     triples, parts, left_out = read_triples(spec, barred)
     tables = encoded_splits(out_dir / ".triples", triples, parts, tokenizer, max_length=spec.max_length)
     sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
@@ -114,7 +114,7 @@ def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer:
 def encoded_splits(
     directory: Path, task: Task, examples: Mapping[str, Sequence[Example]], tokenizer: Any, *, max_length: int
 ) -> dict[str, FeatureTable]:
-    """The features of each split, written to a directory."""
+    """Encode each split into a file of a directory."""
     directory.mkdir(exist_ok=True)
     tables = {}
     for split, part in examples.items():
@@ -124,7 +124,7 @@ def encoded_splits(
 
 
 def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
-    """The path that a spec names, or the fetched file in the artifact of input ``role``. Raises ValueError without that."""
+    """Return the path that a spec names, or the downloaded file in input ``role``. Raises ValueError if that is missing."""
     if isinstance(place, InputPath):
         return place.path
     if role not in inputs:
@@ -143,30 +143,30 @@ def _read(task: Task, file: BenchmarkFile) -> list[Example]:
 
 
 def held_out(task: Task, examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
-    """A share of the documents of ``examples``, and the rest."""
+    """Split examples into those of a random share of their documents, and the rest."""
     number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
-    chosen = set(random_part(len(number), round(len(number) * share) or 1, seed))
+    chosen = set(random_subset(len(number), round(len(number) * share) or 1, seed))
     held = [example for example in examples if number[task.document(example)] in chosen]
     return held, [example for example in examples if number[task.document(example)] not in chosen]
 
 
 def limited(examples: list[Example], limit: int | None, seed: int) -> list[Example]:
-    """A random part of so many of ``examples``, in their order; all where there are no more, or no limit."""
+    """Return a random subset of at most ``limit`` examples, in their order; all of them without a limit."""
     if limit is None or limit >= len(examples):
         return examples
-    return [examples[index] for index in random_part(len(examples), limit, seed)]
+    return [examples[index] for index in random_subset(len(examples), limit, seed)]
 
 
-def random_part(count: int, size: int, seed: int) -> list[int]:
-    """``size`` different numbers below ``count``, ascending: the same for the same arguments."""
-    generator = np.random.Generator(np.random.Philox(key=[seed, _PART_STREAM]))
+def random_subset(count: int, size: int, seed: int) -> list[int]:
+    """Return ``size`` different numbers below ``count``, ascending; equal arguments give equal numbers."""
+    generator = np.random.Generator(np.random.Philox(key=[seed, _SUBSET_STREAM]))
     return sorted(generator.permutation(count)[:size].tolist())
 
 
 def write_features(path: Path, task: Task, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> int:
-    """Encode examples into an Arrow file that is whole or absent. Returns the number of features.
+    """Encode examples into an Arrow file, atomically. Returns the number of features.
 
-    Raises ValueError where there is no example, and what ``task.encode`` raises.
+    Raises ValueError if there is no example, and what ``task.encode`` raises.
     """
     if not examples:
         raise ValueError(f"{path.stem}: no example to encode")
@@ -188,7 +188,7 @@ def write_features(path: Path, task: Task, examples: Sequence[Example], tokenize
 
 
 def _batch(task: Task, features: Sequence[Feature], start: int, schema: pa.Schema | None) -> pa.RecordBatch:
-    """The features of the examples from number ``start`` on. A task that names no types gets those of its first batch."""
+    """Convert the features of the examples from ``start`` on. A task without declared types gets those of its first batch."""
     columns = {
         "input_ids": pa.array([feature.input_ids for feature in features], _IDS),
         "token_type_ids": pa.array([feature.token_type_ids for feature in features], _SEGMENTS),
@@ -209,10 +209,12 @@ def _type(given: pa.DataType | None, schema: pa.Schema | None, name: str) -> pa.
 
 
 class FeatureTable(Sequence[Feature]):
-    """The features of a split in the order of its examples, read from a memory-mapped file."""
+    """The features of a split in the order of its examples, read from a memory-mapped file.
+
+    Raises ShardError if the file is not a complete Arrow file.
+    """
 
     def __init__(self, path: Path, task: Task) -> None:
-        """Raises ShardError naming the file when it is no whole Arrow file."""
         try:
             reader = ipc.open_file(pa.memory_map(str(path)))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
@@ -221,13 +223,13 @@ class FeatureTable(Sequence[Feature]):
         self._parts = [_Part(batch, task) for batch in batches]
         self._ends = np.cumsum([batch.num_rows for batch in batches])
         self.lengths: npt.NDArray[np.int64] = np.concatenate([part.lengths for part in self._parts])
-        """Pieces of each feature; of one with choices, those of the longest."""
+        """Pieces of each feature; for one with choices, the length of the longest."""
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def __getitem__(self, index: Any) -> Any:
-        """A feature, or a list of those of a slice."""
+        """Return a feature, or the list of a slice."""
         if isinstance(index, slice):
             return [self[row] for row in range(*index.indices(len(self)))]
         row = int(index) + len(self) if index < 0 else int(index)
@@ -263,13 +265,13 @@ class _Part:
 
 
 def _lists(column: pa.Array) -> Callable[[int], npt.NDArray[Any]]:
-    """Rows of a column of lists of numbers, as views of the file."""
+    """Return a function from row to value of a column of number lists; values are views of the file."""
     offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
     return lambda row: values[offsets[row] : offsets[row + 1]]
 
 
 def _values(column: pa.Array) -> Callable[[int], Any]:
-    """Rows of a column as Python values: what ``column[row].as_py()`` gives, many times faster for lists of numbers."""
+    """Return a function from row to ``column[row].as_py()``, which is many times faster for lists of numbers."""
     kind = column.type
     if column.null_count == 0 and pa.types.is_list(kind):
         if kind.value_type in (pa.int32(), pa.int64(), pa.float64()) and column.values.null_count == 0:
@@ -287,22 +289,22 @@ def _values(column: pa.Array) -> Callable[[int], Any]:
 
 
 def lengths_of(features: Sequence[Feature]) -> npt.NDArray[np.int64]:
-    """Pieces of each feature: at once where a ``FeatureTable`` knows them."""
+    """Return the number of pieces of each feature; a ``FeatureTable`` knows them without reading its rows."""
     known = getattr(features, "lengths", None)
     return np.array([len(feature.input_ids) for feature in features]) if known is None else known
 
 
 class FeaturesStats(Statistics):
-    """Sizes of a benchmark's splits; a split that the spec does not name has none."""
+    """Sizes of a benchmark's splits; 0 for a split that the spec does not name."""
 
     task: str
     examples_train: int = 0
     features_train: int = 0
-    """Inputs of the encoder: a long example may give several."""
+    """Encoder inputs; a long example may have several."""
     mean_length_train: float = 0.0
     """Mean length of features, in pieces."""
     at_max_length_train: int = 0
-    """Features as long as the limit: most of them were cut."""
+    """Features of maximum length, most of which were cut."""
     examples_dev: int = 0
     features_dev: int = 0
     mean_length_dev: float = 0.0
@@ -312,13 +314,13 @@ class FeaturesStats(Statistics):
     mean_length_test: float = 0.0
     at_max_length_test: int = 0
     tags: dict[str, int] = Field(default_factory=dict)
-    """By type of entity the units that are tagged with it, ``B`` and ``I`` together, in all splits; of other tasks none."""
+    """Tagged units (``B`` and ``I``) by entity type, in all splits; empty for tasks without entities."""
     entities: dict[str, int] = Field(default_factory=dict)
-    """By type the entities."""
+    """Entities by type."""
 
 
 def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FeaturesStats:
-    """Encode all splits; see the module's docstring."""
+    """Encode all splits."""
     task = spec.benchmark
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
@@ -336,7 +338,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def task_tokenizer(task: Task, directory: Path) -> Any:
-    """The tokenizer of a model's directory, with the markers that a task puts into its texts."""
+    """Load the tokenizer of a model directory and add the task's markers to it."""
     from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
 
     tokenizer = load_tokenizer(directory)

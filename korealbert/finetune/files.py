@@ -1,6 +1,6 @@
-"""Official files and prediction files of benchmarks: TSV rows and JSON records, with errors that name file, line and field.
+"""Read official files and prediction files of benchmarks: TSV rows and JSON records. Errors name file, line and field.
 
-The TSV files carry literal quotation marks, so no CSV reader is used for them.
+TSV files contain literal quotation marks, which a CSV reader would interpret.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 
 class Identifiers:
-    """Ids of the examples of one official file. An id that occurs twice shows that part of the file is repeated."""
+    """The ids of one official file. A repeated id shows that part of the file was duplicated."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
 
     def once(self, written: str, *, line: Line, field: str) -> str:
-        """The id itself. Raises ValueError naming both lines when it was seen before."""
+        """Return the id. Raises ValueError naming both lines if it was seen before."""
         if written in self._lines:
             before = self._lines[written]
             where = f"line {before.number}" if before.file == line.file else f"{before.file}, line {before.number}"
@@ -36,11 +36,11 @@ class Identifiers:
 
 
 class Form(NamedTuple):
-    """Form of all values of a column; a value of another form shows that the columns of its row have moved."""
+    """The form of all values of a column. A value of another form shows that the columns of its row are shifted."""
 
     pattern: re.Pattern[str]
     meaning: str
-    """Description of the column, with an article."""
+    """Description of a value, with an article."""
 
 
 NUMBER = Form(re.compile(r"[0-9]+"), "a whole number")
@@ -48,7 +48,7 @@ NUMBER = Form(re.compile(r"[0-9]+"), "a whole number")
 NAME = Form(re.compile(r"\S*[^\W\d]\S*"), "a name without spaces")
 
 YEAR = Form(re.compile(r"(19|20)[0-9]{2}[a-z]*"), "a year")
-"""STS appends the part: ``2012train``."""
+"""STS appends the name of the split: ``2012train``."""
 
 
 def tsv_rows(
@@ -59,11 +59,11 @@ def tsv_rows(
     forms: Mapping[str, Form] | None = None,
     unique: str = "",
 ) -> Iterator[tuple[Line, list[str]]]:
-    """Rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
+    """Yield the rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
 
-    Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
-    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. ``forms``
-    describe columns, ``unique`` names the column without repeated values.
+    Quotes are ordinary characters, and ``null`` or ``NA`` is text. ``leave_out(line, fields)`` selects rows that are known to
+    be broken; they are skipped. ``forms`` maps columns to the form of their values, ``unique`` names a column without
+    repeated values.
 
     Raises ValueError naming file, line, field and remedy.
     """
@@ -91,7 +91,7 @@ def tsv_rows(
 def check_width(
     line: Line, fields: Sequence[str], header: Sequence[str], remedy: str = "restore the line from the official file"
 ) -> None:
-    """Raise ValueError naming file, line and field where a row has another number of fields than its header."""
+    """Raise ValueError naming file, line and field if a row and its header differ in their number of fields."""
     if len(fields) != len(header):
         if len(fields) < 2 and not "".join(fields).strip():
             raise line.error(header[0], "the line is blank", f"remove it, or {remedy}")
@@ -99,24 +99,24 @@ def check_width(
         raise line.error(header[min(len(fields), len(header)) - 1], problem, remedy)
 
 
-def otherwise_composed(written: str, known: Iterable[str]) -> str:
-    """What to say of a name that is not known, but in another Unicode normalisation; empty where it is not."""
+def normalisation_hint(written: str, known: Iterable[str]) -> str:
+    """Return a hint for an error message if an unknown name differs only in its Unicode normalisation, else ""."""
     if normalize("NFC", written) in {normalize("NFC", name) for name in known}:
-        return ", which is known in another Unicode normalisation alone (NFC, NFD)"
+        return ", which is known only in another Unicode normalisation (NFC, NFD)"
     return ""
 
 
 def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Which of some headers a tab-separated file has, where its parts differ; the first, if none of them."""
+    """Return the header of a tab-separated file if it is a known one, else the first known one."""
     first = next(file.lines(), None)
     found = tuple(first.text.split("\t")) if first else ()
     return found if found in known else known[0]
 
 
 def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
-    """The files of a directory whose names match, in the order of their paths, shorter names first; or the one file.
+    """Return the matching files of a directory, by path and length of name; a file is returned itself.
 
-    Links to directories are followed, as they are for the digest of a directory. Raises ValueError where it holds none.
+    Links to directories are followed, as for the digest of a directory. Raises ValueError if no file matches.
     """
     if not file.path.is_dir():
         return [file]
@@ -131,7 +131,7 @@ def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-_KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
+_TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
 
 
 def _not_json(name: str) -> NoReturn:
@@ -143,63 +143,63 @@ _DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambigu
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object of a file. ``path`` is its place within the outermost object: ``paragraphs[2].qas[0].``."""
+    """A JSON object of a file. ``path`` is its location in the outermost object: ``paragraphs[2].qas[0].``."""
 
     line: Line
     fields: Mapping[str, Any]
     path: str = ""
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
-        """The error to raise for a field of this record."""
+        """Return the error to raise for a field of this record."""
         return self.line.error(f"{self.path}{field}", problem, remedy)
 
     def __contains__(self, field: str) -> bool:
-        """The record has such a field, and it is not null."""
+        """Whether the record has a field that is not null."""
         return self.fields.get(field) is not None
 
     def text(self, field: str) -> str:
-        """A string, possibly empty."""
+        """Return a field that is a string, possibly empty."""
         return str(self._typed(field, str))
 
     def written(self, field: str) -> str:
-        """A string, or the number or truth value that JSON has in its place, as JSON writes it."""
+        """Return a field that is a string, a number or a boolean, as JSON writes it."""
         value = self.fields.get(field)
         if isinstance(value, bool):
             return str(value).lower()
         return str(value) if isinstance(value, int | float) else self.text(field)
 
     def number(self, field: str) -> float:
-        """A finite number."""
+        """Return a field that is a finite number."""
         value = _float(self._typed(field, float))
         if not math.isfinite(value):
             raise self.error(field, f"found {value}", "give a finite number")
         return value
 
     def integer(self, field: str) -> int:
-        """A whole number."""
+        """Return a field that is a whole number."""
         return int(self._typed(field, int))
 
     def texts(self, field: str) -> list[str]:
-        """A list of strings."""
+        """Return a field that is a list of strings."""
         return [str(value) for value in self._all(field, str)]
 
     def integers(self, field: str) -> list[int]:
-        """A list of whole numbers."""
+        """Return a field that is a list of whole numbers."""
         return [int(value) for value in self._all(field, int)]
 
     def numbers(self, field: str) -> list[float]:
-        """A list of finite numbers."""
+        """Return a field that is a list of finite numbers."""
         values = [_float(value) for value in self._all(field, float)]
         if not all(map(math.isfinite, values)):
             raise self.error(field, "holds a number that is not finite", "give finite numbers")
         return values
 
     def record(self, field: str) -> Record:
-        """An object within this one."""
+        """Return a field that is an object."""
         return Record(self.line, self._typed(field, dict), f"{self.path}{field}.")
 
     def records(self, field: str) -> list[Record]:
-        """A list of objects within this one."""
+        """Return a field that is a list of objects."""
         objects = self._all(field, dict)
         return [Record(self.line, value, f"{self.path}{field}[{index}].") for index, value in enumerate(objects)]
 
@@ -212,19 +212,19 @@ class Record:
     def _typed(self, field: str, kind: type) -> Any:
         if field not in self.fields:
             found = ", ".join(sorted(self.fields)) or "no field"
-            problem = f"missing{otherwise_composed(field, self.fields)}; the record has {found}"
-            raise self.error(field, problem, f"add {field!r}: {_KIND[kind]}")
+            problem = f"missing{normalisation_hint(field, self.fields)}; the record has {found}"
+            raise self.error(field, problem, f"add {field!r}: {_TYPE_NAMES[kind]}")
         self._check(field, self.fields[field], kind)
         return self.fields[field]
 
     def _check(self, field: str, value: Any, kind: type) -> None:
         accepted = (int, float) if kind is float else (kind,)
         if not isinstance(value, accepted) or isinstance(value, bool):
-            raise self.error(field, f"found {_short(value)}", f"give {_KIND[kind]}")
+            raise self.error(field, f"found {_short(value)}", f"give {_TYPE_NAMES[kind]}")
 
 
 def json_lines(file: BenchmarkFile) -> Iterator[Record]:
-    """One record per line. Raises ValueError naming file and line where a line is no JSON object."""
+    """Yield one record per line. Raises ValueError naming file and line if a line is not a JSON object."""
     for line in file.lines():
         if not line.text.strip():
             raise line.error("record", "the line is empty", "give one JSON object per line, and no line without one")
@@ -236,10 +236,10 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
 
 
 def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") -> Iterator[Record]:
-    """The objects of a file that is one list, or of the list under ``key`` of a file that is one object.
+    """Yield the objects of a file that is a JSON list, or of the list in field ``key`` of a file that is an object.
 
-    A record's line is the one on which it begins; ``unique`` names the field whose strings differ. Raises ValueError naming
-    file and line of what is not such JSON.
+    A record's line is the one on which it begins. ``unique`` names a field whose strings must differ. Raises ValueError naming
+    file and line if the JSON is wrong.
     """
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)
@@ -270,16 +270,16 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
             position = _skip_space(text, position + 1)
         elif text[position : position + 1] != "]":
             raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
-    # The text around the list: of two files in one, or two lists of one name, the second would be lost.
+    # Parse the text around the list too: the second of two concatenated files or equal keys would be lost silently.
     try:
         _DECODER.decode(text[:opening] + text[position:])
     except (ValueError, RecursionError) as error:
         remedy = "is the download complete, and one file alone?"
-        raise lines[-1].error("record", f"the file is not {wanted} and no more ({error})", remedy) from error
+        raise lines[-1].error("record", f"the file is not just {wanted} ({error})", remedy) from error
 
 
 def _opening(text: str, key: str | None) -> int | None:
-    """The position behind the bracket that opens the outermost list, or the list of a key of the outermost object."""
+    """Return the position after the bracket that opens the outermost list, or the list in a key of the outermost object."""
     position, before = _skip_space(text, 0), "{"
     while key is not None and text.startswith(before, position):
         name, position = _DECODER.raw_decode(text, _skip_space(text, position + 1))
@@ -308,7 +308,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _float(value: int | float) -> float:
-    """A number as JSON writes it; infinity for a whole one beyond the largest."""
+    """Convert a JSON number; an integer that is too large becomes infinity."""
     try:
         return float(value)
     except OverflowError:

@@ -1,7 +1,4 @@
-"""Fine-tuning: epochs over length-bucketed batches, AdamW with linear warm-up and decay, the best epoch by dev.
-
-The encoder may compute in bfloat16; heads and losses see float32, and so do the weights and their optimiser.
-"""
+"""The training loop of fine-tuning: length-bucketed batches, AdamW with linear warm-up and decay, best epoch by dev score."""
 
 from __future__ import annotations
 
@@ -9,166 +6,36 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune.encoders.encoder import Encoder, PaddedBatch, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
-from korealbert.finetune.spec import FinetuneSpec, Precision
-from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
-from korealbert.finetune.task_types.heads import PooledHead, WhitenedHead
+from korealbert.finetune.model import Diverged, FinetunedModel, Indices
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.task import Encoded, Feature, Scores
 from korealbert.model.parameters import parameter_groups
 
 _BATCHES_PER_BUCKET = 50
-"""Training batches are cut from stretches of this many shuffled batches, each sorted by length."""
-
-_Indices = npt.NDArray[np.int64]
-
-EVALUATION_BATCH_SIZE = 128
-"""Fixed, because the size of a batch can change the last bit of a score."""
-
-
-class Diverged(ValueError):
-    """The loss is not finite any more, or the weights are not."""
-
+"""Number of batches whose shuffled examples are sorted by length together: enough to save padding, and still random."""
 
 _CURVE_POINTS = 200
-"""Approximate number of points of a loss curve, whatever the number of steps."""
-
-
-class Answers(NamedTuple):
-    """One prediction per example in order and, where asked for, the loss of each: the mean over its features."""
-
-    predicted: list[Any]
-    losses: list[float]
-
-
-@dataclass(frozen=True)
-class FinetunedModel:
-    """An encoder with a task's head, on a device."""
-
-    task: Task
-    encoder: Encoder
-    head: nn.Module
-    pad_id: int
-    device: torch.device
-    precision: Precision = "float32"
-
-    @classmethod
-    def of(
-        cls, spec: FinetuneSpec, encoder: Encoder, train: Sequence[Feature], *, pad_id: int, device: torch.device
-    ) -> FinetunedModel:
-        """An encoder with a fresh head. Where the head reads the pooled vector alone, the last layer computes no more."""
-        task = spec.benchmark
-        head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
-        if spec.whiten:
-            head = WhitenedHead(head, encoder.hidden_size)
-        if isinstance(head, PooledHead) and not task.pools_mean:
-            encoder.keep_first_position()
-        return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
-
-    def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
-        """Logits and targets of a batch."""
-        batch = pad(features, pad_id=self.pad_id, device=self.device)
-        return self.logits_of(batch), batch.targets
-
-    def logits_of(self, batch: PaddedBatch) -> Any:
-        """What the head gives for a padded batch."""
-        return self.head(self.encoded(batch))
-
-    def encoded(self, batch: PaddedBatch) -> EncoderOutput:
-        """What the head reads of a padded batch, in float32."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            encoded = self.encoder(batch)
-        hidden_BLH = encoded.hidden_BLH.float()
-        pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
-        return EncoderOutput(hidden_BLH, pooled_BH, encoded.features)
-
-    def whiten(self, features: Sequence[Feature]) -> None:
-        """Let the map before the head whiten the vectors of these features, without dropout."""
-        assert isinstance(self.head, WhitenedHead)
-        self.modules.eval()
-        with torch.inference_mode():
-            batches = evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE)
-            padded = (pad([features[row] for row in rows], pad_id=self.pad_id, device=self.device) for rows in batches)
-            vectors_NH = torch.cat([self.encoded(batch).pooled_BH for batch in padded])
-        self.head.whiten(vectors_NH)
-
-    @property
-    def modules(self) -> nn.ModuleDict:
-        """Encoder and head as one module."""
-        return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
-
-    @torch.inference_mode()
-    def answer(self, encoded: Encoded, *, with_losses: bool = False) -> Answers:
-        """The model's prediction for each example, without dropout."""
-        features = encoded.features
-        decoded: list[Any] = [None] * len(features)
-        losses = np.zeros(len(features))
-        for rows, batch, logits, targets in self._evaluated(features):
-            for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
-                decoded[row] = found
-            if with_losses:
-                single = [self.task.loss(_row(logits, n), [target]) for n, target in enumerate(targets)]
-                losses[rows] = torch.stack(single).double().cpu().numpy()
-        predicted = self.task.predictions(encoded, decoded)
-        return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
-
-    @torch.inference_mode()
-    def evidence(self, encoded: Encoded) -> list[Any]:
-        """The evidence for the model's prediction for each example, without dropout."""
-        weighed: list[Any] = [None] * len(encoded.features)
-        for rows, batch, logits, _ in self._evaluated(encoded.features):
-            for row, found in zip(rows, self.task.weigh(logits, batch), strict=True):
-                weighed[row] = found
-        return self.task.evidence(encoded, weighed)
-
-    def _evaluated(self, features: Sequence[Feature]) -> Iterator[tuple[_Indices, list[Feature], Any, list[Any]]]:
-        """Batches by the numbers of their features, with logits and targets. Raises Diverged where a logit is nan: the best of
-        them would be the first."""
-        self.modules.eval()
-        for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
-            batch = [features[row] for row in rows]
-            logits, targets = self.logits(batch)
-            parts = logits if isinstance(logits, tuple) else (logits,)
-            if any(bool(part.isnan().any()) for part in parts if isinstance(part, torch.Tensor)):
-                raise Diverged("the model's outputs are nan; lower learning_rate or look for damaged weights")
-            yield rows, batch, logits, targets
-
-    def evaluate(self, encoded: Encoded) -> Scores:
-        """The task's scores, as its official script prints them."""
-        return self.task.score(encoded.examples, self.answer(encoded).predicted, "official")
-
-
-def _row(logits: Any, row: int) -> Any:
-    """The logits of one input, as a batch of one."""
-    if isinstance(logits, torch.Tensor):
-        return logits[row : row + 1]
-    return type(logits)(*(part[row : row + 1] for part in logits))
-
-
-def _by_example(features: Sequence[Feature], losses: npt.NDArray[np.float64], examples: int) -> list[float]:
-    """Mean loss of each example's features. Every example has one at least."""
-    owners = np.array([feature.example for feature in features])
-    means: list[float] = (np.bincount(owners, losses, examples) / np.bincount(owners, minlength=examples)).tolist()
-    return means
+"""Approximate number of points of a loss curve, for any number of steps."""
 
 
 @dataclass
 class _History:
-    """Record of a run: the loss curve, and dev scores after each epoch."""
+    """The loss curve of a run, and its dev scores after each epoch."""
 
     curve: list[dict[str, float]] = field(default_factory=list)
-    """``step``, ``loss`` (mean since the point before) and ``lr`` at that step."""
+    """``step``, ``loss`` (mean since the previous point) and ``lr`` of that step."""
     epochs: list[dict[str, float]] = field(default_factory=list)
-    """``epoch`` from 1 and all dev scores of it."""
+    """``epoch`` counted from 1, and its dev scores."""
     best_epoch: int = 0
+    """The earliest of equally good epochs."""
     dev: Scores = field(default_factory=lambda: Scores({}))
-    """Scores of the best epoch; the earliest of equals."""
+    """Dev scores of the best epoch."""
 
 
 def train(
@@ -178,9 +45,9 @@ def train(
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
 ) -> _History:
-    """Fine-tune ``model`` in place and leave it with the weights of the epoch that is best on dev.
+    """Fine-tune ``model`` in place and load the weights of its best epoch on dev.
 
-    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged when the loss is not finite.
+    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged if the loss is not finite.
     """
     history = _History()
     lengths = lengths_of(train_features)
@@ -225,7 +92,7 @@ def contrast(
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
 ) -> _History:
-    """Train the encoder of ``model`` in place on triples of entailment, as ``spec.contrast`` says."""
+    """Train the encoder of ``model`` in place on entailment triples, with the settings of ``spec.contrast``."""
     assert spec.contrast is not None
     settings = {name: getattr(spec.contrast, name) for name in ("epochs", "batch_size", "learning_rate", "warmup_ratio")}
     head = triples.task.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=triples.train)
@@ -237,7 +104,7 @@ def contrast(
 def _train_step(
     model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, spec: FinetuneSpec
 ) -> torch.Tensor:
-    """One optimiser step; the loss of its batch, weighted by examples where it was cut into smaller ones."""
+    """Take one optimiser step and return its loss. The gradients of micro-batches are weighted by their sizes."""
     optimizer.zero_grad(set_to_none=True)
     size = spec.micro_batch_size or len(features)
     total = torch.zeros((), device=model.device)
@@ -260,7 +127,10 @@ def _mean(losses: Sequence[torch.Tensor], step: int) -> float:
 
 
 def linear_schedule(total_steps: int, warmup_ratio: float) -> Callable[[int], float]:
-    """Factor of the learning rate after ``step`` finished steps: up to 1 over the warm-up, then down; never 0 in a step."""
+    """Return the learning rate's factor as a function of finished steps: a linear rise to 1, then a linear fall.
+
+    No step has a factor of 0.
+    """
     warmup = round(total_steps * warmup_ratio)
 
     def factor(step: int) -> float:
@@ -273,9 +143,10 @@ def linear_schedule(total_steps: int, warmup_ratio: float) -> Callable[[int], fl
 
 @contextlib.contextmanager
 def repeatable(*, seed: int, threads: int, device: torch.device) -> Iterator[None]:
-    """torch seeded, bit-repeatable on the CPU, with this number of threads; everything is restored afterwards.
+    """Seed torch and make it deterministic on the CPU; its former state is restored afterwards.
 
-    Bits repeat for one number of threads: more of them add partial sums in another order. CUDA stays as fast as it is.
+    Results are equal bit by bit only for the same number of threads, which decides the order of partial sums. CUDA may use
+    its faster nondeterministic kernels.
     """
     threads_before = torch.get_num_threads()
     deterministic_before = torch.are_deterministic_algorithms_enabled()
@@ -290,10 +161,10 @@ def repeatable(*, seed: int, threads: int, device: torch.device) -> Iterator[Non
         torch.set_num_threads(threads_before)
 
 
-def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed: int, epoch: int) -> list[_Indices]:
-    """Every example once, in batches of similar length and random order: a function of seed and epoch alone.
+def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
+    """Return the examples' positions in random batches of similar length, which depend only on seed and epoch.
 
-    All batches are full but one.
+    Every batch but one is full.
     """
     random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
     order = random.permutation(len(lengths))
@@ -301,13 +172,7 @@ def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed
     bucket = batch_size * _BATCHES_PER_BUCKET
     batches = []
     for start in range(0, len(order), bucket):
-        stretch = order[start : start + bucket]
-        by_length = stretch[np.argsort(length_N[stretch], kind="stable")]
+        part = order[start : start + bucket]
+        by_length = part[np.argsort(length_N[part], kind="stable")]
         batches += [by_length[at : at + batch_size] for at in range(0, len(by_length), batch_size)]
     return [batches[index] for index in random.permutation(len(batches))]
-
-
-def evaluation_batches(lengths: Sequence[int] | _Indices, *, batch_size: int) -> list[_Indices]:
-    """Every example once, longest first: the first batch shows whether memory suffices."""
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

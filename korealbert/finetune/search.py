@@ -1,11 +1,12 @@
 """Hyperparameter search over fine-tuning settings: a grid, or proposals by Optuna. Stages `proposal` and `selection`.
 
-Labels ``search/BENCHMARK/INIT/TRIAL/proposal`` and ``search/BENCHMARK/INIT/selection``; between them are stages ``finetune``
-without test, ``search/BENCHMARK/INIT/TRIAL/SEED``. Input roles of both stages: those dev runs, as ``TRIAL/SEED``. Output of
-both: ``settings.json``, the chosen settings; of a selection also ``trials.json``: all settings with their dev scores by seed.
+Labels: ``search/BENCHMARK/INIT/TRIAL/proposal`` proposes the settings of a trial; ``search/BENCHMARK/INIT/TRIAL/SEED``
+(stage ``finetune`` without test) scores them on dev; ``search/BENCHMARK/INIT/selection`` selects the best. Inputs of proposal
+and selection are the finished runs, in roles ``TRIAL/SEED``. Both write ``settings.json``; a selection also writes
+``trials.json``, all settings with their dev scores by seed.
 
-A search has no database: finished dev runs are its memory. Optuna is given all of them again for each proposal, with a seed of
-the proposal's own, so that a killed search continues with the same settings.
+A search has no database. For every proposal Optuna is told all finished runs again and gets a seed that depends only on the
+proposal's number, so that a killed search continues with the same settings.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 Settings = dict[str, int | float]
-"""Fields of the fine-tuning spec with the values that a search tries."""
+"""One combination of values, by field of the fine-tuning spec."""
 
 _MAX_SETTINGS = 1000
-"""Largest search: each of its settings is a stage or several in the DAG."""
+"""Limits the size of the DAG, in which each setting has one or more stages."""
 
 LIST, RANGE = "list of values", "range"
-"""Names of the two kinds of axis in the locations of pydantic's errors."""
+"""Names of the two kinds of axis in pydantic's error locations."""
 
 
 class Range(Spec):
     """Numbers from ``low`` to ``high``."""
 
     low: float
-    """The smallest."""
+    """Smallest value."""
     high: float
-    """The largest; whole numbers reach it."""
+    """Largest value; included for whole numbers."""
     log: bool = False
-    """Draw the logarithm evenly instead of the number."""
+    """Draw values evenly on a logarithmic scale."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -79,14 +80,14 @@ _RealAxis = Annotated[
 
 
 class SearchSpec(Spec):
-    """A search over settings on dev; test is scored with the chosen one alone.
+    """A search over settings by dev score; only the selected setting is scored on test.
 
-    ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay`` and ``dropout`` are searched where they
-    are given, as a list of values or (for Optuna) as a table with ``low``, ``high`` and ``log``.
+    ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay`` and ``dropout`` are searched if they are
+    given, as a list of values or (for Optuna) as a table with ``low``, ``high`` and ``log``.
     """
 
     method: Literal["grid", "optuna"] = "grid"
-    """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed by TPE from the results before it."""
+    """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed by TPE from earlier results."""
     epochs: _WholeAxis | None = None
     """Numbers of epochs to try."""
     batch_size: _WholeAxis | None = None
@@ -100,13 +101,13 @@ class SearchSpec(Spec):
     dropout: _RealAxis | None = None
     """Dropouts to try."""
     trials: int | None = Field(default=None, ge=1, le=_MAX_SETTINGS)
-    """Settings that Optuna tries."""
+    """Number of settings that Optuna tries."""
     at_once: int = Field(default=1, ge=1)
-    """Settings that Optuna proposes before it sees the scores of any of them: as many can be tried at the same time."""
+    """Number of settings that Optuna proposes together, without seeing each other's scores; they can run in parallel."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(default=(1,), min_length=1)
-    """Seeds that each setting is tried with; the mean of their dev scores decides."""
+    """Seeds for each setting; settings are compared by their mean dev score."""
     sampler_seed: int = Field(default=0, ge=0, lt=2**31)
-    """Seeds Optuna's proposals."""
+    """Seed of Optuna's proposals."""
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
@@ -130,16 +131,16 @@ class SearchSpec(Spec):
 
     @property
     def axes(self) -> dict[str, tuple[int | float, ...] | Range]:
-        """Searched values by field."""
+        """The searched values by field."""
         return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     @property
     def size(self) -> int:
-        """How many settings are tried."""
+        """The number of settings that are tried."""
         return self.trials if self.trials is not None else math.prod(map(len, self._listed.values()))
 
     def grid(self) -> list[Settings]:
-        """Every combination; the last field changes fastest."""
+        """Return every combination of values; the last field changes fastest."""
         return [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self._listed.values())]
 
     @property
@@ -147,11 +148,11 @@ class SearchSpec(Spec):
         return {name: axis for name, axis in self.axes.items() if not isinstance(axis, Range)}
 
     def seen_before(self, number: int) -> range:
-        """The numbers of the settings whose scores Optuna sees when it proposes this one."""
+        """Return the numbers of the trials whose scores Optuna knows when it proposes this one."""
         return range(number - number % self.at_once)
 
     def check(self, cell: FinetuneSpec) -> None:
-        """Raise ValueError naming the field where a value of the search is not allowed in the fine-tuning spec."""
+        """Raise ValueError naming the field if a searched value is not allowed in the fine-tuning spec."""
         for name, axis in self.axes.items():
             ends = (axis.low, axis.high) if isinstance(axis, Range) else axis
             for value in ends:
@@ -165,19 +166,19 @@ class SearchSpec(Spec):
 
 
 AXES = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "dropout")
-"""Fields that a search may choose. The length limit is none: features would have to be made for each."""
+"""Fields that can be searched. ``max_length`` is not among them, because each value would need its own features."""
 
 _WHOLE = ("epochs", "batch_size")
 
 
 def trial_cell(cell: FinetuneSpec, seed: int, settings: Settings | None = None) -> FinetuneSpec:
-    """The spec of one run of the search: without the test file, so that nothing can be selected on test."""
+    """Return the spec of one run of a search: it has no test file, so that nothing can be selected on test."""
     without_test = {"test": None, "test_member": "", "max_test_examples": None, "onnx": ()}
     return cell.with_settings({**without_test, "seed": seed, **(settings or {})})
 
 
-_TRIES = 100
-"""Proposals of settings that were tried already, after which one is repeated."""
+_MAX_REPEATED_PROPOSALS = 100
+"""After this many proposals of known settings the last one is taken: the space may have no others."""
 
 
 class ProposalSpec(Spec):
@@ -186,11 +187,11 @@ class ProposalSpec(Spec):
     search: SearchSpec
     """The space to search."""
     number: int
-    """The trial's number from 0. The first ten settings are random ones."""
+    """The trial's number from 0. The first ten trials are random."""
 
 
 class SelectionSpec(Spec):
-    """The choice of a search."""
+    """The selection of a search's best setting."""
 
     search: SearchSpec
     """The space that was searched."""
@@ -198,23 +199,23 @@ class SelectionSpec(Spec):
 
 @dataclass(frozen=True)
 class _Trial:
-    """A setting and its dev scores by seed; None where the loss was not finite or the official script prints ``nan``."""
+    """A setting and its dev scores by seed; None if the run diverged or the official script prints ``nan``."""
 
     number: int
     settings: Settings
     scores: dict[int, float | None]
     undefined: frozenset[str]
-    """Why the official script prints ``nan``."""
+    """Reasons for a ``nan`` of the official script."""
 
     @property
     def dev(self) -> float | None:
-        """Mean over the seeds, None where one of them has no score."""
+        """The mean over the seeds; None if a seed has no score."""
         known = [score for score in self.scores.values() if score is not None]
         return sum(known) / len(known) if len(known) == len(self.scores) else None
 
 
 class ProposalStats(Statistics):
-    """A proposal: the value of each field that is searched."""
+    """The proposed value of each searched field."""
 
     trial: int
     """The trial's number from 0."""
@@ -227,13 +228,13 @@ class ProposalStats(Statistics):
 
 
 class SelectionStats(Statistics):
-    """The choice and the number of settings."""
+    """The selected setting, and the number of trials."""
 
     trials: int
     diverged: int
-    """Trials of which at least one seed diverged, or has no defined score: they cannot be chosen."""
+    """Trials with a seed that diverged or has no defined score; they cannot be selected."""
     trial: int
-    """The number of the chosen one."""
+    """The number of the selected trial."""
     dev: Real
     """Its mean dev score over the seeds, times 100."""
     settings: dict[str, Real]
@@ -241,7 +242,7 @@ class SelectionStats(Statistics):
 
 
 def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ProposalStats:
-    """Settings that no earlier trial had, as far as the space has any left."""
+    """Propose settings that no earlier trial had, unless the space has no others."""
     import optuna  # noqa: PLC0415 (planning does without)
 
     distributions = {name: _distribution(name, axis) for name, axis in spec.search.axes.items()}
@@ -252,7 +253,7 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
         for trial in seen:
             study.add_trial(_as_optuna_trial(trial, distributions))
         known = {_key(trial.settings): trial for trial in seen}
-        for _ in range(_TRIES):
+        for _ in range(_MAX_REPEATED_PROPOSALS):
             asked = study.ask(distributions)
             settings: Settings = dict(asked.params)
             if _key(settings) not in known:
@@ -264,7 +265,7 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 
 def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SelectionStats:
-    """The settings with the best mean dev score, the earliest of equals. Raises ValueError when no setting has one."""
+    """Select the settings with the best mean dev score, the earliest of equals. Raises ValueError if none has a score."""
     trials = _read_trials(spec.search, inputs)
     scored = [trial for trial in trials if trial.dev is not None]
     if not scored:
@@ -281,7 +282,7 @@ def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 
 def _read_trials(search: SearchSpec, inputs: Inputs) -> list[_Trial]:
-    """The finished trials of a search, by number."""
+    """Return the finished trials of a search, ordered by number."""
     cells: dict[int, dict[int, Any]] = {}
     for role, artifact in inputs.items():
         number, seed = map(int, role.split("/"))
@@ -319,7 +320,7 @@ def _key(settings: Settings) -> str:
 
 
 def _seed(spec: ProposalSpec) -> int:
-    """A different seed for every proposal: those of one round see the same scores, and must differ."""
+    """Return a different seed for every proposal, since proposals of one round see the same scores and must differ."""
     return int(np.random.SeedSequence([spec.search.sampler_seed, spec.number]).generate_state(1)[0])
 
 

@@ -1,22 +1,26 @@
-"""Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): an encoder → its scores on dev and test of one benchmark.
+"""Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): fine-tune an encoder and score it on one benchmark.
 
-Input roles: ``model``, a directory in Hugging Face format (the export artifact, or any encoder); ``pretrain``, its training
-where an export says less than that (layers share what the format cannot say); ``features``, the benchmark as piece ids (stage
-``features``; without it they are made on the spot); ``settings``, whose ``settings.json`` replaces fields of the spec (stages
-``proposal`` and ``selection``); ``train``, ``dev`` and ``test``, fetched files, for those that the spec names by URL.
+Input roles:
 
-Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
-warnings; scores are official ones, for test also the corrected and the best reachable; ``undefined`` names those that the
-official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
-``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (confusions of labels
-and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
-With ``onnx`` there is the model itself (see ``onnx_model``), and ``metrics.json`` has its official test scores by onnxruntime
-as ``test_onnx_fp32`` and ``test_onnx_int8``.
-With ``evidence`` there is ``evidence.arrow`` (id and evidence of the prediction of every test example).
-The metadata of both files of predictions name the task, and a head that is not the task's own, as ``metrics.json`` does;
-``contrast`` in ``metrics.json`` describes a preceding training on triples.
-The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
-takes minutes.
+- ``model``: a directory in Hugging Face format (the export artifact, or any encoder).
+- ``pretrain``: the pretraining artifact, when layers share parameters in a way that the format cannot express.
+- ``features``: the benchmark as piece ids, from stage ``features``. Without it the examples are encoded here.
+- ``settings``: its ``settings.json`` replaces fields of the spec (stages ``proposal`` and ``selection``).
+- ``train``, ``dev``, ``test``: downloaded files, when the spec names them by URL.
+
+Output:
+
+- ``metrics.json``: settings, dev scores of every epoch, scores of the best epoch, sizes, warnings. Scores are official ones;
+  for test there are also the corrected scores and the best reachable ones. ``undefined`` gives the reason for each score that
+  the official script prints as ``nan``; ``test`` then has our value, because means need a number. ``contrast`` describes a
+  preceding training on triples.
+- ``dev_predictions.arrow``, ``predictions.arrow``: id, gold, pred and loss of every dev and test example. Their metadata name
+  the task, and its head unless that is the task's own.
+- ``analysis.json``: confusions and the hardest test examples (see ``analysis``). ``curve.jsonl``: the training loss.
+- With ``onnx`` the model itself (see ``OnnxModel``); its test scores are ``test_onnx_fp32`` and ``test_onnx_int8``.
+- With ``evidence`` ``evidence.arrow``: id and evidence of every test prediction.
+
+A spec without ``test`` is scored on dev only. A killed run starts over, since it takes only minutes.
 """
 
 from __future__ import annotations
@@ -49,40 +53,39 @@ from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
-    from korealbert.finetune.loop import Answers, FinetunedModel
+    from korealbert.finetune.model import Answers, FinetunedModel
 
 
 class FinetuneStats(Statistics):
-    """The fields of ``metrics.json`` to read in a store or a running flow."""
+    """The headline of ``metrics.json``, for stores and running flows."""
 
     metric: str
-    """The task's own."""
+    """The task's main metric."""
     head: str = "own"
-    """The head that gave the scores; not noted where it is the task's own."""
     dev: dict[str, float]
-    """Official scores of the best epoch by metric, times 100; none where the run diverged."""
+    """Official dev scores of the best epoch by metric, times 100; empty if the run diverged."""
     test: dict[str, float] = Field(default_factory=dict)
-    """The same of test; runs of a search have none."""
+    """Official test scores; empty in runs of a search."""
     best_epoch: int
-    """From 1; 0 where the run diverged."""
+    """Counted from 1; 0 if the run diverged."""
     warnings: list[str]
 
     @classmethod
     def within(cls, result: Mapping[str, Any]) -> FinetuneStats:
-        """Those of a whole result."""
+        """The statistics in the content of ``metrics.json``."""
         return cls.model_validate({name: result[name] for name in cls.model_fields if name in result})
 
 
 EVIDENCE = "evidence.arrow"
-"""Input of an ensemble: id and evidence of every test example."""
+"""Id and evidence of every test example: the input of an ensemble."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FinetuneStats:
-    """Fine-tune, select, test; see the module's docstring.
+    """Fine-tune, select the best epoch on dev, and test it.
 
-    A run of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
+    When the loss becomes infinite or nan, a run of a search has no dev scores; any other run raises Diverged.
     """
-    from korealbert.finetune.loop import Diverged  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import Diverged  # noqa: PLC0415 (planning does without)
 
     spec = _settled(spec, inputs)
     try:
@@ -97,23 +100,24 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
-    """The spec with the settings that a search chose or tries."""
+    """Return the spec, with the settings that a search chose or tries."""
     if "settings" not in inputs:
         return spec
     return spec.with_settings(inputs["settings"].read_json("settings.json"))
 
 
 def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
-    """The determinants of a run's memory: the encoder, the examples, and the number of pieces per forward pass."""
-    at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
-    size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
-    apart = f" {spec.head}" if spec.head == "bi-encoder" else ""
-    return f"{inputs['model'].name} {spec.task_name}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
+    """Return what a run's memory depends on: the encoder, the examples, and the number of pieces per forward pass."""
+    batch_size = spec.micro_batch_size or _settled(spec, inputs).batch_size
+    examples = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
+    head = f" {spec.head}" if spec.head == "bi-encoder" else ""
+    return f"{inputs['model'].name} {spec.task_name}{head} {examples} {spec.max_length} {batch_size} {spec.precision}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
     from korealbert.finetune.encoders.encoder import load_input  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import FinetunedModel  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     task = spec.benchmark
@@ -145,8 +149,8 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         assert task.evidence_type is not None
         schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
         with TableWriter(out_dir / EVIDENCE, schema) as table:
-            for example, weighed in zip(examples["test"], evidence, strict=True):
-                table.append((example.id, weighed))
+            for example, value in zip(examples["test"], evidence, strict=True):
+                table.append((example.id, value))
     tested, warnings = _tested(task, encoded["test"], answers["test"].predicted) if "test" in encoded else ({}, [])
     warnings = [*(f"dev: {text}" for text in history.dev.warnings), *warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
@@ -176,8 +180,8 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 def _as_onnx(
     spec: FinetuneSpec, model: FinetunedModel, test: Encoded | None, out_dir: Path, threads: int
 ) -> dict[str, dict[str, float]]:
-    """Keep the model as ONNX; returns its official scores in each form, where there is a test set."""
-    from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model  # noqa: PLC0415 (an extra)
+    """Write the model as ONNX; returns its official test scores in each form, none without a test set."""
+    from korealbert.finetune.model import OnnxModel, write_model  # noqa: PLC0415 (planning does without)
 
     write_model(model, out_dir, spec.onnx)
     if test is None:
@@ -194,21 +198,23 @@ def _contrasted(
     out_dir: Path,
     report: Callable[[int, int, Mapping[str, float]], None],
 ) -> dict[str, Any]:
-    """Train the model on triples of entailment; returns the field ``contrast`` of ``metrics.json``."""
+    """Train the model on entailment triples; returns the field ``contrast`` of ``metrics.json``.
+
+    Triples with a sentence of dev or test are left out.
+    """
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
     barred = {text.strip() for example in scored for text in (example.text, example.pair) if text}
     triples = encode_triples(spec, lambda text: text.strip() in barred, tokenizer, out_dir)
     history = contrast(model, triples, spec, report)
-    found = {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}
-    return {"contrast": found}
+    return {"contrast": {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}}
 
 
 def _features(
     task: Task, spec: FinetuneSpec, inputs: Inputs, out_dir: Path, examples: Mapping[str, list[Example]], tokenizer: Any
 ) -> dict[str, FeatureTable]:
-    """The features of the cached artifact; without one they are written to a hidden directory, removed after the build."""
+    """The features by split, from the cached artifact or encoded into a hidden directory that is removed after the build."""
     if "features" not in inputs:
         return encoded_splits(out_dir / ".features", task, examples, tokenizer, max_length=spec.max_length)
     splits = SPLITS if spec.tested else SPLITS[:2]
@@ -216,7 +222,7 @@ def _features(
 
 
 def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
-    """The fields of ``metrics.json`` that are known before the run."""
+    """Return the fields of ``metrics.json`` that are known before the run."""
     settings = {name: getattr(spec, name) for name in AXES}
     others = {name: getattr(spec, name) for name in ("steps", "warmup_steps", "encoder_dropout")}
     settings |= {name: value for name, value in others.items() if value is not None}
@@ -228,7 +234,7 @@ def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
 
 
 def _tested(task: Task, test: Encoded, predicted: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
-    """Scores of the test predictions in both modes and of the best reachable ones, and warnings."""
+    """Return the test scores in both modes with the best reachable ones, and warnings."""
     official = task.score(test.examples, predicted, "official")
     oracle = task.oracle(test)
     scores: dict[str, Any] = {
@@ -255,8 +261,8 @@ def _sizes(
 
 def _write_predictions(path: Path, name: str, task: Task, examples: Sequence[Example], answers: Answers) -> None:
     kind = task.prediction_type
-    told = {"task": name} if task.chosen == "own" else {"task": name, "head": task.chosen}
-    schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())], metadata=told)
+    metadata = {"task": name} if task.chosen == "own" else {"task": name, "head": task.chosen}
+    schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())], metadata=metadata)
     with TableWriter(path, schema) as table:
         for example, prediction, loss in zip(examples, *answers, strict=True):
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))

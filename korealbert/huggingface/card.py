@@ -1,7 +1,7 @@
-"""The model card: what a model was made of and how well it does, from the manifests of everything it was built from.
+"""Cards of models and datasets in Markdown, written from the manifests of an artifact and its ancestors.
 
-Rendered by the export stage, and again with fine-tuning scores once they exist. It holds no dates and no machine facts, so the
-same recipe gives the same card.
+The export stage writes a model's card, and the report writes it again with fine-tuning scores. A card holds no dates and no
+facts about machines, so equal recipes give equal cards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from korealbert.artifact import Artifact, ancestors
+from korealbert.artifact import Artifact, Statistics, ancestors
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DocumentStats
 from korealbert.examples.packing import ExamplesStats
@@ -25,11 +25,12 @@ from korealbert.vocab.stage import KeptVocabStats, VocabularyFacts
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
 _Row = Sequence[object]
+_ByStage = Mapping[str, Sequence[Artifact]]
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Facts of the card that no manifest has."""
+    """Facts for the card that are not in a manifest."""
 
     title: str
     license: str
@@ -37,37 +38,37 @@ class ModelFacts:
     sequence_length: int
     """Tokens of a pretraining sequence."""
     snapshot: int | None = None
-    """Step of the training whose weights these are; None: its end."""
+    """Training step that the weights are from; None for the end of training."""
 
     @classmethod
     def of(cls, pretrain: Artifact, *, title: str, license: str, snapshot: int | None) -> Self:
-        """The facts of a pretrained model once it is exported under this title and license."""
+        """Return the facts of a pretrained model that is exported under this title and license."""
         config = read_config(pretrain.path)
         return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length, snapshot)
 
 
 @dataclass(frozen=True)
 class FinetunedScores:
-    """Scores of one fine-tuning cell by the task's own metric, times 100."""
+    """Scores of one fine-tuning cell in the task's main metric, times 100."""
 
     benchmark: str
-    """The recipe's name of the task and its settings: two settings of one task are two benchmarks."""
+    """Name of the benchmark in the recipe. Two settings of one task are two benchmarks."""
     init: str
     metric: str
     dev: float | None
-    """None where the benchmark's own script prints ``nan``; ``test`` likewise."""
+    """None if the benchmark's official script prints ``nan``; the same holds for ``test``."""
     test: float | None
 
 
 def model_card(
     facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = (), limits: Sequence[str] = ()
 ) -> str:
-    """The card as Markdown with the hub's YAML header.
+    """Return a model's card as Markdown with the hub's YAML header.
 
-    ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
-    out. ``finetuned`` holds one entry per seed; ``limits`` are told beside those of every card.
+    The facts come from ``pretrain`` and its ancestors; sections about stages that are not among these are left out.
+    ``finetuned`` has one entry per seed. ``limits`` are listed after those that every card has.
     """
-    found = _by_stage(_made_of(pretrain))
+    found = _by_stage(_model_and_ancestors(pretrain))
     sections = [
         _header(facts, found),
         _summary(facts, pretrain, found),
@@ -86,14 +87,13 @@ def model_card(
 
 
 def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
-    """The card of a dataset that holds the documents of ``artifacts``, as Markdown with the hub's YAML header."""
+    """Return the card of a dataset with the documents of ``artifacts``, as Markdown with the hub's YAML header."""
     found = _by_stage(ancestors({artifact.name: artifact for artifact in artifacts}).values())
     every = [artifact.stats_as(DocumentStats) for artifact in artifacts]
     documents, characters = (sum(getattr(stats, name) or 0 for stats in every) for name in ("documents_out", "characters_out"))
     license, _ = license_of(artifacts)
-    other = "license_name: corpora\nlicense_link: README.md#corpus\n" if license == OTHER else ""
     sections = [
-        f"---\nlanguage: ko\nlicense: {license}\n{other}"
+        f"---\nlanguage: ko\n{_license_fields(license)}"
         f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n---",
         f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
         f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown. Rows share an id where "
@@ -107,28 +107,31 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
 
 
 def license_of(artifacts: Sequence[Artifact]) -> tuple[str, str]:
-    """The license that follows from those of all sources behind some artifacts, and why it is ``other``, or nothing."""
-    behind = ancestors({artifact.name: artifact for artifact in artifacts}).values()
-    specs = [artifact.manifest["spec"] for artifact in behind if artifact.manifest["recipe"]["stage"] == "extract"]
-    if any(artifact.manifest["recipe"]["stage"] == "xpt_source" for artifact in behind):
+    """Return the license that follows from those of all sources of the artifacts, and the reason if it is ``other``."""
+    by_stage = _by_stage(ancestors({artifact.name: artifact for artifact in artifacts}).values())
+    if "xpt_source" in by_stage:
         return OTHER, "it was trained on from the weights of another model, whose license counts too"
+    specs = [artifact.manifest["spec"] for artifact in by_stage.get("extract", [])]
     return combined({str(spec["source"]): str(spec.get("license", "")) for spec in specs})
 
 
+def _license_fields(license: str) -> str:
+    return f"license: {license}\n" + ("license_name: corpora\nlicense_link: README.md#corpus\n" if license == OTHER else "")
+
+
 def _size_category(documents: int) -> str:
-    """The hub's name for a number of rows: ``10K<n<100K``."""
+    """The hub's size category: ``10K<n<100K``."""
     names = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B")
     above = sum(documents >= 1_000 * 10**power for power in range(len(names)))
     return "n<1K" if not above else f"{names[above - 1]}<n<{names[above]}" if above < len(names) else "n>10B"
 
 
-def _made_of(pretrain: Artifact) -> list[Artifact]:
-    """All ancestors of a model and itself, but not what the source of a transfer was made of: that is another model."""
-    behind = [
-        artifact for artifact in ancestors({"": pretrain}).values() if artifact.manifest["recipe"]["stage"] == "xpt_source"
-    ]
-    hidden = {name for source in behind for name in ancestors(source.inputs())}
-    return [artifact for name, artifact in ancestors({"": pretrain}).items() if name not in hidden]
+def _model_and_ancestors(pretrain: Artifact) -> list[Artifact]:
+    """A model and its ancestors, without the ancestors of a transfer's source, which belong to another model."""
+    found = ancestors({"": pretrain})
+    sources = [artifact for artifact in found.values() if artifact.manifest["recipe"]["stage"] == "xpt_source"]
+    hidden = {name for source in sources for name in ancestors(source.inputs())}
+    return [artifact for name, artifact in found.items() if name not in hidden]
 
 
 def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
@@ -138,18 +141,17 @@ def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
     return {stage: sorted(group, key=lambda artifact: str(artifact.manifest["label"])) for stage, group in found.items()}
 
 
-def _header(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
-    other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
-    kept = [artifact.stats_as(KeptVocabStats).tokens["mask"] for artifact in ancestors.get("xpt_tokenizer", [])]
+def _header(facts: ModelFacts, by_stage: _ByStage) -> str:
+    kept = [artifact.stats_as(KeptVocabStats).tokens["mask"] for artifact in by_stage.get("xpt_tokenizer", [])]
     mask = f'pipeline_tag: fill-mask\nmask_token: "{kept[0] if kept else SPECIAL_PIECES[SPECIAL.mask]}"\n'
-    fills = mask if not facts.config.generator_hidden_size else ""
     return (
-        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\n"
-        f"{fills}tags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---"
+        f"---\nlanguage: ko\n{_license_fields(facts.license)}library_name: transformers\n"
+        f"{'' if facts.config.generator_hidden_size else mask}"
+        f"tags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---"
     )
 
 
-def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list[Artifact]]) -> str:
+def _summary(facts: ModelFacts, pretrain: Artifact, by_stage: _ByStage) -> str:
     config, parameters = facts.config, pretrain.stats_as(PretrainStats).parameters
     spec = pretrain.manifest["spec"]
     others = {
@@ -161,10 +163,10 @@ def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list
     if spec.get("objective") == "rtd":
         tasks = ["replaced tokens (RTD)"]
     origin = "after the KoreALBERT and ALBERT papers"
-    for source in ancestors.get("xpt_source", []):
+    for source in by_stage.get("xpt_source", []):
         post_training = "cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder"
         origin = (
-            f"by {'continued pretraining of an encoder' if 'xpt_tokenizer' in ancestors else post_training} of "
+            f"by {'continued pretraining of an encoder' if 'xpt_tokenizer' in by_stage else post_training} of "
             f"{source.stats_as(SourceStats).layers} layers, the artifact `{source.name}`"
         )
     return (
@@ -176,27 +178,25 @@ def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list
 
 
 def _usage(facts: ModelFacts) -> str:
+    architecture = family_of(facts.config).architecture
+    discriminator = bool(facts.config.generator_hidden_size)  # It fills no masks.
+    loaders = f"`{architecture}` loads" if discriminator else f"`AutoModelForMaskedLM` and `{architecture}` load"
     return (
         "## Use\n\n```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         'model = AutoModel.from_pretrained("path/to/this/directory")\n'
         'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
-        f"{_loaders(facts.config)} the same files. "
+        f"{loaders} the same files. "
         "All weights that these classes want are here; "
         "transformers lists the heads that a class has no use for as unexpected, which is harmless."
     )
 
 
-def _loaders(config: AnyConfig) -> str:
-    architecture = family_of(config).architecture
-    return f"`{architecture}` loads" if config.generator_hidden_size else f"`AutoModelForMaskedLM` and `{architecture}` load"
-
-
-def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
-    extracts = ancestors.get("extract", [])
+def _corpus(by_stage: _ByStage) -> str:
+    extracts = by_stage.get("extract", [])
     if not extracts:
         return ""
-    cleaned = {parent.name: clean for clean in ancestors.get("clean", []) for parent in clean.inputs().values()}
+    cleaned = {parent.name: clean for clean in by_stage.get("clean", []) for parent in clean.inputs().values()}
     rows = []
     for extract in extracts:
         spec, after = extract.manifest["spec"], cleaned.get(extract.name)
@@ -216,7 +216,7 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         ("balance", "After balancing of categories"),
     )
     for stage, text in later:
-        for artifact in ancestors.get(stage, []):
+        for artifact in by_stage.get(stage, []):
             documents, characters, size = _sizes(artifact)
             copies = artifact.stats_as(DocumentStats).repeated
             among = (
@@ -231,11 +231,11 @@ def _sizes(artifact: Artifact) -> tuple[str, str, str]:
     return _number(stats.documents_out), _number(stats.characters_out), _number(stats.bytes_out)
 
 
-def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
+def _drops(by_stage: _ByStage) -> str:
     rows: list[_Row] = []
     for stage in ("extract", "clean", "dedup", "quality", "balance", "examples"):
         total: Counter[str] = Counter()
-        for artifact in ancestors.get(stage, []):
+        for artifact in by_stage.get(stage, []):
             stats = artifact.stats_as(DocumentStats)
             total.update(stats.dropped)
             if stats.quarantined:
@@ -254,53 +254,34 @@ _MORPHEMES = (
     "`korealbert fill-mask` and the fine-tuning of korealbert do so by themselves. Other programs put U+2063 between the "
     "morphemes of each word, as the analyser named in `morphemes.json` finds them word by word."
 )
-"""What a user of such a vocabulary must know."""
+"""What users of a vocabulary of morphemes must know."""
 
 
-def _vocabulary(ancestors: Mapping[str, list[Artifact]]) -> str:
-    described = []
+def _vocabulary(by_stage: _ByStage) -> str:
+    paragraphs = []
     kinds = {"vocab": "SentencePiece, cased.", "xpt_tokenizer": "The tokenizer of the encoder that it was trained on from."}
-    for artifact in (artifact for kind in kinds for artifact in ancestors.get(kind, [])):
+    for artifact in (artifact for kind in kinds for artifact in by_stage.get(kind, [])):
         stats = artifact.stats_as(VocabularyFacts)
-        shown = {
-            "pieces": stats.pieces,
-            "characters per piece": stats.characters_per_piece,
-            "pieces per word": stats.pieces_per_word,
-            "unknown share": stats.unknown_share,
-        }
-        described.append(f"## Vocabulary\n\n{kinds[artifact.manifest['recipe']['stage']]} {_sentence(shown)}")
+        facts = _sentence(stats, "pieces", "characters_per_piece", "pieces_per_word", "unknown_share")
+        paragraphs.append(f"## Vocabulary\n\n{kinds[artifact.manifest['recipe']['stage']]} {facts}")
         if artifact.manifest["spec"].get("morphemes") == "everywhere":
-            described.append(_MORPHEMES)
-    return "\n\n".join(described)
+            paragraphs.append(_MORPHEMES)
+    return "\n\n".join(paragraphs)
 
 
-def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
-    if not ancestors.get("views"):
+def _noise(by_stage: _ByStage) -> str:
+    if not by_stage.get("views"):
         return ""
-    parts = []
-    for artifact in ancestors.get("examples", []):
+    parts = ["## Training examples"]
+    for artifact in by_stage.get("examples", []):
         rows = artifact.stats_as(ExamplesStats)
-        shown = {
-            "rows train": rows.rows_train,
-            "rows heldout": rows.rows_heldout,
-            "pieces": rows.pieces,
-            "fill": rows.fill,
-        }
-        parts.append(f"Examples: {_sentence(shown)}")
-    for artifact in ancestors["views"]:
+        parts.append(f"Examples: {_sentence(rows, 'rows_train', 'rows_heldout', 'pieces', 'fill')}")
+    for artifact in by_stage["views"]:
         noise = artifact.stats_as(ViewsStats)
-        realised = {
-            "views": noise.views,
-            "mlm rate": noise.mlm_rate,
-            "wop rate": noise.wop_rate,
-            "wop rows": noise.wop_rows,
-            "rows": noise.rows,
-            "sop swapped": noise.sop_swapped,
-            "sop rows": noise.sop_rows,
-        }
-        parts.append(f"Realised noise: {_sentence(realised)}")
+        names = ("views", "mlm_rate", "wop_rate", "wop_rows", "rows", "sop_swapped", "sop_rows")
+        parts.append(f"Realised noise: {_sentence(noise, *names)}")
         parts.append("Settings:\n\n" + _settings(artifact.manifest["spec"]))
-    return "## Training examples\n\n" + "\n\n".join(parts)
+    return "\n\n".join(parts)
 
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
@@ -309,9 +290,9 @@ def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     if long:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     text = f"{_number(reached.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}"
-    told = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
-    told += [f"{reached.epochs} epochs"] if reached.epochs is not None else []
-    text += f": {', '.join(told)}." if told else "."
+    amounts = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
+    amounts += [f"{reached.epochs} epochs"] if reached.epochs is not None else []
+    text += f": {', '.join(amounts)}." if amounts else "."
     if facts.snapshot is not None:
         text += f" These are the weights after step {facts.snapshot:,} of a training of {_number(spec['steps'])}."
     return f"## Pretraining\n\n{text}\n\n" + _settings(spec)
@@ -358,8 +339,10 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
 
 
 def untrained_parts(config: AnyConfig) -> list[str]:
-    """What an export holds that pretraining did not train. The stage's own card leaves it out: those of earlier versions have
-    no word of it, and an artifact of one name has one content."""
+    """Return sentences about parts of an export that pretraining did not train.
+
+    The export stage leaves them out of its card, since that would change the bytes of artifacts that exist.
+    """
     if not isinstance(config, ModelConfig) or family_of(config).model_type != "albert":
         return []
     size = config.hidden_size
@@ -371,7 +354,7 @@ def untrained_parts(config: AnyConfig) -> list[str]:
     ]
 
 
-def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]], more: Sequence[str]) -> str:
+def _limits(facts: ModelFacts, by_stage: _ByStage, more: Sequence[str]) -> str:
     config = facts.config
     limits = [
         "It reproduces what its corpora say, biases and errors included; nothing was filtered for harmful content unless a "
@@ -400,18 +383,20 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]], more: Se
             "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )
     limits += more
-    if ancestors.get("extract"):
+    if by_stage.get("extract"):
         limits.append("The licenses of the corpora above may bind those who redistribute the model.")
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
 
 
-def _origin(ancestors: Mapping[str, list[Artifact]]) -> str:
-    names = [f"`{artifact.name}`" for stage in ancestors.values() for artifact in stage]
+def _origin(by_stage: _ByStage) -> str:
+    names = [f"`{artifact.name}`" for stage in by_stage.values() for artifact in stage]
     return "## Origin\n\nBuilt from the artifacts " + ", ".join(names) + "; equal names mean equal recipes."
 
 
-def _sentence(facts: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {_number(value)}" for name, value in facts.items() if value is not None) + "."
+def _sentence(stats: Statistics, *names: str) -> str:
+    """The statistics of these names that are not None: ``rows train 300, rows heldout 10.``"""
+    values = {name: getattr(stats, name) for name in names}
+    return ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in values.items() if value is not None) + "."
 
 
 def _number(value: Any) -> str:
@@ -424,7 +409,7 @@ _MARKUP = {ord(sign): f"\\{sign}" for sign in "\\[]`"} | {ord("&"): "&amp;", ord
 
 
 def _escaped(text: object) -> str:
-    """Text from recipes and corpora in one line, in which no tag, link or code span begins."""
+    """Text from recipes and corpora on one line, with tags, links and code spans escaped."""
     return _one_line(text).translate(_MARKUP)
 
 
@@ -433,7 +418,7 @@ def _one_line(text: object) -> str:
 
 
 def _settings(spec: Mapping[str, Any]) -> str:
-    # No backslash ends a code span's backtick, so a value must have none.
+    # Backticks cannot be escaped inside a code span.
     shown = {name: _one_line(value).replace("`", "'") for name, value in flat(spec).items()}
     return _table(("setting", "value"), [(_escaped(name), f"`{value}`") for name, value in shown.items()])
 

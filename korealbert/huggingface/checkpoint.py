@@ -1,4 +1,4 @@
-"""A model of ours as a Hugging Face checkpoint and back: ``config.json`` and ``model.safetensors``, never a pickle."""
+"""Convert our models to Hugging Face checkpoints and back: ``config.json`` and ``model.safetensors``, never a pickle."""
 
 from __future__ import annotations
 
@@ -31,43 +31,41 @@ from korealbert.huggingface.modern import ModernBert
 from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
 
 FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), ModernBert())
-"""In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
+"""Families in the order in which they are tried for a model of ours. A checkpoint of theirs is matched by its model type."""
 
-
-_LEFT_OUT = ("wop.", "generator.", "sop.", "bow.")
-"""Prefixes of our tensors that the formats have no place for (of sentence order: some formats), and no user a use."""
+_UNEXPORTED_PREFIXES = ("wop.", "generator.", "sop.", "bow.")
+"""Prefixes of our tensors that Hugging Face's formats have no place for. Some formats have one for sentence order."""
 
 _BY_PIECE = ("encoder.embeddings.word.weight", "mlm.bias")
-"""Our tensors with a row for each piece, and maybe some more, which are not written out."""
+"""Our tensors with one row per piece. They may have padding rows at the end, which are not exported."""
 
-_DECODERS = ("decoder.weight", "generator_lm_head.weight")
-"""Names of the output matrix, which is the word table; files may repeat it."""
+_OUTPUT_MATRICES = ("decoder.weight", "generator_lm_head.weight")
+"""Names of the output matrix. It is tied to the word table, but files may repeat it."""
 
 _DECODER_BIAS = "decoder.bias"
-"""Name of its bias, beside the head's own name for it; a file has either or both."""
+"""Second name of the masked-token head's bias; files have either name or both."""
 
-_OWN = ("vocab_size", "max_positions", "position_offset", "global_theta")
-"""Fields of a shape that an exported directory decides, and not the training: its vocabulary and positions, and those of a
-snapshot."""
+_FIELDS_OF_EXPORT = ("vocab_size", "max_positions", "position_offset", "global_theta")
+"""Config fields in which an export may differ from its training: another vocabulary, or the positions of a snapshot."""
 
-_ENCODERS = ("encoder.", "embeddings.", "layers.")
-"""How the names of an encoder's tensors begin behind a family's prefix."""
+_ENCODER_PREFIXES = ("encoder.", "embeddings.", "layers.")
+"""Beginnings of the names of encoder tensors, after the family's prefix."""
 
-_COUNTERS = ("position_ids", "token_type_ids")
-"""Tensors of old files that only count."""
+_POSITION_COUNTERS = ("position_ids", "token_type_ids")
+"""Integer tensors of old files that hold no weights."""
 
 _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-"""How files converted from TensorFlow (Google's first BERTs) end the names of some tensors."""
+"""Endings of tensor names in files converted from TensorFlow (Google's first BERTs)."""
 
-_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-"""File names of pickled weights, whole or in shards, the most frequent first."""
+_PICKLE_PATTERNS = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+"""File names of pickled weights, the most frequent first."""
 
-_PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How torch's files begin, zipped or not."""
+_PICKLE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""First bytes of torch's files, zipped or not."""
 
 
 def family_of(config: AnyConfig) -> Family[Any]:
-    """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
+    """Return the family of a model. Raises ValueError if no class of ``transformers`` computes the same."""
     if isinstance(config, ModernConfig):
         return ModernBert()
     for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
@@ -79,7 +77,7 @@ def family_of(config: AnyConfig) -> Family[Any]:
 
 
 def architecture(config: AnyConfig) -> str:
-    """The ``model_type`` that a model is exported as; empty where no class of ``transformers`` computes what it does."""
+    """Return the ``model_type`` that a model is exported as, or "" if no class of ``transformers`` computes the same."""
     try:
         return family_of(config).model_type
     except ValueError:
@@ -87,14 +85,14 @@ def architecture(config: AnyConfig) -> str:
 
 
 def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of the family's ``architecture`` from those of our pretraining model; word-order head and generator are left out.
+    """Return the tensors of our pretraining model under Hugging Face's names, without word-order head and generator.
 
-    Raises ValueError for a tensor that has no place there.
+    Raises ValueError for a tensor that the family has no name for.
     """
     family = family_of(config)
     pairs = list(family.names(config))
     known = {ours for ours, _ in pairs}
-    unknown = sorted(name for name in weights.keys() - known if not name.startswith(_LEFT_OUT))
+    unknown = sorted(name for name in weights.keys() - known if not name.startswith(_UNEXPORTED_PREFIXES))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     pieces = {name: weights[name][: config.vocab_size] for name in _BY_PIECE if name in weights}
@@ -102,7 +100,7 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
 
 
 def encoder_to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of the family's encoder alone, under the names of its class without heads, from ours (``encoder.…``)."""
+    """Return the tensors of our encoder (``encoder.…``) under the names of the family's class without heads."""
     family = family_of(config)
     found = {theirs: weights[ours] for ours, theirs in family.names(config) if ours.startswith("encoder.")}
     constants = {name: array for name, array in family.constants(config).items() if name.startswith(family.prefix)}
@@ -110,32 +108,28 @@ def encoder_to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> d
 
 
 def renumbered(weights: Mapping[str, Array], order: NDArray[np.int64]) -> dict[str, Array]:
-    """Our tensors with their rows for pieces in another order: row i is what row ``order[i]`` was."""
+    """Return our tensors with their pieces in another order: row i becomes what row ``order[i]`` was."""
     return {name: np.ascontiguousarray(array[order]) if name in _BY_PIECE else array for name, array in weights.items()}
 
 
 def exported(config: AnyConfig) -> set[str]:
-    """Names of our tensors that are written out."""
+    """Return the names of our tensors that are exported."""
     return {ours for ours, _ in family_of(config).names(config)}
 
 
 def repeats_blocks(config: AnyConfig) -> bool:
-    """Whether blocks that our model shares are written several times, since the family cannot say that they are one.
-
-    Of shapes without a family there is no export.
-    """
+    """Whether the export repeats blocks that our model shares, because the family cannot express this sharing."""
     try:
         return sum(1 for _ in family_of(config).names(config)) > len(exported(config))
     except ValueError:
         return False
 
 
-def says_less(config: AnyConfig) -> bool:
-    """Whether fine-tuning needs more than an export says, and would train more parameters from it alone.
+def needs_trained_config(config: AnyConfig) -> bool:
+    """Whether fine-tuning an export needs the config of its pretraining, because more parameters would be trained without it.
 
-    That is so where layers share what the family cannot say that they do, and where an ALBERT has no projection of its
-    embeddings: theirs is then an identity, which training would not leave alone. Modern encoders are fine-tuned by our own in
-    any case.
+    This holds if the family cannot express how layers share, and for an ALBERT without a projection of its embeddings:
+    transformers' ALBERT then has an identity, which training would change. Modern encoders always use our own model.
     """
     if isinstance(config, ModernConfig) or repeats_blocks(config):
         return True
@@ -144,7 +138,7 @@ def says_less(config: AnyConfig) -> bool:
 
 
 def settings(config: AnyConfig, special: SpecialIds) -> dict[str, Any]:
-    """``config.json`` of the exported model. Raises ValueError as ``family_of``."""
+    """Return ``config.json`` of the exported model. Raises ValueError as ``family_of`` does."""
     return family_of(config).settings(config, special)
 
 
@@ -153,18 +147,18 @@ class Checkpoint:
     """A model read from a directory."""
 
     model_type: str
-    """As its ``config.json`` says; written again it may be another that computes the same (a BERT with ALBERT's GELU)."""
+    """The type in ``config.json``. An export may have another one that computes the same (a BERT with ALBERT's GELU)."""
     config: AnyConfig
     weights: dict[str, Array]
-    """Under our names, fp32."""
+    """fp32 tensors under our names."""
     missing: tuple[str, ...]
-    """Tensors of heads (and the pooler) that the file has not: they start afresh."""
+    """Tensors of heads and the pooler that the file lacks; they are initialised afresh."""
     unused: tuple[str, ...]
-    """Tensors of the file that a pretraining model has no place for, such as a classifier's."""
+    """Tensors of the file that a pretraining model does not have, such as a classifier's."""
 
 
 class SourceStats(Statistics):
-    """A model that a cross-lingual post-training starts from."""
+    """The model that a cross-lingual post-training starts from."""
 
     model_type: str
     layers: int
@@ -172,20 +166,19 @@ class SourceStats(Statistics):
     vocab_size: int | None = None
     parameters: int | None = None
     fresh_heads: list[str] = Field(default_factory=list)
-    """Tensors that it lacks and that are initialised afresh."""
+    """Tensors that the source lacks; they are initialised afresh."""
     special_ids: dict[str, int] = Field(default_factory=dict)
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a checkpoint of ALBERT, BERT, ELECTRA or RoBERTa, with all heads, some or none.
+    """Read a checkpoint of a known family, with all heads, some or none.
 
-    Raises ValueError naming the directory and what is wrong: no safetensors, an unknown model type, a setting that cannot be
-    read, tensors of the encoder that are missing, too many or of another shape than ``config.json`` says, values that are no
-    numbers.
+    Raises ValueError naming the directory and the problem: no safetensors, an unknown model type, a setting that cannot be
+    read, encoder tensors that do not fit ``config.json``, or values that are not finite.
     """
     settings = read_settings(directory)
-    family, config = _described(directory, settings)
-    tensors = _tensors(directory)
+    family, config = _family_and_config(directory, settings)
+    tensors = _load_tensors(directory)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
     if pairs["mlm.bias"] not in tensors:
@@ -207,8 +200,9 @@ def read(directory: Path) -> Checkpoint:
                 "such a model cannot be read"
             )
     _check_tied(directory, settings, weights, tensors)
-    unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
-    if more := sorted(name for name in unused if name.startswith(tuple(prefix + part for part in _ENCODERS))):
+    redundant = {name for name in tensors if name.endswith((*_OUTPUT_MATRICES, _DECODER_BIAS, *_POSITION_COUNTERS))}
+    unused = tensors.keys() - set(pairs.values()) - constants.keys() - redundant
+    if more := sorted(name for name in unused if name.startswith(tuple(prefix + part for part in _ENCODER_PREFIXES))):
         raise ValueError(
             f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
             f"(first {more[0]!r}); the two files do not belong together"
@@ -217,22 +211,26 @@ def read(directory: Path) -> Checkpoint:
 
 
 def read_as_trained(directory: Path, trained: AnyConfig) -> tuple[AnyConfig, dict[str, Array]]:
-    """Shape and weights of an exported encoder, its layers sharing as in the pretraining whose config is ``trained``.
+    """Return config and weights of an exported encoder whose layers share as in its pretraining, whose config is ``trained``.
 
-    Weights have the names of ``TransformerEncoder`` or ``ModernEncoder``; heads are left out. The vocabulary and the rows of
-    positions are the directory's own. Raises ValueError as ``read``, and where copies of a shared block differ.
+    Weights have the names of ``TransformerEncoder`` or ``ModernEncoder``, without heads. Vocabulary and positions are those
+    of the directory. Raises ValueError as ``read`` does, and if copies of a shared block differ.
     """
     found = read(directory)
-    own: dict[str, Any] = {name: getattr(found.config, name) for name in _OWN if hasattr(found.config, name)} | {"word_rows": 0}
+    own: dict[str, Any] = {name: getattr(found.config, name) for name in _FIELDS_OF_EXPORT if hasattr(found.config, name)} | {
+        "word_rows": 0
+    }
     config = trained.model_copy(update={name: size for name, size in own.items() if name in type(trained).model_fields})
     weights = {name: array for name, array in found.weights.items() if name.startswith("encoder.")}
     if isinstance(config, ModelConfig) and isinstance(found.config, ModelConfig):
-        weights = _joined(directory, weights, found.config, config)
+        weights = _with_shared_blocks(directory, weights, found.config, config)
     return config, {name.removeprefix("encoder."): array for name, array in weights.items()}
 
 
-def _joined(directory: Path, weights: Mapping[str, Array], written: ModelConfig, config: ModelConfig) -> dict[str, Array]:
-    """Each shared block once, under its number in ``config``."""
+def _with_shared_blocks(
+    directory: Path, weights: Mapping[str, Array], written: ModelConfig, config: ModelConfig
+) -> dict[str, Array]:
+    """Merge the copies of each shared block, under its number in ``config``."""
     joined = {name: array for name, array in weights.items() if not name.startswith(("encoder.attention.", "encoder.ffn."))}
     for layer in range(config.num_layers):
         for kind, copy, block in zip(("attention", "ffn"), written.blocks_of(layer), config.blocks_of(layer), strict=True):
@@ -248,11 +246,11 @@ def _joined(directory: Path, weights: Mapping[str, Array], written: ModelConfig,
 
 
 def read_config(directory: Path) -> AnyConfig:
-    """The shape of a checkpoint as its ``config.json`` says it. Raises ValueError as ``read`` does, but of that file only."""
-    return _described(directory, read_settings(directory))[1]
+    """Return the shape in a checkpoint's ``config.json``. Raises ValueError as ``read`` does, for this file alone."""
+    return _family_and_config(directory, read_settings(directory))[1]
 
 
-def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any], AnyConfig]:
+def _family_and_config(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any], AnyConfig]:
     family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
     if family is None:
         known = ", ".join(f.model_type for f in FAMILIES)
@@ -262,13 +260,13 @@ def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any
     try:
         return family, family.config(settings)
     except ValidationError as error:
-        raise ValueError(f"{directory}/config.json: {_explained(error)}") from error
+        raise ValueError(f"{directory}/config.json: {_explain(error)}") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{directory}/config.json: {error}") from error
 
 
-def _explained(error: ValidationError) -> str:
-    """What is wrong with settings, under the names that ``config.json`` has for them."""
+def _explain(error: ValidationError) -> str:
+    """Describe a validation error with the names that ``config.json`` has for our fields."""
     problems = []
     for problem in error.errors():
         message = problem["msg"].removeprefix("Value error, ")
@@ -277,26 +275,28 @@ def _explained(error: ValidationError) -> str:
     return "; ".join(problems)
 
 
-def _tensors(directory: Path) -> dict[str, Array]:
-    """All tensors of ``model.safetensors``, or of the shards that its index lists, in fp32."""
+def _load_tensors(directory: Path) -> dict[str, Array]:
+    """Read all tensors of ``model.safetensors``, or of the shards that its index lists, as fp32."""
     from safetensors.torch import load_file  # noqa: PLC0415 (numpy has no bfloat16, and torch takes seconds to load)
 
     tensors: dict[str, Array] = {}
-    for path in _files(directory):
+    for path in _weight_files(directory):
         try:
             loaded = load_file(path)
         except FileNotFoundError:
-            raise ValueError(f"{path}: missing{_instead(path)}") from None
+            raise ValueError(f"{path}: missing{_missing_file_hint(path)}") from None
         except SafetensorError as error:
-            if _is_pickle(path):
+            with path.open("rb") as handle:
+                pickled = handle.read(4).startswith(_PICKLE_MAGIC)
+            problem = f"damaged ({error}); copy it again"
+            if pickled:
                 problem = "a pickle under another name, which is never opened; save the model as safetensors"
-                raise ValueError(f"{path}: {problem}") from error
-            raise ValueError(f"{path}: damaged ({error}); copy it again") from error
+            raise ValueError(f"{path}: {problem}") from error
         except OSError as error:
             raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
         for written, tensor in loaded.items():
             name = next((written.removesuffix(old) + new for old, new in _OLD_NAMES.items() if written.endswith(old)), written)
-            if not tensor.is_floating_point() and not name.endswith(_COUNTERS):
+            if not tensor.is_floating_point() and not name.endswith(_POSITION_COUNTERS):
                 raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
             tensors[name] = tensor.float().numpy()
             if not np.isfinite(tensors[name]).all():
@@ -304,22 +304,17 @@ def _tensors(directory: Path) -> dict[str, Array]:
     return tensors
 
 
-def _is_pickle(path: Path) -> bool:
-    with path.open("rb") as handle:
-        return handle.read(4).startswith(_PICKLED)
-
-
-def _instead(path: Path) -> str:
-    """What stands beside a weight file that is missing, and what to do about it."""
+def _missing_file_hint(path: Path) -> str:
+    """Say what to do about a missing weight file."""
     if path.name != "model.safetensors":
         return ", though model.safetensors.index.json lists it; copy the model again"
-    found = next((file.name for pattern in _PICKLES for file in sorted(path.parent.glob(pattern))), None)
+    found = next((file.name for pattern in _PICKLE_PATTERNS for file in sorted(path.parent.glob(pattern))), None)
     pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
     return f"{pickled}; save the model as safetensors"
 
 
-def _files(directory: Path) -> list[Path]:
-    """The weight files of a directory, all directly in it: one file before an index of several, as transformers loads them."""
+def _weight_files(directory: Path) -> list[Path]:
+    """Return the weight files of a directory. As in transformers, a single file is preferred to an index of shards."""
     whole, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
     if whole.exists() or not index.exists():
         return [whole]
@@ -343,7 +338,7 @@ def _check_tied(
         )
     words = weights["encoder.embeddings.word.weight"]
     for name in tensors:
-        if name.endswith(_DECODERS) and not np.array_equal(tensors[name], words):
+        if name.endswith(_OUTPUT_MATRICES) and not np.array_equal(tensors[name], words):
             raise ValueError(
                 f"{directory}/model.safetensors: {name} is not the word table; only models whose masked-token head shares it "
                 "can be read"
@@ -351,24 +346,15 @@ def _check_tied(
 
 
 def _check_shapes(directory: Path, config: AnyConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
-    for ours, shape in _expected_shapes(config).items():
-        if ours in weights and weights[ours].shape != shape:
-            raise ValueError(
-                f"{directory}/model.safetensors: {pairs[ours]} has shape {list(weights[ours].shape)}, but config.json makes it "
-                f"{list(shape)}; the two files do not belong together"
-            )
-
-
-def _expected_shapes(config: AnyConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of our pretraining model, without allocating one."""
-    import torch  # noqa: PLC0415 (seconds to load, and needed only where a checkpoint is read)
+    import torch  # noqa: PLC0415 (seconds to load, and needed only to read a checkpoint)
 
     from korealbert.model.heads import PretrainingModel  # noqa: PLC0415
 
-    with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in PretrainingModel(config).state_dict().items()}
-
-
-def _repeated(tensors: Mapping[str, Array]) -> set[str]:
-    """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    return {name for name in tensors if name.endswith((*_DECODERS, _DECODER_BIAS, *_COUNTERS))}
+    with torch.device("meta"):  # It allocates no memory.
+        expected = PretrainingModel(config).state_dict()
+    for ours, tensor in expected.items():
+        if ours in weights and weights[ours].shape != tuple(tensor.shape):
+            raise ValueError(
+                f"{directory}/model.safetensors: {pairs[ours]} has shape {list(weights[ours].shape)}, but config.json makes it "
+                f"{list(tensor.shape)}; the two files do not belong together"
+            )

@@ -1,7 +1,6 @@
-"""A corpus as a dataset in Hugging Face's layout: Parquet or JSON lines, with a card of sources, licences, counts and drops.
+"""Write a corpus as a Hugging Face dataset: Parquet or JSON lines, with a card of sources, licences, counts and drops.
 
-``datasets.load_dataset(directory)`` reads it, as do polars, pandas and every other tool for Parquet. Equal artifacts give equal
-files.
+``datasets.load_dataset(directory)`` reads it, as do polars, pandas and other tools. Equal artifacts give equal files.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ Form = Literal["parquet", "jsonl"]
 
 
 def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
-    """Write the documents of some artifacts, a file for each shard; ``directory`` is whole or absent. Returns their number.
+    """Write the documents of some artifacts, one file per shard, and return their number.
 
-    Raises ValueError for a stage that keeps no documents and for a directory that holds anything.
+    ``directory`` appears only when it is complete. Raises ValueError for an artifact without documents, or if the directory
+    is not empty.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ValueError(f"{directory} is there and not empty; name another directory")
+        raise ValueError(f"{directory} already exists and is not empty; name another directory")
     for artifact in artifacts:
         if not artifact.files("documents-*.arrow"):
             raise ValueError(
@@ -57,7 +57,7 @@ def _write(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
 
 
 def _parquet(shard: Path, target: Path) -> Iterator[int]:
-    """Write one shard; the documents of each batch."""
+    """Write one shard, and yield the number of documents of each batch."""
     with pq.ParquetWriter(target, DOCUMENT_SCHEMA, compression="zstd") as writer:
         for batch in read_batches(shard, DOCUMENT_SCHEMA):
             writer.write_batch(batch)
@@ -65,7 +65,7 @@ def _parquet(shard: Path, target: Path) -> Iterator[int]:
 
 
 def _lines(shard: Path, target: Path) -> Iterator[int]:
-    """Write one shard; the documents of each batch."""
+    """Write one shard, and yield the number of documents of each batch."""
     with target.open("w", encoding="utf-8") as sink:
         for batch in read_batches(shard, DOCUMENT_SCHEMA):
             for row in batch.to_pylist():

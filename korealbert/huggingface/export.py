@@ -1,13 +1,13 @@
 """Stage `export`: a pretrained model and its vocabulary → a directory that ``transformers`` loads offline, with a model card.
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
-``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
-cut into morphemes first; elsewhere what makes ``SentenceTransformer(directory)`` take mean vectors; with ``onnx`` the encoder
-as ONNX. The heads for masked tokens and sentence order are included (``AlbertForPreTraining``), the word-order head is not. No
-custom code is needed to load it.
+``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model`` and ``README.md``; ``morphemes.json`` if text is cut
+into morphemes first, else the files with which ``SentenceTransformer(directory)`` uses mean pooling; and with ``onnx`` the
+encoder as ONNX. The heads for masked tokens and sentence order are included (``AlbertForPreTraining``), the word-order head is
+not. No custom code is needed to load it.
 
-Where the tokenizer of a checkpoint was kept, its files are copied as they are, and word table and decoder bias go back into its
-order of ids.
+If the model keeps the tokenizer of another checkpoint, its files are copied unchanged, and word table and decoder bias are put
+into its order of ids.
 """
 
 from __future__ import annotations
@@ -34,58 +34,57 @@ from korealbert.vocab.tokenizer import KEPT_FOLDER, SPECIAL, SPECIAL_PIECES, Kep
 
 SPECIAL_IDS = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
 
-
 ANSWERS = 5
-"""Pieces that are recorded for a mask."""
+"""Number of pieces recorded for each mask."""
 
 
 class ExportSpec(Spec):
-    """How the model presents itself."""
+    """Files and description of the exported model."""
 
     later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot", "card", "onnx", *CLASSIFIER})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
     license: str = Field(default="other", pattern=r"^[a-z0-9.-]+$")
-    """License of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licenses of the corpora."""
+    """License of the weights, in the Hugging Face hub's spelling. ``other`` refers readers to the licenses of the corpora."""
     prompts: tuple[str, ...] = ()
     """Texts with one ``[MASK]`` each, which the model fills in; the report shows its answers."""
 
     snapshot: int | None = Field(default=None, ge=1)
-    """Step of the training whose weights are taken, one of its ``snapshots``. None: those at the end."""
+    """Training step whose weights are exported, one of the training's ``snapshots``. None: the end of training."""
     card: Literal["end", "snapshot"] = "end"
-    """Step whose tokens and scores the model card tells: ``snapshot`` where there is one. Earlier versions told those of the
-    end, so this field, which nobody need set, gives exports of snapshots another identity."""
+    """Step whose tokens and scores are on the model card; set to ``snapshot`` if one is exported. Earlier versions always
+    wrote those of the end. This field, which nobody has to set, gives exports of snapshots another identity."""
 
     onnx: Annotated[tuple[Form, ...], EACH_ONCE] = ()
-    """The encoder as ONNX too: ``fp32`` writes ``onnx/model.onnx``, ``int8`` writes ``onnx/model_int8.onnx``, dynamically
+    """ONNX files of the encoder to write: ``fp32`` is ``onnx/model.onnx``, ``int8`` is ``onnx/model_int8.onnx``, dynamically
     quantised. Both need the extra ``onnx``."""
     classifier_pooling: Literal["cls", "mean"] = "cls"
-    """Of modern encoders: what transformers' own classifiers read, the first piece or the mean. Fine-tuning here does not ask.
-    A post-training takes it and ``classifier_dropout`` from its source, where they are not given."""
+    """For modern encoders: vector that transformers' own classifiers read, of the first piece or the mean. Fine-tuning here
+    ignores it. A post-training takes it and ``classifier_dropout`` from its source unless they are given."""
     classifier_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of modern encoders: dropout in transformers' own classifiers."""
+    """For modern encoders: dropout in transformers' own classifiers."""
 
     @model_validator(mode="before")
     @classmethod
-    def _card_of_its_step(cls, fields: Any) -> Any:
+    def _set_card(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        arrays = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}  # as strict Python has them
+        arrays = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}  # Strict mode wants tuples.
         return {**fields, **arrays} | ({"card": "snapshot"} if fields.get("snapshot") is not None else {})
 
     @field_validator("prompts")
     @classmethod
-    def _have_a_mask(cls, prompts: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_masks(cls, prompts: tuple[str, ...]) -> tuple[str, ...]:
         mask = SPECIAL_PIECES[SPECIAL.mask]
         for prompt in prompts:
             if prompt.count(mask) != 1:
-                raise ValueError(f"{prompt!r} holds {prompt.count(mask)} {mask}; write one where a word is wanted")
+                raise ValueError(f"{prompt!r} has {prompt.count(mask)} {mask}; write exactly one, in place of a word")
         return prompts
 
 
 class _Filled(BaseModel):
-    """What a model puts into a prompt: the most probable pieces for its mask, with their probabilities."""
+    """A prompt and the most probable pieces for its mask, with their probabilities."""
 
     prompt: str
     answers: list[tuple[str, float]]
@@ -95,14 +94,14 @@ class ExportStats(Statistics):
     """The exported model."""
 
     parameters: int
-    """Of the trained model without the heads that are left out: what layers share counts once."""
+    """Trained parameters that are exported; shared ones count once."""
     model_type: str
     sequence_length: int
     filled: list[_Filled] = Field(default_factory=list)
 
 
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
-    """Write the directory. Raises ValueError when model and vocabulary differ in size."""
+    """Write the directory. Raises ValueError if model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
     facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license, snapshot=spec.snapshot)
     config = read_config(pretrain.path, spec.snapshot)
@@ -113,34 +112,33 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
             "export with the vocabulary that the model was trained with"
         )
     trained = load_file(weights_file(pretrain.path, spec.snapshot))
-    special, numbered, mask = SPECIAL_IDS, trained, SPECIAL_PIECES[SPECIAL.mask]
+    special, renumbered, mask = SPECIAL_IDS, trained, SPECIAL_PIECES[SPECIAL.mask]
     if isinstance(vocabulary, KeptVocabulary):
         special = SpecialIds(*vocabulary.theirs[list(SPECIAL_IDS)].tolist())
-        numbered = checkpoint.renumbered(trained, vocabulary.ours)
+        renumbered = checkpoint.renumbered(trained, vocabulary.ours)
         mask = vocabulary.processor.id_to_token(int(vocabulary.theirs[SPECIAL.mask]))
         copy_files(vocab.path / KEPT_FOLDER, out_dir, TOKENIZER_FILES)
     else:
         write_tokenizer(vocab.path, out_dir, longest=facts.sequence_length, segments=config.type_vocab_size > 1)
-    weights = checkpoint.to_huggingface(config, numbered)
+    weights = checkpoint.to_huggingface(config, renumbered)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    described = checkpoint.settings(config, special)
+    settings = checkpoint.settings(config, special)
     if isinstance(config, ModernConfig):
-        own = {name: getattr(spec, name) for name in CLASSIFIER}
-        described |= {name: value for name, value in own.items() if value != CLASSIFIER[name]}
-    _write_settings(out_dir / "config.json", described)
+        settings |= {name: value for name, default in CLASSIFIER.items() if (value := getattr(spec, name)) != default}
+    _write_settings(out_dir / "config.json", settings)
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     if spec.onnx:
         write_encoder(out_dir, spec.onnx)
     runtime.report(Progress(1, 1, "models"))
-    told: dict[str, Any] = {
+    stats: dict[str, Any] = {
         "parameters": sum(trained[name].size for name in checkpoint.exported(config)),
         "model_type": checkpoint.family_of(config).model_type,
         "sequence_length": facts.sequence_length,
     }
     if spec.prompts:
-        told["filled"] = _filled(out_dir, [prompt.replace(SPECIAL_PIECES[SPECIAL.mask], mask) for prompt in spec.prompts])
-    return ExportStats.of(told)
+        stats["filled"] = _filled(out_dir, [prompt.replace(SPECIAL_PIECES[SPECIAL.mask], mask) for prompt in spec.prompts])
+    return ExportStats.of(stats)
 
 
 def _filled(model: Path, prompts: Sequence[str]) -> list[_Filled]:
@@ -151,9 +149,10 @@ def _filled(model: Path, prompts: Sequence[str]) -> list[_Filled]:
 
 
 def write_tokenizer(vocab: Path, out_dir: Path, *, longest: int, segments: bool) -> None:
-    """Copy the vocabulary and describe it as a plain fast tokenizer of inputs of so many pieces, with or without segment types.
+    """Copy the vocabulary and write its settings as a plain fast tokenizer for inputs of at most ``longest`` pieces.
 
-    ``AlbertTokenizer`` would lower-case, decompose and strip accents, after which most Korean words are unknown.
+    ``AlbertTokenizer`` would lower-case, decompose and strip accents, which makes most Korean words unknown. ``segments``:
+    whether the model has several segment types.
     """
     for name in ("spiece.model", "tokenizer.json", MORPHEMES_FILE):
         if (vocab / name).is_file():
@@ -161,9 +160,9 @@ def write_tokenizer(vocab: Path, out_dir: Path, *, longest: int, segments: bool)
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     _write_settings(out_dir / "special_tokens_map.json", special)
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    if not segments:  # The second text's type would lie outside of the model's table.
+    if not segments:  # The type of the second text would be outside of the model's table.
         inputs.remove("token_type_ids")
-    described: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
         "model_input_names": inputs,
@@ -172,11 +171,11 @@ def write_tokenizer(vocab: Path, out_dir: Path, *, longest: int, segments: bool)
         "clean_up_tokenization_spaces": False,
         **special,
     }
-    _write_settings(out_dir / "tokenizer_config.json", described)
+    _write_settings(out_dir / "tokenizer_config.json", settings)
 
 
 def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
-    """As ``transformers`` itself writes them."""
+    """Write settings in the format of ``transformers``."""
     write_json(path, content, indent=2, sort_keys=True)
 
 

@@ -1,8 +1,8 @@
-"""Families of checkpoints: the ``config.json`` and tensor names of ALBERT, BERT, RoBERTa and ELECTRA for a model of ours.
+"""Families of checkpoints: ``config.json`` and tensor names of ALBERT, BERT, RoBERTa and ELECTRA for our models.
 
 ALBERT shares whole layers within groups, always projects its embeddings, and has no dropout after the feed-forward block. BERT
-has unshared layers as wide as the embeddings. RoBERTa counts positions from behind the padding id, and has one segment type and
-no pooler. ELECTRA has BERT's layers with factorised embeddings and no pooler; a model of masked tokens or a discriminator.
+has unshared layers as wide as the embeddings. RoBERTa counts positions from the padding id on, and has one segment type and
+no pooler. ELECTRA has BERT's layers, factorised embeddings and no pooler; it is a masked-token model or a discriminator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = NDArray[np.float32]
 
 
 class SpecialIds(NamedTuple):
-    """Ids that ``config.json`` repeats from the tokenizer."""
+    """The tokenizer's special ids that ``config.json`` repeats."""
 
     pad: int
     cls: int
@@ -30,34 +30,34 @@ C = TypeVar("C", bound=AnyConfig)
 
 
 class Family(Protocol[C]):
-    """One model type of Hugging Face; ModernBERT's class is in ``modern``."""
+    """One model type of Hugging Face. ModernBERT's class is in ``modern``."""
 
     model_type: str
     title: str
     """Its name in prose."""
     architecture: str
-    """The class with all heads that a checkpoint of ours fills."""
+    """The class of ``transformers`` whose heads our checkpoints fill."""
     prefix: str
-    """Prefix of the encoder's tensors in that class; a checkpoint of the bare encoder leaves it out."""
+    """Prefix of the encoder's tensors in that class; checkpoints of the bare encoder leave it out."""
 
     def expresses(self, config: C) -> bool:
-        """Whether a model of this shape is one of the family."""
+        """Whether the family has models of this shape."""
         ...
 
     def settings(self, config: C, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``. Raises ValueError where the family cannot express ``config``."""
+        """Return ``config.json``. Raises ValueError if the family cannot express ``config``."""
         ...
 
     def config(self, settings: Mapping[str, Any]) -> C:
-        """The shape that a ``config.json`` describes. Raises ValueError naming the setting that ours has no counterpart for."""
+        """Return the shape that a ``config.json`` describes. Raises ValueError naming a setting that we do not support."""
         ...
 
     def names(self, config: C) -> Iterator[tuple[str, str]]:
-        """Every tensor, ours → theirs. One of ours may occur several times: a block that only our model shares."""
+        """Yield the names of every tensor, ours and theirs. A block that only our model shares occurs several times."""
         ...
 
     def constants(self, config: C) -> dict[str, Array]:
-        """Tensors of theirs that ours has no counterpart for, with the only values that mean the same."""
+        """Return tensors that only their model has, with the values that leave its outputs equal to ours."""
         return {}
 
 
@@ -66,12 +66,11 @@ HEADS = ("mlm.", "sop.", "wop.", "bow.", "rtd.")
 
 
 def _linear(ours: str, theirs: str) -> Iterator[tuple[str, str]]:
-    """Weight and bias of one module."""
     yield from ((f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias"))
 
 
 def _embeddings(prefix: str) -> Iterator[tuple[str, str]]:
-    """The three tables and their LayerNorm, whose names all families share."""
+    """Yield the names of the three tables and their LayerNorm, which all families share."""
     for table in ("word", "position", "token_type"):
         yield f"encoder.embeddings.{table}.weight", f"{prefix}embeddings.{table}_embeddings.weight"
     yield from _linear("encoder.embeddings.norm", f"{prefix}embeddings.LayerNorm")
@@ -90,14 +89,14 @@ COMMON_SETTINGS = {
     "layer_norm_eps": "layer_norm_eps",
     "initializer_range": "initializer_range",
 }
-"""Fields of ours by the names that every family gives them."""
+"""Our fields and the names that every family gives them."""
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh"}
-"""``hidden_act`` → ours."""
+"""``hidden_act`` and our name for it."""
 
 
 def _common_settings(family: Family[ModelConfig], config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
-    """The part of ``config.json`` that all families have."""
+    """Return the part of ``config.json`` that all families have."""
     return {
         "model_type": family.model_type,
         "architectures": [family.architecture],
@@ -112,7 +111,7 @@ def _common_settings(family: Family[ModelConfig], config: ModelConfig, special: 
 
 
 def _common_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Our fields from a ``config.json`` with the family's defaults."""
+    """Return our fields from a ``config.json`` that is filled up with the family's defaults."""
     activation, positions = settings["hidden_act"], settings.get("position_embedding_type", "absolute")
     if activation not in _ACTIVATIONS:
         raise ValueError(f"hidden_act = {activation!r}: only {', '.join(_ACTIVATIONS)} can be read")
@@ -121,10 +120,8 @@ def _common_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
         if settings.get(name):
             raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")
-    return {
-        **{ours: settings[theirs] for ours, theirs in COMMON_SETTINGS.items()},
-        "activation": _ACTIVATIONS[activation],
-    }
+    fields = {ours: settings[theirs] for ours, theirs in COMMON_SETTINGS.items()}
+    return {**fields, "activation": _ACTIVATIONS[activation]}
 
 
 _ATTENTION = {"query": "query", "key": "key", "value": "value", "output": "dense", "norm": "LayerNorm"}
@@ -145,7 +142,7 @@ _BERT_DEFAULTS = {
     "layer_norm_eps": 1e-12,
     "pad_token_id": 0,
 }
-"""Of ``transformers.BertConfig``; a ``config.json`` lists only what differs. Those of the others follow."""
+"""Defaults of ``transformers.BertConfig``; a ``config.json`` lists only what differs from them."""
 
 _ROBERTA_DEFAULTS = {**_BERT_DEFAULTS, "vocab_size": 50_265, "pad_token_id": 1}
 
@@ -173,10 +170,10 @@ _ALBERT_DEFAULTS = {
 
 
 def exported_groups(config: ModelConfig) -> int:
-    """Layer groups of the exported model.
+    """Return the number of layer groups of the exported model.
 
-    Their ALBERT shares whole layers within groups and nothing less, so a model that shares attention or feed-forward alone is
-    written out with one group per layer: exact copies, larger file. The same goes for the few sizes where their floating-point
+    Transformers' ALBERT can only share whole layers within groups. A model that shares attention or feed-forward alone is
+    therefore exported with one group per layer: exact copies in a larger file. So are the few sizes where their floating-point
     assignment of layers to groups differs from ours (18 layers in 14 groups is the smallest).
     """
     layers, groups = config.num_layers, config.num_groups
@@ -201,15 +198,15 @@ class Albert(Family[ModelConfig]):
     prefix = "albert."
 
     def expresses(self, config: ModelConfig) -> bool:
-        """With a pooler and positions from 0; any sharing, since unshared copies of a shared block are exact.
+        """A pooler, positions from 0, and any sharing, since copies of a shared block compute the same.
 
-        What BERT can express too is left to it where the activation is exact, as BERT's own is.
+        Shapes with the exact GELU that BERT can express too are left to BERT.
         """
-        its_own = config.activation == "gelu_tanh" or config.embedding_size != config.hidden_size or not config.ffn_dropout
-        return its_own and config.pooler and not config.position_offset
+        not_bert = config.activation == "gelu_tanh" or config.embedding_size != config.hidden_size or not config.ffn_dropout
+        return not_bert and config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``."""
+        """Return ``config.json``."""
         return {
             **_common_settings(self, config, special),
             "embedding_size": config.embedding_size,
@@ -219,7 +216,7 @@ class Albert(Family[ModelConfig]):
         }
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
-        """Sharing by groups, or none where there are as many groups as layers."""
+        """Layers share by groups, or not at all if there are as many groups as layers."""
         settings = {**_ALBERT_DEFAULTS, **settings}
         layers, groups, inner = (settings[name] for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num"))
         if inner != 1:
@@ -234,7 +231,7 @@ class Albert(Family[ModelConfig]):
         return config
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``AlbertForPreTraining`` but the projection of a model whose embeddings are as wide as its layers."""
+        """Tensors of ``AlbertForPreTraining``; without the projection if embeddings are as wide as the layers."""
         yield from _embeddings(self.prefix)
         if config.embedding_size != config.hidden_size:
             yield from _linear("encoder.projection", _PROJECTION)
@@ -254,7 +251,7 @@ class Albert(Family[ModelConfig]):
         yield from _linear("sop", "sop_classifier.classifier")
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
-        """Theirs always projects the embeddings; where ours does not, an identity takes its place."""
+        """An identity as projection of the embeddings if our model has none; theirs always has one."""
         size = config.hidden_size
         if config.embedding_size != size:
             return {}
@@ -274,11 +271,11 @@ _LAYER = {
     "ffn.{}.outer": "output.dense",
     "ffn.{}.norm": "output.LayerNorm",
 }
-"""Modules of a layer."""
+"""Modules of a layer, ours and theirs."""
 
 
 def _layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
-    """Every tensor of unshared layers; a block that only our model shares occurs several times."""
+    """Yield the names of every tensor of unshared layers; our shared blocks occur several times."""
     for layer in range(config.num_layers):
         for ours, theirs in _LAYER.items():
             block = config.blocks_of(layer)[0 if ours.startswith("attention") else 1]
@@ -302,7 +299,7 @@ class Bert(Family[ModelConfig]):
         return _plain(config) and config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``."""
+        """Return ``config.json``."""
         return _common_settings(self, config, special)
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
@@ -311,7 +308,7 @@ class Bert(Family[ModelConfig]):
         return ModelConfig(**fields, embedding_size=fields["hidden_size"], share="none")
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``BertForPreTraining``; class 1 of its sentence head is "not the next", ours "swapped"."""
+        """Tensors of ``BertForPreTraining``. Class 1 of its sentence head is "not the next", of ours "swapped"."""
         yield from _embeddings(self.prefix)
         yield from _layers(config, self.prefix)
         yield from _linear("encoder.pooler", f"{self.prefix}pooler.dense")
@@ -330,11 +327,11 @@ class Roberta(Family[ModelConfig]):
     prefix = "roberta."
 
     def expresses(self, config: ModelConfig) -> bool:
-        """Embeddings as wide as the layers, no pooler, positions that leave out the first rows."""
+        """Embeddings as wide as the layers, no pooler, and a position offset."""
         return _plain(config) and not config.pooler and config.position_offset > 0
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``. Raises ValueError where positions do not begin right behind the padding id."""
+        """Return ``config.json``. Raises ValueError unless positions begin directly after the padding id."""
         if config.position_offset != special.pad + 1:
             raise ValueError(
                 f"position_offset = {config.position_offset}: RoBERTa counts positions from pad + 1 = {special.pad + 1}; "
@@ -343,7 +340,7 @@ class Roberta(Family[ModelConfig]):
         return _common_settings(self, config, special)
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
-        """Unshared layers, no pooler; the position table's unreachable rows stay."""
+        """Unshared layers, no pooler; the unused first rows of the position table are kept."""
         settings = {**_ROBERTA_DEFAULTS, **settings}
         fields = _common_fields(settings)
         pad = settings["pad_token_id"]
@@ -353,7 +350,7 @@ class Roberta(Family[ModelConfig]):
         return ModelConfig(**fields, embedding_size=size, share="none", position_offset=pad + 1, pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``RobertaForMaskedLM``."""
+        """Tensors of ``RobertaForMaskedLM``."""
         yield from _embeddings(self.prefix)
         yield from _layers(config, self.prefix)
         yield from _linear("mlm.dense", "lm_head.dense")
@@ -362,7 +359,7 @@ class Roberta(Family[ModelConfig]):
 
 
 class Electra(Family[ModelConfig]):
-    """``model_type`` "electra": a discriminator is read without its head, which says of words whether they were replaced."""
+    """``model_type`` "electra". A discriminator is read without its head."""
 
     model_type = "electra"
     title = "ELECTRA"
@@ -370,11 +367,11 @@ class Electra(Family[ModelConfig]):
     prefix = "electra."
 
     def expresses(self, config: ModelConfig) -> bool:
-        """No pooler, positions from 0; the masked-token head has the exact GELU whatever the layers have."""
+        """No pooler, positions from 0, and the exact GELU, which ELECTRA's masked-token head always has."""
         return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``."""
+        """Return ``config.json``."""
         return {**_common_settings(self, config, special), "embedding_size": config.embedding_size}
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
@@ -388,7 +385,7 @@ class Electra(Family[ModelConfig]):
         return ModelConfig(**fields, embedding_size=settings["embedding_size"], share="none", pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``architecture``."""
+        """Tensors of ``architecture``."""
         yield from _embeddings(self.prefix)
         if config.embedding_size != config.hidden_size:
             yield from _linear("encoder.projection", f"{self.prefix}embeddings_project")
@@ -396,22 +393,22 @@ class Electra(Family[ModelConfig]):
         yield from self.head()
 
     def head(self) -> Iterator[tuple[str, str]]:
-        """The tensors beside those of the encoder."""
+        """Tensors of the head."""
         yield from _linear("mlm.dense", "generator_predictions.dense")
         yield from _linear("mlm.norm", "generator_predictions.LayerNorm")
         yield "mlm.bias", "generator_lm_head.bias"
 
 
 class ElectraDiscriminator(Electra):
-    """What replaced-token detection trains; its generator has done its work and is left out."""
+    """The model that replaced-token detection trains; its generator is not exported."""
 
     architecture = "ElectraForPreTraining"
 
     def expresses(self, config: ModelConfig) -> bool:
-        """No pooler, positions from 0. Blocks that layers share are written several times."""
+        """No pooler, positions from 0. Shared blocks are written several times."""
         return config.ffn_dropout and not config.pooler and not config.position_offset
 
     def head(self) -> Iterator[tuple[str, str]]:
-        """The tensors beside those of the encoder."""
+        """Tensors of the head."""
         yield from _linear("rtd.dense", "discriminator_predictions.dense")
         yield from _linear("rtd.output", "discriminator_predictions.dense_prediction")

@@ -1,4 +1,4 @@
-"""Predictions of an exported model for [MASK]."""
+"""Fill [MASK] with an exported model's predictions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Candidates = list[tuple[str, float]]
 
 
 def fill(model_dir: Path, texts: Sequence[str], top: int) -> list[list[Candidates]]:
-    """For every text the ``top`` candidates of each of its masks, in order.
+    """Return, for every text, the ``top`` candidates of each of its masks in order.
 
-    Raises ValueError when ``model_dir`` is no exported model, or a text has no mask token or is too long for the model.
+    Raises ValueError if ``model_dir`` is not an exported model, or if a text has no mask or is too long for the model.
     """
     for needed in ("config.json", "tokenizer_config.json"):
         if not (model_dir / needed).is_file():
             raise ValueError(f"{model_dir}: no exported model here ({needed} is missing); name an artifact of the stage export")
     logging.disable_progress_bar()
-    logging.set_verbosity_error()  # It would warn of the sentence-order head, which masked words do not need.
+    logging.set_verbosity_error()  # It would warn that the sentence-order head is unused.
     tokenizer = for_directory(AutoTokenizer.from_pretrained(model_dir, local_files_only=True), model_dir)
     try:
         model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
@@ -42,7 +42,7 @@ def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]
         raise ValueError(f"the text has {len(ids):,} pieces, the model takes {model.config.max_position_embeddings:,}")
     positions = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
     if not len(positions):
-        raise ValueError(f"the text holds no {tokenizer.mask_token}: write it where a word is wanted")
+        raise ValueError(f"the text has no {tokenizer.mask_token}; write it in place of a word")
     with torch.inference_mode():
         probabilities = model(**encoded).logits[0, positions].softmax(-1)
     best = probabilities.topk(min(top, probabilities.shape[-1]))
@@ -53,7 +53,7 @@ def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]
 
 
 def _piece(tokenizer: Any, number: int) -> str:
-    """A piece as people read it: where pieces are bytes (a kept tokenizer of GPT-2's kind), their text."""
+    """Return a piece as people read it; pieces of a byte-level tokenizer (GPT-2's kind) are decoded."""
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     piece: str = tokenizer.convert_ids_to_tokens(number)
     return tokenizer.decode([number]) if isinstance(decoder, ByteLevel) else piece

@@ -1,4 +1,4 @@
-"""ModernBERT: pre-norm layers with rotary positions; no pooler, no segment types, no biases but the decoder's."""
+"""ModernBERT: pre-norm layers with rotary positions, no pooler, no segment types, and no biases except the decoder's."""
 
 from __future__ import annotations
 
@@ -9,36 +9,20 @@ from korealbert.huggingface.families import Family, SpecialIds
 from korealbert.model.config import ModernConfig
 
 _SETTINGS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-    "local_attention": "local_attention",
-    "embedding_dropout": "embedding_dropout",
-    "attention_dropout": "attention_dropout",
-    "mlp_dropout": "mlp_dropout",
-    "layer_norm_eps": "norm_eps",
-    "initializer_range": "initializer_range",
+    "vocab_size": ("vocab_size", 50_368),
+    "hidden_size": ("hidden_size", 768),
+    "num_layers": ("num_hidden_layers", 22),
+    "num_heads": ("num_attention_heads", 12),
+    "intermediate_size": ("intermediate_size", 1152),
+    "max_positions": ("max_position_embeddings", 8192),
+    "local_attention": ("local_attention", 128),
+    "embedding_dropout": ("embedding_dropout", 0.0),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "mlp_dropout": ("mlp_dropout", 0.0),
+    "layer_norm_eps": ("norm_eps", 1e-5),
+    "initializer_range": ("initializer_range", 0.02),
 }
-"""Fields of ours by their names."""
-
-_DEFAULTS = {
-    "vocab_size": 50_368,
-    "hidden_size": 768,
-    "num_hidden_layers": 22,
-    "num_attention_heads": 12,
-    "intermediate_size": 1152,
-    "max_position_embeddings": 8192,
-    "local_attention": 128,
-    "embedding_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "mlp_dropout": 0.0,
-    "norm_eps": 1e-5,
-    "initializer_range": 0.02,
-}
-"""Of ``transformers.ModernBertConfig``; a ``config.json`` lists only what differs."""
+"""Our fields, their names for them, and the defaults of ``transformers.ModernBertConfig``, which ``config.json`` leaves out."""
 
 _ONLY: dict[str, Any] = {
     "hidden_activation": "gelu",
@@ -49,10 +33,10 @@ _ONLY: dict[str, Any] = {
     "classifier_bias": False,
     "decoder_bias": True,
 }
-"""Settings of which our model knows one value, which is their default."""
+"""Settings of which our model supports only the default."""
 
 CLASSIFIER: Mapping[str, Any] = {"classifier_pooling": "cls", "classifier_dropout": 0.0}
-"""Settings of transformers' own classifiers with their defaults: no part of the encoder, but an export keeps its source's."""
+"""Settings of transformers' own classifiers, with their defaults. The encoder ignores them; an export keeps its source's."""
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -64,7 +48,7 @@ _LAYER = {
     "ffn.inner": "mlp.Wi",
     "ffn.output": "mlp.Wo",
 }
-"""Modules of a layer; the first has no ``attention_norm``."""
+"""Modules of a layer, ours and theirs. The first layer has no ``attention_norm``."""
 
 
 class ModernBert(Family[ModernConfig]):
@@ -76,17 +60,17 @@ class ModernBert(Family[ModernConfig]):
     prefix = "model."
 
     def expresses(self, config: ModernConfig) -> bool:
-        """Every modern shape."""
+        """All modern shapes."""
         return True
 
     def settings(self, config: ModernConfig, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``."""
+        """Return ``config.json``."""
         types = [_GLOBAL if config.is_global(layer) else _LOCAL for layer in range(config.num_layers)]
         thetas = {_GLOBAL: config.global_theta, _LOCAL: config.local_theta}
         return {
             "model_type": self.model_type,
             "architectures": [self.architecture],
-            **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
+            **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
             **_ONLY,
             "dtype": "float32",
             "initializer_range": config.initializer_range or config.hidden_size**-0.5,
@@ -107,11 +91,12 @@ class ModernBert(Family[ModernConfig]):
                 raise ValueError(f"{name} = {settings[name]!r}: only {value!r} can be read")
         if settings.get("quantization_config"):
             raise ValueError("quantization_config is set: only unquantised weights can be read")
-        fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
-        if settings.get("sliding_window") is not None:  # which transformers takes for half of local_attention
+        fields = {ours: settings.get(theirs, default) for ours, (theirs, default) in _SETTINGS.items()}
+        # Transformers attends to ``sliding_window`` pieces on each side, or to half of ``local_attention``, rounded down.
+        if settings.get("sliding_window") is not None:
             half = _whole(settings, "sliding_window", 64, least=1)
-        else:  # of which it takes half to each side, rounded down
-            half = _whole(settings, "local_attention", _DEFAULTS["local_attention"], least=2) // 2
+        else:
+            half = _whole(settings, "local_attention", 128, least=2) // 2
         fields["local_attention"] = 2 * half
         return ModernConfig(
             architecture="modern",
@@ -122,7 +107,7 @@ class ModernBert(Family[ModernConfig]):
         )
 
     def names(self, config: ModernConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``ModernBertForMaskedLM``."""
+        """Tensors of ``ModernBertForMaskedLM``."""
         yield "encoder.embeddings.word.weight", f"{self.prefix}embeddings.tok_embeddings.weight"
         yield "encoder.embeddings.norm.weight", f"{self.prefix}embeddings.norm.weight"
         for layer in range(config.num_layers):
@@ -136,7 +121,7 @@ class ModernBert(Family[ModernConfig]):
 
 
 def classifier_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``CLASSIFIER`` that a ``config.json`` of this family has; of another family none."""
+    """Return the ``CLASSIFIER`` settings of a ``config.json``; none if it is of another family."""
     of_family = settings.get("model_type") == ModernBert.model_type
     return {name: settings[name] for name in CLASSIFIER if of_family and name in settings}
 
@@ -149,7 +134,7 @@ def _whole(settings: Mapping[str, Any], name: str, default: Any, *, least: int) 
 
 
 def _interval(settings: Mapping[str, Any], layers: int) -> int:
-    """Every how many layers one is global; as old files say it, or read from the list of layers."""
+    """Return the distance between global layers, from the list of layers or the setting of old files."""
     types = settings.get("layer_types")
     if types is None:
         return _whole(settings, "global_attn_every_n_layers", 3, least=1)
@@ -163,8 +148,10 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
 
 
 def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
-    """Of layers of one kind, by the setting that transformers prefers: ``rope_scaling``, which is of both kinds, before
-    ``rope_parameters``, before the names of old files."""
+    """Return the rotary base of one kind of layers.
+
+    As in transformers, ``rope_scaling`` (for both kinds) overrides ``rope_parameters``, which overrides the names of old files.
+    """
     by_kind = settings.get("rope_parameters") or {}
     if not isinstance(by_kind, Mapping) or by_kind.keys() - {_GLOBAL, _LOCAL}:
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Models as ONNX: traced by torch's exporter with any number of inputs and pieces, run by onnxruntime (the extra ``onnx``).
+"""Models as ONNX files with dynamic batch size and length, written by torch's exporter and run by onnxruntime.
 
-``int8`` is dynamic quantisation: matrices and embeddings are stored in 8 bits, what is multiplied with them is quantised batch
-by batch. Matrices have a scale for each output and use 7 of the 8 bits: on processors without VNNI a sum of two products of
-8 bits overflows, which moved single values of an ALBERT by 0.7 standard deviations instead of 0.1.
+Both need the extra ``onnx``. ``int8`` is dynamic quantisation: matrices and embeddings are stored in 8 bits, activations are
+quantised batch by batch. Matrices have one scale per output and use 7 of the 8 bits: on processors without VNNI the sum of two
+8-bit products overflows, which moved single values of an ALBERT by 0.7 standard deviations instead of 0.1.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 Form = Literal["fp32", "int8"]
 
 FILES: Mapping[Form, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_int8.onnx"}
-"""Where the hub, optimum, sentence-transformers and transformers.js look for them in the directory of a model."""
+"""Paths in a model's directory where the hub, optimum, sentence-transformers and transformers.js look for ONNX files."""
 
 _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def check_onnx(wanted: bool, field: str) -> None:
-    """Raise ValueError where a field of a spec wants ONNX, and what writes it is not installed."""
+    """Raise ValueError if a field of a spec wants ONNX and the packages for it are not installed."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if wanted and missing:
         raise ValueError(
@@ -43,10 +43,10 @@ def check_onnx(wanted: bool, field: str) -> None:
 
 
 def write_encoder(directory: Path, forms: Sequence[Form]) -> None:
-    """Add the encoder of a directory in Hugging Face format to it in each of the forms, under ``FILES``.
+    """Write the encoder of a Hugging Face directory as ONNX files into the same directory.
 
-    Inputs: int64 ``input_ids`` and ``attention_mask`` [B, L], and ``token_type_ids`` where the model has several. Output:
-    fp32 ``last_hidden_state`` [B, L, H]. The same directory and versions of packages give the same bytes.
+    Inputs: int64 ``input_ids`` and ``attention_mask`` [B, L], and ``token_type_ids`` if the model has several types. Output:
+    fp32 ``last_hidden_state`` [B, L, H]. The same directory and package versions give the same bytes.
     """
     from transformers import AutoModel  # noqa: PLC0415 (planning does without)
     from transformers.utils import logging as transformers_logging  # noqa: PLC0415 (planning does without)
@@ -76,8 +76,7 @@ def _hidden_of(model: Any, names: Sequence[str]) -> torch.nn.Module:
 def write_module(
     module: torch.nn.Module, inputs: Sequence[str], outputs: Sequence[str], directory: Path, forms: Sequence[Form]
 ) -> None:
-    """Write a module in each of the forms under ``FILES``; its ``forward(*tensors)`` takes int64 [B, L], in the order of
-    ``inputs``, their names."""
+    """Write a module as ONNX files; its ``forward`` takes one int64 tensor [B, L] for each name in ``inputs``."""
     with tempfile.TemporaryDirectory() as scratch, _quietly():
         plain, prepared = Path(scratch) / "plain.onnx", Path(scratch) / "prepared.onnx"
         _trace(module, inputs, outputs, plain)
@@ -108,7 +107,7 @@ def _trace(module: torch.nn.Module, inputs: Sequence[str], outputs: Sequence[str
     )
     model = onnx.load(path)
     for part in (model, model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer):
-        del part.metadata_props[:]  # Lines of the source that was traced, with the paths of this machine.
+        del part.metadata_props[:]  # Lines of the traced source code, with this machine's paths.
         part.doc_string = ""
     onnx.save(model, path)
 
@@ -117,13 +116,13 @@ def _quantise(plain: Path, prepared: Path, path: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 (an extra)
     from onnxruntime.quantization.shape_inference import quant_pre_process  # noqa: PLC0415 (an extra)
 
-    # Matrices that layers share reach them through a node each, and would stay as they are.
+    # Without this, matrices that layers share would not be quantised, since each layer reads them through a node of its own.
     quant_pre_process(plain, prepared, skip_symbolic_shape=True)
     quantize_dynamic(prepared, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
 
 class Session:
-    """An ONNX file, run by onnxruntime on the processor; torch is not needed for that."""
+    """An ONNX file that onnxruntime runs on the CPU, without torch."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
         import onnxruntime  # noqa: PLC0415 (an extra)
@@ -132,17 +131,17 @@ class Session:
         options.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         self.names: list[str] = [each.name for each in self._session.get_inputs()]
-        """Of the inputs."""
+        """Names of the inputs."""
 
     def run(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> list[npt.NDArray[np.float32]]:
-        """The outputs for arrays [B, L]; those that the model does not know are ignored."""
+        """Return the outputs for arrays [B, L]. Arrays that the model has no input for are ignored."""
         outputs: list[npt.NDArray[np.float32]] = self._session.run(None, {name: arrays[name] for name in self.names})
         return outputs
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the log lines of exporter and quantiser about packages that are not needed here."""
+    """Suppress log lines of exporter and quantiser about packages that are not needed here."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "transformers")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Changes that a stage made to its documents: removed and added text in place, with the rule that removed it."""
+"""Changes that a stage made to its documents: removed and added text in its place, with the rule that removed it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from korealbert.formatting import by_number
 _CONTEXT_CHARACTERS = 80
 """Characters of unchanged text shown on each side of a change."""
 _EXACT_WORDS = 10_000
-"""Longer texts are compared without their frequent words, which is fast but may find larger changes."""
+"""Longer texts are compared without their frequent words, which is faster but may show larger changes than necessary."""
 
 _REMOVED, _ADDED = "[-{}-]", "{{+{}+}}"
-"""Removed and added text, as ``git diff --word-diff`` and ``wdiff`` write them."""
+"""Removed and added text in the format of ``git diff --word-diff`` and ``wdiff``."""
 
 _WORD = re.compile(r"\S+")
 
@@ -40,13 +40,13 @@ class Part:
     """same, removed or added."""
     text: str
     note: str = ""
-    """Rule and zone that removed it."""
+    """The rule that removed the text, and the zone of the document that it applies to."""
 
 
 def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list[Part]]]:
-    """Documents whose text or title differs from the stage's input, as rows of this artifact with their changes.
+    """Yield each document whose text or title the stage changed, with the changes.
 
-    Raises ValueError for an artifact that was not built from documents.
+    Raises ValueError if the artifact was not built from documents.
     """
     shards = artifact.files("documents-*.arrow")
     before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
@@ -70,31 +70,35 @@ def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal
 
 
 def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool = True) -> list[Part]:
-    """A text with the changes by normalisation, rules and later steps in place.
+    """Return a text with the changes by normalisation, rules and later steps in their places.
 
-    ``after`` may be split into sentences: white space does not count.
+    ``after`` may be split into sentences, since white space is ignored.
     """
     text = normalise(before, entities=entities).text
-    gone, come = dict[int, str](), dict[int, str]()  # by place in the normalised text: removed, and added before it
-    alive = list(range(len(text)))
+    # All of these are keyed by position in the normalised text.
+    removed_by, inserted = dict[int, str](), dict[int, str]()
+    kept = list(range(len(text)))
     for removal in removals:
         end = removal.start + len(removal.text)
-        gone |= dict.fromkeys(alive[removal.start : end], f"{removal.rule}, {removal.zone}")
-        del alive[removal.start : end]
-    for start, end, new_start, new_end in _edits("".join(text[place] for place in alive), after):
-        gone |= dict.fromkeys(alive[start:end], "")
-        anchor = alive[end - 1] + 1 if end else alive[0] if alive else len(text)
-        come[anchor] = come.get(anchor, "") + after[new_start:new_end]
-    raw, fresh = dict[int, str](), set[int]()
+        removed_by |= dict.fromkeys(kept[removal.start : end], f"{removal.rule}, {removal.zone}")
+        del kept[removal.start : end]
+    for start, end, new_start, new_end in _edits("".join(text[place] for place in kept), after):
+        removed_by |= dict.fromkeys(kept[start:end], "")
+        anchor = kept[end - 1] + 1 if end else kept[0] if kept else len(text)
+        inserted[anchor] = inserted.get(anchor, "") + after[new_start:new_end]
+    normalised_away, normalised = dict[int, str](), set[int]()
     for start, end, new_start, new_end in _edits(before, text):
-        raw[new_start] = before[start:end]
-        fresh |= set(range(new_start, new_end))
+        normalised_away[new_start] = before[start:end]
+        normalised |= set(range(new_start, new_end))
     parts: list[Part] = []
     for place, character in enumerate(f"{text}\0"):
-        parts += [Part(kind, one[place]) for kind, one in (("added", come), ("removed", raw)) if one.get(place)]
+        if added := inserted.get(place):
+            parts.append(Part("added", added))
+        if removed := normalised_away.get(place):
+            parts.append(Part("removed", removed))
         if place < len(text):
-            kind = "removed" if place in gone else "added" if place in fresh else "same"
-            parts.append(Part(kind, character, gone.get(place, "")))
+            kind = "removed" if place in removed_by else "added" if place in normalised else "same"
+            parts.append(Part(kind, character, removed_by.get(place, "")))
     return _merged(parts)
 
 
@@ -104,15 +108,15 @@ def _merged(parts: Sequence[Part]) -> list[Part]:
 
 
 def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) -> str:
-    """A text after normalisation and the logged removals."""
-    left = normalise(before, entities=entities).text
+    """Return a text after normalisation and the logged removals."""
+    text = normalise(before, entities=entities).text
     for removal in removals:
-        left = left[: removal.start] + left[removal.start + len(removal.text) :]
-    return left
+        text = text[: removal.start] + text[removal.start + len(removal.text) :]
+    return text
 
 
 def _edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
-    """Spans of words that differ, as start and end in each text; an empty span where words were only removed or added."""
+    """Yield start and end of differing words in both texts; a span is empty if words were only removed or only added."""
     old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
     old_words, new_words = [word.group() for word in old], [word.group() for word in new]
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=len(old) > _EXACT_WORDS)
@@ -122,7 +126,7 @@ def _edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _extent(words: Sequence[re.Match[str]], start: int, end: int) -> tuple[int, int]:
-    """The span of some words; for none, the place after the word before."""
+    """Return the span of some words, or the empty span after the preceding word if there are none."""
     if start < end:
         return words[start].start(), words[end - 1].end()
     place = words[start - 1].end() if start else 0
@@ -130,7 +134,7 @@ def _extent(words: Sequence[re.Match[str]], start: int, end: int) -> tuple[int, 
 
 
 def words(before: str, after: str) -> list[Part]:
-    """Two texts compared word by word; where only white space differs, the second text is shown."""
+    """Compare two texts word by word. If only white space differs, the second text is shown."""
     parts: list[Part] = []
     place = 0
     for start, end, new_start, new_end in _edits(before, after):
@@ -141,12 +145,11 @@ def words(before: str, after: str) -> list[Part]:
 
 
 def difference(parts: Sequence[Part], *, whole: bool) -> Text:
-    """The comparison as text; unless ``whole``, stretches without changes are shortened."""
+    """Return the comparison as text; unless ``whole``, long unchanged passages are shortened."""
     text = Text()
     for number, part in enumerate(parts):
         if part.kind == "same":
-            kept = part.text if whole else _shortened(part.text, first=not number, last=number == len(parts) - 1)
-            text.append(kept)
+            text.append(part.text if whole else _shortened(part.text, first=not number, last=number == len(parts) - 1))
             continue
         body = part.text.strip("\n")
         if not body:
@@ -167,7 +170,7 @@ def _shortened(text: str, *, first: bool, last: bool) -> str:
 
 
 def summary(parts: Sequence[Part]) -> str:
-    """How much was removed and added, and by which rules."""
+    """Say how much was removed and added, and by which rules."""
     rules = Counter(part.note.split(",")[0] for part in parts if part.note)
     sizes = Counter[str]()
     for part in parts:
@@ -177,7 +180,7 @@ def summary(parts: Sequence[Part]) -> str:
 
 
 def removal_log(shard: Path) -> dict[str, list[Removal]]:
-    """Text that news rules deleted from the documents of a ``dropped-*`` or ``documents-*`` shard."""
+    """Read what news rules removed from the documents of a ``dropped-*`` or ``documents-*`` shard."""
     kind, _, rest = shard.name.partition("-")
     assert kind in ("documents", "dropped"), shard
     return read_removals(shard.with_name(f"removals-{rest}"))

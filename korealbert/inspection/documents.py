@@ -1,4 +1,4 @@
-"""Documents of an artifact as text: kept; dropped, with the matched passage marked; changed; input that could not be read."""
+"""Documents of an artifact as text: kept, dropped (with the matched passage marked), changed, or quarantined."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.text import Text
 from korealbert.artifact import Artifact
 from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
 from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
-from korealbert.inspection.evidence import Spans, text_spans, title_spans
+from korealbert.inspection.evidence import text_spans, title_spans
 
 _EVIDENCE = "⟪{}⟫"
-"""Text that a rule matched."""
+"""Mark around text that a rule matched."""
 
 _MAX_CHARACTERS = 1_200
-"""Of a longer text, the beginning or the surroundings of the first marked passage are shown."""
+"""Longer texts are cut to their beginning, or to the surroundings of the first marked passage."""
 
 
 def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
-    """The documents that an artifact holds; ``wanted`` is the beginning of an id."""
+    """Yield the documents of an artifact; ``wanted`` is the beginning of an id."""
     for path in artifact.files("documents-*.arrow"):
         for batch in read_batches(path, DOCUMENT_SCHEMA):
             for row in batch.to_pylist():
@@ -29,10 +29,10 @@ def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> I
 
 
 def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
-    """Documents dropped for this reason (``all`` for any), with the passage that the rule matched marked.
+    """Yield the documents dropped for a reason (``all``: any), with the passage that the rule matched marked.
 
-    For a duplicate, the document that was kept is named and the differences from it are shown. Raises ValueError naming the
-    reasons that occur when no document was dropped for this one.
+    For a duplicate, the document that was kept is named and the differences from it are shown. Raises ValueError listing the
+    reasons if no document was dropped for this one.
     """
     reasons = artifact.stats_as(DocumentStats).dropped
     if reason != "all" and reason not in reasons:
@@ -56,14 +56,14 @@ def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str
 
 
 def changes(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
-    """Documents that a stage changed, with removed and added text in place."""
+    """Yield the documents that a stage changed, with removed and added text in its place."""
     for row, parts in changed_documents(artifact):
         if row["id"].startswith(wanted):
             yield Text.assemble(_head(row), (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
 
 
 def quarantined(artifact: Artifact) -> Iterator[Text]:
-    """Input that could not be read as documents, with position, reason and remedy."""
+    """Yield input that could not be read, with position, reason and remedy."""
     for path in artifact.files("quarantine-*.arrow"):
         for batch in read_batches(path, QUARANTINE_SCHEMA):
             for row in batch.to_pylist():
@@ -75,9 +75,9 @@ def quarantined(artifact: Artifact) -> Iterator[Text]:
                 )
 
 
-def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (never changed)
+def _head(row: dict[str, Any], spans: Sequence[tuple[int, int]] = ()) -> Text:
     facts = [row[name] for name in ("source", "outlet", "authors", "category", "published", "url") if row[name]]
-    title = _marked(row["title"], decisive, whole=True)
+    title = _marked(row["title"], spans, whole=True)
     title.stylize("heading")
     text = Text.assemble((f"{row['id']}  ", "heading"), title, "\n", (f"{'  '.join(facts)}\n", "quiet"))
     if "reason" in row:
@@ -86,7 +86,7 @@ def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (nev
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text:
-    """The text with its spans marked; unless ``whole``, a long one is cut to the surroundings of the first span."""
+    """Return a text with its spans marked; unless ``whole``, a long text is cut to the surroundings of the first span."""
     first, last = 0, len(text)
     if not whole and len(text) > _MAX_CHARACTERS:
         first = max(0, spans[0][0] - _MAX_CHARACTERS // 3) if spans and spans[0][1] > _MAX_CHARACTERS else 0
@@ -107,9 +107,9 @@ def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text
 
 
 def _beside_survivor(artifact: Artifact, row: dict[str, Any], *, whole: bool) -> Text:
-    """The document that was kept, and the differences from it."""
+    """Return the differences of a duplicate from the document that was kept."""
     identity = row["rule"].partition(" ")[0]
-    survivor = next(_documents_named(artifact, identity), None)
+    survivor = _find_document(artifact, identity)
     if survivor is None:
         return Text.assemble((f"kept: {identity}, not in this artifact\n", "quiet"), _marked(row["text"], [], whole=whole))
     text = Text.assemble((f"kept: {identity}  {survivor['title']}  ({survivor['source']})\n", "quiet"))
@@ -120,8 +120,11 @@ def _beside_survivor(artifact: Artifact, row: dict[str, Any], *, whole: bool) ->
     return text.append_text(difference(parts, whole=whole))
 
 
-def _documents_named(artifact: Artifact, identity: str) -> Iterator[dict[str, Any]]:
+def _find_document(artifact: Artifact, identity: str) -> dict[str, Any] | None:
     for path in artifact.files("documents-*.arrow"):
         for batch in read_batches(path, DOCUMENT_SCHEMA):
-            if identity in batch["id"].to_pylist():
-                yield from (row for row in batch.to_pylist() if row["id"] == identity)
+            ids = batch["id"].to_pylist()
+            if identity in ids:
+                row: dict[str, Any] = batch.slice(ids.index(identity), 1).to_pylist()[0]
+                return row
+    return None

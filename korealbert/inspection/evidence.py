@@ -1,6 +1,6 @@
-"""The passages of a dropped document that the rule which dropped it matched.
+"""Find the passages of a dropped document that the rule matched which dropped it.
 
-Spans are computed again from the artifact's spec; there are none where a rule file or benchmark is no longer in its place.
+Spans are computed again from the artifact's spec. There are none if a rule file or benchmark has been moved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OTHER_LETTERS = re.compile(r"[^\W\d_가-힣ㄱ-ㆎ]+(?: +[^\W\d_가-힣ㄱ-ㆎ]
 
 
 def title_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
-    """The matched spans in the title of a row of ``dropped-*``."""
+    """Return the matched spans in the title of a dropped document."""
     title, reason, rule = row["title"], row["reason"], row["rule"]
     if reason == "title_rule":
         return _matches_of_title_rule(artifact, rule, "title", title)
@@ -46,7 +46,7 @@ def title_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
 
 
 def text_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
-    """The matched spans in the text of a row of ``dropped-*``; none where the rule is about the whole text (its length)."""
+    """Return the matched spans in the text of a dropped document; none if the rule is about the whole text (its length)."""
     text, reason, rule = row["text"], row["reason"], row["rule"]
     if reason == "title_rule":
         start = max(0, len(text) - END_CHARACTERS)
@@ -55,7 +55,7 @@ def text_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
         masked = tuple(masked_kinds(artifact.inputs()))
         return [span for file in _benchmarks(artifact, rule) for span in _passages(text, file, masked)]
     if reason in ("top_ngram", "duplicate_ngrams"):
-        return _repeated(text, int(rule.partition("-")[0]), most_frequent=reason == "top_ngram")
+        return _repeated_ngrams(text, int(rule.partition("-")[0]), most_frequent=reason == "top_ngram")
     return list(_FINDERS[reason](text, artifact)) if reason in _FINDERS else []
 
 
@@ -68,14 +68,14 @@ def _matches_of_title_rule(artifact: Artifact, rule_id: str, field: str, text: s
     return [match.span() for match in found if match]
 
 
-def _lines(text: str, holds: Callable[[str], bool]) -> Spans:
-    return [match.span() for match in _LINE.finditer(text) if holds(match.group())]
+def _lines(text: str, matches: Callable[[str], bool]) -> Spans:
+    return [match.span() for match in _LINE.finditer(text) if matches(match.group())]
 
 
 def _ellipses(text: str, artifact: Artifact) -> Iterable[tuple[int, int]]:
-    for start, end in _lines(text, lambda line: True):
-        if match := ENDS_IN_ELLIPSIS.search(text[start:end]):
-            yield start + match.start(), start + match.end()
+    for line in _LINE.finditer(text):
+        if match := ENDS_IN_ELLIPSIS.search(line.group()):
+            yield line.start() + match.start(), line.start() + match.end()
 
 
 def _short_lines(text: str, artifact: Artifact) -> Spans:
@@ -85,11 +85,11 @@ def _short_lines(text: str, artifact: Artifact) -> Spans:
 
 def _duplicate_paragraphs(text: str, artifact: Artifact) -> Spans:
     edges = [0, *(edge for match in PARAGRAPH_BREAK.finditer(text) for edge in match.span()), len(text)]
-    return _again(list(zip(edges[::2], edges[1::2])), text)
+    return _repetitions(list(zip(edges[::2], edges[1::2])), text)
 
 
-def _again(spans: Spans, text: str) -> Spans:
-    """Spans whose text repeats that of an earlier one."""
+def _repetitions(spans: Spans, text: str) -> Spans:
+    """Return the spans whose text is that of an earlier span."""
     seen = set[str]()
     found: Spans = []
     for start, end in spans:
@@ -112,14 +112,14 @@ _FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
     "short_lines": _short_lines,
     "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line) is None),
     "number_words": _all(re.compile(r"(?<!\S)(?:[\W\d_](?<!\s))+(?!\S)")),
-    "duplicate_lines": lambda text, _: _again([match.span() for match in _LINE.finditer(text)], text),
+    "duplicate_lines": lambda text, _: _repetitions([match.span() for match in _LINE.finditer(text)], text),
     "duplicate_paragraphs": _duplicate_paragraphs,
     "redirect": _all(re.compile(r"\A\s*#[^\n]+")),
 }
 
 
-def _repeated(text: str, n: int, *, most_frequent: bool) -> Spans:
-    """The words of n-grams that occurred before, or of the one n-gram that occurs most often."""
+def _repeated_ngrams(text: str, n: int, *, most_frequent: bool) -> Spans:
+    """Return the spans of n-grams that occurred before, or of the most frequent n-gram."""
     words = list(_WORD.finditer(text))
     ngrams = [tuple(word.group() for word in words[start : start + n]) for start in range(len(words) - n + 1)]
     counts = Counter(ngrams)
@@ -136,14 +136,14 @@ def _repeated(text: str, n: int, *, most_frequent: bool) -> Spans:
 
 
 def _benchmarks(artifact: Artifact, rule: str) -> list[EvaluationFile]:
-    """The evaluation files that a rule names, if they still exist."""
+    """Return the evaluation files that a rule names, if they still exist."""
     names = rule.partition(":")[0].split(", ")
     files = [EvaluationFile.model_validate(one) for one in artifact.manifest["spec"].get("decontaminate", [])]
     return [file for file in files if file.name in names and file.path.path.is_file()]
 
 
 def _passages(text: str, file: EvaluationFile, masked: tuple[tuple[Kind, ...], ...]) -> Spans:
-    """Passages that a text shares with an evaluation set, of ``PASSAGE_LETTERS`` letters or more."""
+    """Return the passages of at least ``PASSAGE_LETTERS`` letters that a text shares with an evaluation file."""
     letters: list[str] = []
     places: list[int] = []
     for place, character in enumerate(text):

@@ -1,4 +1,4 @@
-"""Contents of an artifact as text in named styles, limited to a page, and that page as HTML."""
+"""Items of an artifact as text in named styles, and a page of them as HTML."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from korealbert.report.render.writer import document
 
 
 def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:
-    """URLs that a crawl found; with ``outcome`` only those of this state or reason (all: any).
+    """Yield the URLs that a crawl found; with ``outcome`` only those of this state or reason (``all``: any).
 
-    Raises ValueError naming the outcomes that occur when no URL has this one.
+    Raises ValueError listing the outcomes if no URL has this one.
     """
     found: set[str] = set()
     shown = False
@@ -45,8 +45,8 @@ def _url(row: dict[str, Any]) -> Text:
     return Text.assemble((f"{row['url']}\n", "heading"), (f"{what}\n", "reason"), (facts, "quiet"))
 
 
-# Orange, blue, pink and teal can be told apart by people who confuse red and green, and are legible on light and dark grounds.
-# No meaning rests on colour: each has a sign in the text as well, for pipes and ``NO_COLOR``.
+# People who confuse red and green can distinguish orange, blue, pink and teal, and all are legible on light and dark grounds.
+# Each style has a sign in the text too, for pipes and ``NO_COLOR``.
 _STYLES = {
     "masked": "bold #c9680a",
     "random": "bold underline #b8559b",
@@ -59,95 +59,96 @@ _STYLES = {
     "reason": "#c9680a",
     "quiet": "dim",
 }
-"""What each style is in a terminal; on a page, ``items.css``."""
+"""Styles in a terminal; those of pages are in ``items.css``."""
 
 THEME = Theme(_STYLES)
 _Shows = Literal["documents", "examples", "urls"]
 
 
 @dataclass(frozen=True)
-class What:
-    """What to show of an artifact; by default its documents, or the examples of a views artifact."""
+class Selection:
+    """The items of an artifact to show: by default its documents, or the examples of a views artifact."""
 
     dropped: str | None = None
-    """Documents dropped for this reason; of a crawl, URLs of this outcome."""
+    """Show documents dropped for this reason, or a crawl's URLs with this outcome."""
     quarantine: bool = False
     diff: bool = False
-    """Documents that the stage changed."""
+    """Show documents that the stage changed."""
     view: int = 0
     wanted: str = ""
-    """The id of a document or example, or the beginning of a document's."""
+    """Id of an example, or the beginning of a document's id."""
     whole: bool = False
     """Show long texts in full."""
 
 
-def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit: int, offset: int = 0) -> Iterator[Text]:
-    """``limit`` items after the first ``offset``, or one that says that there are none; ``shows``: see ``Stage``.
+def items(
+    artifact: Artifact, selection: Selection, *, shows: _Shows = "documents", limit: int, offset: int = 0
+) -> Iterator[Text]:
+    """Yield ``limit`` items after the first ``offset``, or one that says that there are none; ``shows``: see ``Stage``.
 
-    Raises ValueError where the stage, reason, view, id or comparison has nothing to show, and for options that exclude each
-    other.
+    Raises ValueError for a stage, reason, view, id or comparison that has no items, and for options that exclude each other.
     """
-    _check_compatible(what)
+    _check_compatible(selection)
     stage = artifact.manifest["recipe"]["stage"]
-    of_examples = shows == "examples" and not (what.quarantine or what.diff or what.dropped)
+    of_examples = shows == "examples" and not (selection.quarantine or selection.diff or selection.dropped)
     if shows != "urls" and not of_examples and "documents_out" not in artifact.stats:
         raise ValueError(
             f"{artifact.name}: stage {stage} writes no documents; "
             f"`korealbert show {artifact.name}` prints its statistics, and its files are in {artifact.path}"
         )
     if of_examples:
-        found = _examples(artifact, what, offset)
+        found = _examples(artifact, selection, offset)
         yield legend()
     else:
-        found = islice(_documents(artifact, what, shows), offset, None)
+        found = islice(_documents(artifact, selection, shows), offset, None)
     shown = 0
     for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
         yield item
     after = f" after the first {offset:,}" if offset else ""
-    if not shown and what.wanted:
-        problem = f"nothing of this kind has the id {what.wanted!r}{after}"
+    if not shown and selection.wanted:
+        problem = f"nothing of this kind has the id {selection.wanted!r}{after}"
         raise ValueError(f"{artifact.name}: {problem}; leave out --id to see them all")
     if not shown:
         yield Text(f"nothing of this kind in the artifact{after}")
 
 
-def _check_compatible(what: What) -> None:
-    kinds = {"--dropped": what.dropped is not None, "--quarantine": what.quarantine, "--diff": what.diff}
-    given = [option for option, wanted in kinds.items() if wanted]
+def _check_compatible(selection: Selection) -> None:
+    options = {"--dropped": selection.dropped is not None, "--quarantine": selection.quarantine, "--diff": selection.diff}
+    given = [option for option, is_given in options.items() if is_given]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
-    if what.quarantine and what.wanted:
+    if selection.quarantine and selection.wanted:
         raise ValueError("--id names a document, and --quarantine shows input that is not one; give one of them")
 
 
-def _documents(artifact: Artifact, what: What, shows: _Shows) -> Iterator[Text]:
+def _documents(artifact: Artifact, selection: Selection, shows: _Shows) -> Iterator[Text]:
     if shows == "urls":
-        return urls(artifact, "failed" if what.quarantine else what.dropped)
-    if what.quarantine:
+        return urls(artifact, "failed" if selection.quarantine else selection.dropped)
+    if selection.quarantine:
         return documents.quarantined(artifact)
-    if what.diff:
-        return documents.changes(artifact, whole=what.whole, wanted=what.wanted)
-    if what.dropped:
-        return documents.dropped(artifact, what.dropped, whole=what.whole, wanted=what.wanted)
-    return documents.documents(artifact, whole=what.whole, wanted=what.wanted)
+    if selection.diff:
+        return documents.changes(artifact, whole=selection.whole, wanted=selection.wanted)
+    if selection.dropped:
+        return documents.dropped(artifact, selection.dropped, whole=selection.whole, wanted=selection.wanted)
+    return documents.documents(artifact, whole=selection.whole, wanted=selection.wanted)
 
 
-def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
+def _examples(artifact: Artifact, selection: Selection, offset: int) -> Iterator[Text]:
     views = artifact.stats_as(ViewsStats).views
-    if not 0 <= what.view < views:
-        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {what.view}")
+    if not 0 <= selection.view < views:
+        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {selection.view}")
     inputs = artifact.inputs()
     examples, vocab = inputs["examples"].path, inputs["vocab"].path
-    return render_rows(examples, artifact.path, vocab, what.view, offset=offset, wanted=what.wanted)
+    return render_rows(examples, artifact.path, vocab, selection.view, offset=offset, wanted=selection.wanted)
 
 
 def page(title: str, items: Iterable[Text]) -> str:
-    """The complete document."""
+    """Return a complete HTML page."""
     return document("items.html", css=style_sheet("palette", "page", "items"), title=title, items=map(markup, items))
 
 
 def markup(text: Text) -> Markup:
-    """A text as HTML, with a class for each of its styles."""
+    """Return a text as HTML, with its styles as classes."""
     borders = sorted({0, len(text), *(edge for span in text.spans for edge in (span.start, span.end))})
     parts = []
     for start, end in pairwise(borders):

@@ -1,7 +1,6 @@
-"""Attention of queries, keys and values: by torch's kernel or matrix products, or of sequences one behind the other by torch's
-variable-length flash kernel, which needs no mask.
+"""Attention under a mask, by torch's kernel or by matrix products; and by torch's variable-length flash kernel, without a mask.
 
-The letters of shapes are explained in ``korealbert.model``.
+Shapes: see ``korealbert.model``.
 """
 
 from __future__ import annotations
@@ -13,38 +12,38 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""Queries, keys and values [B, N, L, D] and a rate of dropout to what each token takes up, [B, N, L, D]."""
+"""Maps queries, keys and values [B, N, L, D] and a dropout rate to the attention output [B, N, L, D]."""
 
 
 def attend(query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, visible: Tensor | None, dropout: float) -> Tensor:
-    """softmax(q kᵀ / √D) v over the visible keys (bool, broadcast to [B, N, L, L]; None means all), [B, N, L, D].
+    """Return softmax(q kᵀ / √D) v over the visible keys (bool, broadcast to [B, N, L, L]; None: all), [B, N, L, D].
 
-    By matrix products where these are faster than torch's kernel (``bench/attention.py``); the two differ by rounding.
+    Matrix products replace torch's kernel where they are faster (``bench/attention.py``); the two differ by rounding.
     """
     if not _by_products(query_BNLD):
         return F.scaled_dot_product_attention(query_BNLD, key_BNLD, value_BNLD, attn_mask=visible, dropout_p=dropout)
     scores = query_BNLD * query_BNLD.shape[-1] ** -0.5 @ key_BNLD.transpose(-1, -2)
-    if visible is not None:  # By addition: a fill takes five times as long, with its gradient.
+    if visible is not None:  # Adding is five times as fast as filling, with its gradient.
         scores += torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, -torch.inf)
     with torch.autocast(query_BNLD.device.type, enabled=False):
         weights = F.dropout(scores.softmax(-1), dropout)
     return weights @ value_BNLD
 
 
-def under(visible: Tensor | None) -> Attend:
-    """Attention to the visible keys, as ``attend`` takes them."""
+def masked(visible: Tensor | None) -> Attend:
+    """Return ``attend`` with this mask."""
     return lambda query, key, value, dropout: attend(query, key, value, visible, dropout)
 
 
 def _by_products(query_BNLD: Tensor) -> bool:
-    """On processors in bf16, up to 1,024 positions."""
+    """Return whether matrix products are faster: on CPUs in bf16, up to 1,024 positions."""
     return query_BNLD.device.type == "cpu" and query_BNLD.dtype == torch.bfloat16 and query_BNLD.shape[2] <= 1024
 
 
-def by_lengths(weight: Tensor, head_width: int, dropout: float) -> bool:
-    """Whether ``Flattened`` can attend with queries that this weight makes: in 16 bits, on GPUs since Ampere (2020).
+def use_varlen(weight: Tensor, head_width: int, dropout: float) -> bool:
+    """Return whether ``VarlenAttention`` works with the queries of this weight: in 16 bits, on GPUs since Ampere (2020).
 
-    The kernel drops no attention weights, and trains heads of at most 192 on all of these, in steps of 8.
+    The kernel has no dropout. On all of these GPUs it trains head widths up to 192, in multiples of 8.
     """
     if weight.device.type != "cuda" or dropout or head_width % 8 or head_width > 192:
         return False
@@ -53,10 +52,10 @@ def by_lengths(weight: Tensor, head_width: int, dropout: float) -> bool:
 
 
 def residual(normed: Tensor) -> Tensor:
-    """A normed tensor as the residual stream goes on with it: under bf16 on GPUs in bf16.
+    """Return the output of a LayerNorm in the type of the residual stream, which is bf16 under bf16 autocast on GPUs.
 
-    Autocast leaves it in fp32 there, which every addition and LayerNorm behind it would read and write; on processors it leaves
-    LayerNorm in the type of what it reads.
+    Autocast computes LayerNorm in fp32 on GPUs, so that all later additions and LayerNorms would read and write fp32. On CPUs
+    LayerNorm keeps the type of its input.
     """
     if normed.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
@@ -64,14 +63,14 @@ def residual(normed: Tensor) -> Tensor:
     return normed
 
 
-class Flattened:
-    """The sequences of a batch one behind the other. What is behind the last of a row counts as one more.
+class VarlenAttention:
+    """Attention within the sequences of a batch. The rest of a row, after its last sequence, counts as one more sequence.
 
-    Nothing here waits for the device: how many tokens are real is known there alone, and the others stay in.
+    Padding is not removed: the number of real tokens is known on the device only, and nothing here waits for it.
     """
 
     def __init__(self, lengths: Tensor, length: int) -> None:
-        """``lengths`` of the sequences of each row of ``length`` tokens, [B] or [B, S] (0 in unused slots)."""
+        """Take the lengths of the sequences in rows of ``length`` tokens, [B] or [B, S] (0 in unused slots)."""
         lengths_BS = lengths if lengths.ndim == 2 else lengths[:, None]
         rests_B1 = length - lengths_BS.sum(1, keepdim=True)
         self._starts = F.pad(torch.cat((lengths_BS, rests_B1), 1).flatten().cumsum(0), (1, 0)).int()
@@ -80,14 +79,14 @@ class Flattened:
     def attend(
         self, query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, dropout: float, *, half: int | None = None
     ) -> Tensor:
-        """Every token sees its own sequence, or those tokens of it that are up to ``half`` places away."""
+        """Let every token attend to its own sequence, or to the tokens of it that are up to ``half`` positions away."""
         from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415 - loads torch's compiler, which takes seconds
 
         assert not dropout
         rows, _, length, _ = query_BNLD.shape
         query, key, value = (x_BNLD.transpose(1, 2).flatten(0, 1) for x_BNLD in (query_BNLD, key_BNLD, value_BNLD))
         window = (-1, -1) if half is None else (half, half)
-        # No sequence is longer than its row; the longest one's length would have to be waited for.
+        # The row length bounds that of the longest sequence, for which we would have to wait.
         mixed = varlen_attn(query, key, value, self._starts, self._starts, self._length, self._length, window_size=window)
         assert isinstance(mixed, Tensor)
         return mixed.view(rows, length, *mixed.shape[1:]).transpose(1, 2)

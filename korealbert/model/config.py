@@ -1,13 +1,14 @@
-"""The shape of an encoder: what a recipe says of it, and what a checkpoint stores of it.
+"""The shape of an encoder, in a recipe (``ModelSpec``, ``ModernSpec``) and as stored with its weights (``…Config``).
 
-The fields of ``ModelSpec`` span ALBERT, BERT (no sharing, E = H, exact GELU) and RoBERTa (besides: two rows before the first
-position, one segment type, no pooler); those of ``ModernSpec`` the shape of ModernBERT.
+``ModelSpec`` covers ALBERT, BERT (no sharing, E = H, exact GELU) and RoBERTa (in addition two unused position rows, one segment
+type, no pooler); ``ModernSpec`` covers ModernBERT.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -17,67 +18,68 @@ from safetensors import safe_open
 from korealbert.artifact import Spec
 
 _EVEN_ROWS = 64
-"""A modern model's word table has a multiple of so many rows: GPUs multiply by others at about half the speed."""
+"""The word table of a modern model has a multiple of this many rows; with others, GPUs multiply at about half the speed."""
+
+_HIDDEN_SIZE = 768
 
 _HEAD_SIZE = 64
-"""Width of one attention head where a spec names no number of heads (ALBERT, section 3: H/64 heads, feed-forward 4H)."""
+"""Width of an attention head if a spec gives no number of heads (ALBERT, section 3: H/64 heads, feed-forward 4H)."""
+
+
+def _filled_in(data: Any, intermediate_size: Callable[[int], int]) -> Any:
+    """Replace 0 by derived sizes, so that a written default and an omitted one give the same identity."""
+    hidden = data.get("hidden_size", _HIDDEN_SIZE) if isinstance(data, dict) else None
+    if not isinstance(hidden, int):
+        return data
+    derived = {"num_heads": max(1, hidden // _HEAD_SIZE), "intermediate_size": intermediate_size(hidden)}
+    return data | {name: data.get(name) or size for name, size in derived.items()}
 
 
 class ModelSpec(Spec):
-    """The architecture as far as a recipe chooses it; the defaults are ALBERT-base."""
+    """The architecture in a recipe; the defaults are ALBERT-base."""
 
     embedding_size: int = Field(default=128, ge=1)
-    """E: width of the embeddings, factorised where it is below the hidden size."""
-    hidden_size: int = Field(default=768, ge=1)
-    """H: width of the encoder. Equal to E, the projection between them is left out."""
+    """E: width of the embeddings; they are factorised if it is below the hidden size."""
+    hidden_size: int = Field(default=_HIDDEN_SIZE, ge=1)
+    """H: width of the encoder. If it equals E, there is no projection between them."""
     num_layers: int = Field(default=12, ge=1)
-    """How often a layer is applied."""
+    """Number of layers, which may share parameters."""
     num_heads: int = Field(default=0, ge=0)
-    """Attention heads; 0 stands for hidden_size / 64."""
+    """Attention heads; 0 means hidden_size / 64."""
     intermediate_size: int = Field(default=0, ge=0)
-    """Inner width of the feed-forward block; 0 stands for 4 × hidden_size."""
+    """Inner width of the feed-forward block; 0 means 4 × hidden_size."""
     share: Literal["all", "attention", "ffn", "none"] = "all"
-    """Which parameters the layers share: whole layers, {Q, K, V, O and their LayerNorm}, {both feed-forward matrices and
-    their LayerNorm}, or nothing (ALBERT, table 4)."""
+    """Which parameters the layers share: all, those of attention (Q, K, V, O and their LayerNorm), those of the feed-forward
+    block (both matrices and their LayerNorm), or none (ALBERT, table 4)."""
     num_groups: int = Field(default=1, ge=1)
-    """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
+    """Layers share parameters within groups of consecutive layers; layer l is in group ⌊l · groups / layers⌋."""
     edge_layers: int = Field(default=0, ge=0)
     """Layers at either end that share with no other: the implicit translation layers of cross-lingual post-training."""
     max_positions: int = Field(default=512, ge=4)
-    """Rows of the position table. Pretraining at length n leaves the rows from n on untrained."""
+    """Rows of the position table. Pretraining on length n leaves rows n and above untrained."""
     position_offset: int = Field(default=0, ge=0)
-    """Row of the first token; RoBERTa begins at 2 and has 514 rows for 512 positions."""
+    """Row of the first token; RoBERTa starts at 2 and has 514 rows for 512 positions."""
     type_vocab_size: int = Field(default=2, ge=1)
-    """Segment types; with one, sentences of a pair are told apart by their separator alone (RoBERTa)."""
+    """Segment types; with one, only the separator distinguishes the sentences of a pair (RoBERTa)."""
     pooler: bool = True
-    """Whether the first token goes through a dense layer with tanh, which the sentence-order head reads; RoBERTa has none."""
+    """Apply a dense layer with tanh to the first token, for the sentence-order head; RoBERTa has none."""
     activation: Literal["gelu_tanh", "gelu"] = "gelu_tanh"
-    """GELU in its tanh approximation (ALBERT) or exact (BERT, RoBERTa)."""
+    """GELU, as its tanh approximation (ALBERT) or exact (BERT, RoBERTa)."""
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout after the embeddings and after both blocks: 0.1 in KoreALBERT, 0 in ALBERT v2."""
+    """Dropout after the embeddings and after each block: 0.1 in KoreALBERT, 0 in ALBERT v2."""
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on attention probabilities."""
     ffn_dropout: bool = True
-    """Whether dropout follows the feed-forward block, as in the papers; Hugging Face's ALBERT declares it and never applies
-    it."""
+    """Apply dropout after the feed-forward block, as in the papers; Hugging Face's ALBERT declares it but never applies it."""
     layer_norm_eps: float = Field(default=1e-12, gt=0)
     """Added to the variance in every LayerNorm."""
     initializer_range: float = Field(default=0.02, gt=0)
-    """Standard deviation of the initial matrices, drawn from a normal distribution cut at ± 2 σ."""
+    """Standard deviation σ of the initial matrices, drawn from a normal distribution cut at ± 2 σ."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in_derived_sizes(cls, data: Any) -> Any:
-        """Resolve 0 here, so that a spelled-out default and an omitted one have one identity."""
-        if not isinstance(data, dict):
-            return data
-        hidden = data.get("hidden_size", cls.model_fields["hidden_size"].default)
-        if not isinstance(hidden, int):
-            return data
-        filled = dict(data)
-        filled["num_heads"] = data.get("num_heads") or max(1, hidden // _HEAD_SIZE)
-        filled["intermediate_size"] = data.get("intermediate_size") or 4 * hidden
-        return filled
+        return _filled_in(data, lambda hidden: 4 * hidden)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -111,21 +113,21 @@ class ModelSpec(Spec):
 
     @property
     def longest_sequence(self) -> int:
-        """Positions that tokens can take."""
+        """Largest number of tokens in a sequence."""
         return self.max_positions - self.position_offset
 
     @property
     def orders_sentences(self) -> bool:
-        """Whether the pretraining model has a head for the order of sentences: it reads the pooled first token."""
+        """Whether the pretraining model has a sentence-order head, which needs the pooled first token."""
         return self.pooler
 
     @property
     def inner_layers(self) -> int:
-        """Layers that are no edge layers."""
+        """Number of layers without edge layers."""
         return self.num_layers - 2 * self.edge_layers
 
     def group_of(self, layer: int) -> int:
-        """Which group a layer belongs to; each edge layer is one of its own, numbered in the order of the layers."""
+        """Return the group of a layer, numbered in the order of the layers; each edge layer is a group of its own."""
         edge, inner = self.edge_layers, self.inner_layers
         if layer < edge:
             return layer
@@ -134,34 +136,34 @@ class ModelSpec(Spec):
         return edge + (layer - edge) * self.num_groups // inner
 
     def blocks_of(self, layer: int) -> tuple[int, int]:
-        """Numbers of the attention block and the feed-forward block that a layer uses."""
+        """Return the numbers of the attention block and the feed-forward block of a layer."""
         group = self.group_of(layer)
         return group if self.share in {"all", "attention"} else layer, group if self.share in {"all", "ffn"} else layer
 
     @property
     def attention_blocks(self) -> int:
-        """Distinct attention blocks."""
+        """Number of distinct attention blocks."""
         return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "attention"} else self.inner_layers)
 
     @property
     def ffn_blocks(self) -> int:
-        """Distinct feed-forward blocks."""
+        """Number of distinct feed-forward blocks."""
         return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "ffn"} else self.inner_layers)
 
 
 class ModelConfig(ModelSpec):
-    """A complete model: the architecture and what data and objective decide. Stored as ``config.json``."""
+    """A complete model: the architecture with the settings that follow from data and objective. Stored as ``config.json``."""
 
     later: ClassVar[frozenset[str]] = ModelSpec.later | {"bag_of_words"}
 
     vocab_size: int = Field(ge=5)
-    """V: rows of the word table, special pieces included."""
+    """V: pieces, special ones included."""
     word_order_classes: int = Field(default=0, ge=0)
-    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
+    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 means no such head."""
     bag_of_words: bool = False
-    """Whether a head on mean vectors predicts masked pieces."""
+    """Predict masked pieces by a head on mean vectors."""
     generator_hidden_size: int = Field(default=0, ge=0)
-    """Width of the generator that this model, as a discriminator, was trained beside (ELECTRA); 0 means none."""
+    """Width of the generator that this discriminator is trained with (ELECTRA); 0 means none."""
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
@@ -191,7 +193,7 @@ class ModelConfig(ModelSpec):
         return ModelSpec(**self.model_dump(include=set(ModelSpec.model_fields)))
 
     def generator(self) -> ModelConfig:
-        """The generator: narrower, with heads of the same width, and the embeddings of the discriminator."""
+        """Return the generator, which is narrower, with heads of the same width and the embeddings of the discriminator."""
         size = self.generator_hidden_size
         narrower = {
             "hidden_size": size,
@@ -203,28 +205,28 @@ class ModelConfig(ModelSpec):
 
 
 class ModernSpec(Spec):
-    """The architecture as far as a recipe chooses it; the defaults are ModernBERT-base (Warner et al. 2024)."""
+    """The architecture in a recipe; the defaults are ModernBERT-base (Warner et al. 2024)."""
 
     architecture: Literal["modern"]
     """``modern``: pre-norm, rotary positions, gated feed-forward, local attention between global layers."""
-    hidden_size: int = Field(default=768, ge=1)
+    hidden_size: int = Field(default=_HIDDEN_SIZE, ge=1)
     """H: width of the encoder and of the word table."""
     num_layers: int = Field(default=22, ge=1)
-    """Layers; none shares parameters with another."""
+    """Number of layers, which share no parameters."""
     num_heads: int = Field(default=0, ge=0)
-    """Attention heads; 0 stands for hidden_size / 64."""
+    """Attention heads; 0 means hidden_size / 64."""
     intermediate_size: int = Field(default=0, ge=0)
-    """Inner width of the gated feed-forward block (half the rows of its first matrix); 0 stands for 3/2 × hidden_size."""
+    """Inner width of the gated feed-forward block (half the rows of its first matrix); 0 means 3/2 × hidden_size."""
     global_every: int = Field(default=3, ge=1)
     """Layers 0, n, 2n, … attend to the whole sequence, the others to their neighbourhood (``local_attention``)."""
     local_attention: int = Field(default=128, ge=2, multiple_of=2)
-    """Tokens that a local layer looks at, half of them to each side."""
+    """Tokens that a token of a local layer attends to, half of them on each side."""
     global_theta: float = Field(default=160_000.0, gt=0)
-    """Base of the rotary frequencies in global layers; 10,000 suits sequences up to 1,024."""
+    """Base of the rotary frequencies in global layers; 10,000 suits sequences up to 1,024 tokens."""
     local_theta: float = Field(default=10_000.0, gt=0)
     """The same in local layers."""
     max_positions: int = Field(default=8192, ge=4)
-    """Longest sequence that the exported model announces; no table depends on it."""
+    """Longest sequence that the exported model declares; no table depends on it."""
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout after the embeddings."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -234,20 +236,13 @@ class ModernSpec(Spec):
     layer_norm_eps: float = Field(default=1e-5, gt=0)
     """Added to the variance in every LayerNorm."""
     initializer_range: float = Field(default=0.02, ge=0)
-    """σ of the initial matrices, cut at ± 2 σ; 0 stands for 1 / √(inputs of the matrix). Matrices that write into the residual
-    stream, and the head's, are divided by √(2 · num_layers)."""
+    """Standard deviation σ of the initial matrices, cut at ± 2 σ; 0 means 1 / √(inputs of the matrix). It is divided by
+    √(2 · num_layers) for matrices that write into the residual stream, and for that of the masked-token head."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in_derived_sizes(cls, data: Any) -> Any:
-        """Resolve 0 here, so that a spelled-out default and an omitted one have one identity."""
-        if not isinstance(data, dict):
-            return data
-        hidden = data.get("hidden_size", cls.model_fields["hidden_size"].default)
-        if not isinstance(hidden, int):
-            return data
-        derived = {"num_heads": max(1, hidden // _HEAD_SIZE), "intermediate_size": 3 * hidden // 2}
-        return data | {name: data.get(name) or size for name, size in derived.items()}
+        return _filled_in(data, lambda hidden: 3 * hidden // 2)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -265,16 +260,16 @@ class ModernSpec(Spec):
 
     @property
     def longest_sequence(self) -> int:
-        """Positions that tokens can take."""
+        """Largest number of tokens in a sequence."""
         return self.max_positions
 
     def is_global(self, layer: int) -> bool:
-        """Whether a layer (from 0) attends to the whole sequence."""
+        """Return whether a layer (from 0) attends to the whole sequence."""
         return layer % self.global_every == 0
 
 
 class ModernConfig(ModernSpec):
-    """A complete modern encoder: the architecture and what data and objective decide. Stored as ``config.json``."""
+    """A complete modern encoder, as ``ModelConfig``. Stored as ``config.json``."""
 
     later: ClassVar[frozenset[str]] = frozenset({"word_rows", "bag_of_words"})
     pooler: ClassVar[bool] = False
@@ -286,14 +281,14 @@ class ModernConfig(ModernSpec):
     vocab_size: int = Field(ge=5)
     """V: pieces, special ones included."""
     word_rows: int = Field(default=0, ge=0)
-    """Rows of the word table, those behind the pieces for matrix products of an even size: they are neither predicted nor
-    exported. 0 stands for V."""
+    """Rows of the word table; 0 means V. Rows after the pieces make matrix products faster, and are neither predicted nor
+    exported."""
     orders_sentences: bool = False
-    """Whether a head on the first token predicts the order of sentences."""
+    """Predict sentence order by a head on the first token."""
     word_order_classes: int = Field(default=0, ge=0)
-    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
+    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 means no such head."""
     bag_of_words: bool = False
-    """Whether a head on mean vectors predicts masked pieces."""
+    """Predict masked pieces by a head on mean vectors."""
 
     @property
     def table_rows(self) -> int:
@@ -306,7 +301,7 @@ class ModernConfig(ModernSpec):
 
     @property
     def embedding_size(self) -> int:
-        """Width of the word table: that of the encoder."""
+        """Width of the word table, which is that of the encoder."""
         return self.hidden_size
 
 
@@ -315,10 +310,10 @@ def _variant(value: Any) -> str:
 
 
 POST_NORM, MODERN = "post_norm", "modern"
-"""The two families of shapes, as validation errors tell them apart."""
+"""Tags of the two families, which appear in the location of validation errors."""
 
 AnySpec = Annotated[Annotated[ModelSpec, Tag(POST_NORM)] | Annotated[ModernSpec, Tag(MODERN)], Discriminator(_variant)]
-"""What a recipe may say of a model: the shape of ``ModelSpec`` unless it names an ``architecture``."""
+"""The table of a model in a recipe: ``ModelSpec`` unless it has an ``architecture``."""
 
 AnyConfig = Annotated[Annotated[ModelConfig, Tag(POST_NORM)] | Annotated[ModernConfig, Tag(MODERN)], Discriminator(_variant)]
 """A complete model of either family."""
@@ -327,15 +322,15 @@ _CONFIG: TypeAdapter[AnyConfig] = TypeAdapter(AnyConfig)
 
 
 def even_rows(vocab_size: int) -> int:
-    """``word_rows`` of a new modern model for so many pieces."""
+    """Return ``word_rows`` of a new modern model."""
     rows = -(-vocab_size // _EVEN_ROWS) * _EVEN_ROWS
     return 0 if rows == vocab_size else rows
 
 
 def weights_file(directory: Path, snapshot: int | None = None) -> Path:
-    """Weights of a directory that the stage `pretrain` wrote: those at the end, or after a step that it kept.
+    """Return the file of the final weights, or of a snapshot, in a directory of stage `pretrain`.
 
-    Raises ValueError where it kept no such step.
+    Raises ValueError if there is no such snapshot.
     """
     if snapshot is None:
         return directory / "model.safetensors"
@@ -346,13 +341,13 @@ def weights_file(directory: Path, snapshot: int | None = None) -> Path:
 
 
 THETA = "global_theta"
-"""Metadata of a snapshot's file: the base of its global layers' rotary frequencies, where it is not that of ``config.json``."""
+"""Metadata key in a snapshot: the rotary base of its global layers, if it is not that of ``config.json``."""
 
 
 def read_config(directory: Path, snapshot: int | None = None) -> AnyConfig:
-    """The model of a directory that the stage `pretrain` wrote, or of a snapshot in it, as ``weights_file`` names it.
+    """Return the final model, or that of a snapshot, in a directory of stage `pretrain`.
 
-    Raises pydantic's ValidationError where it is none, ValueError where it kept no such step.
+    Raises pydantic's ValidationError for an invalid ``config.json``, ValueError if there is no such snapshot.
     """
     config = _CONFIG.validate_python(json.loads((directory / "config.json").read_bytes()))
     if snapshot is None:
@@ -363,8 +358,8 @@ def read_config(directory: Path, snapshot: int | None = None) -> AnyConfig:
 
 
 def encoder_size(directory: Path) -> int:
-    """Parameters of the encoder in a directory that the stage `pretrain` wrote: what its export has when it is loaded without
-    heads, but for a pooler that is fresh then (RoBERTa). What layers share counts once, rows behind the pieces do not."""
+    """Return the number of parameters of the encoder in a directory of stage `pretrain`, as its export has without heads,
+    except for a random pooler (RoBERTa). Shared parameters count once, table rows after the pieces do not."""
     config = read_config(directory)
     with safe_open(weights_file(directory), "np") as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys() if name.startswith("encoder.")}  # noqa: SIM118

@@ -1,9 +1,8 @@
-"""The encoder: embeddings, factorised or not, layers that may share parameters, a pooler; post-LayerNorm throughout.
+"""The post-LayerNorm encoder: embeddings, factorised or not, layers that may share parameters, and a pooler.
 
-Parameters that layers share exist once, so counts, checkpoints and
-optimisers see them once, and their gradient is the sum over their uses.
+Shared parameters exist once: counts, checkpoints and optimisers see them once, and their gradient is the sum over all uses.
 
-The letters of shapes are explained in ``korealbert.model``.
+Shapes: see ``korealbert.model``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.model.attention import Attend, Flattened, by_lengths, residual, under
+from korealbert.model.attention import Attend, VarlenAttention, masked, residual, use_varlen
 from korealbert.model.config import AnyConfig, ModelConfig
 
 
@@ -31,7 +30,7 @@ class _Embeddings(nn.Module):
         self.position_offset = config.position_offset
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor) -> Tensor:
-        """Embed int64 ids [B, L] into [B, L, E]. With a single segment type all tokens have that one."""
+        """Embed int64 ids [B, L] into [B, L, E]. If there is only one segment type, ``token_types_BL`` is ignored."""
         position_LE = self.position.weight[self.position_offset : self.position_offset + ids_BL.shape[1]]
         if self.token_type.num_embeddings == 1:
             token_types_BL = torch.zeros_like(token_types_BL)
@@ -43,7 +42,7 @@ class _Embeddings(nn.Module):
 class _SelfAttention(nn.Module):
     """Multi-head self-attention with output projection, residual and LayerNorm.
 
-    Query, key and value stay three parameters, because LAMB's trust ratio is per tensor; they are multiplied as one.
+    Query, key and value are three parameters, because LAMB has one trust ratio per tensor; they are multiplied as one matrix.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -60,13 +59,13 @@ class _SelfAttention(nn.Module):
 
     @property
     def dropped_weights(self) -> float:
-        """Rate of dropout of attention weights."""
+        """Current dropout rate of attention weights."""
         return self.attention_dropout if self.training else 0.0
 
     def joined(self) -> tuple[Tensor, Tensor]:
-        """Weight [3H, H] and bias [3H] of query, key and value together; layers that share them join them once.
+        """Return weight [3H, H] and bias [3H] of query, key and value together, once for all layers that share them.
 
-        Under autocast they are cast here: it caches the casts of parameters only, and every layer would cast anew.
+        Under autocast they are cast here, since autocast caches casts only of parameters, and each layer would cast again.
         """
         maps = (self.query, self.key, self.value)
         weight, bias = torch.cat([linear.weight for linear in maps]), torch.cat([linear.bias for linear in maps])
@@ -76,7 +75,7 @@ class _SelfAttention(nn.Module):
         return weight, bias
 
     def forward(self, hidden_BLH: Tensor, attending: Attend, joined: tuple[Tensor, Tensor]) -> Tensor:
-        """[B, L, H] to [B, L, H]; ``joined`` as the method gives it."""
+        """Map [B, L, H] to [B, L, H]; ``joined`` is the result of that method."""
         mapped_BLH3 = F.linear(hidden_BLH, *joined)
         query_BNLD, key_BNLD, value_BNLD = (
             x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2) for x_BLH in mapped_BLH3.chunk(3, dim=2)
@@ -99,29 +98,28 @@ class _FeedForward(nn.Module):
         self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
-        """Position-wise; [B, L, H] to [B, L, H]."""
+        """Map [B, L, H] to [B, L, H], each position by itself."""
         transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate=self.approximate))
         normed_BLH = residual(self.norm(hidden_BLH + self.dropout(transformed_BLH)))
         return normed_BLH
 
 
 def gelu_approximation(config: AnyConfig) -> str:
-    """The activation of a model as torch's GELU names it."""
+    """Return the model's variant of GELU as torch names it."""
     return "tanh" if config.activation == "gelu_tanh" else "none"
 
 
 class Layers(nn.Module):
-    """What turns embeddings into hidden states: the map E → H, where they differ, and the layers."""
+    """The projection E → H, if they differ, and the layers."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.config: ModelConfig
-        self.projection: nn.Module
-        self.attention: nn.ModuleList
-        self.ffn: nn.ModuleList
+    config: ModelConfig
+    projection: nn.Module
+    attention: nn.ModuleList
+    ffn: nn.ModuleList
 
     def add_layers(self, config: ModelConfig) -> None:
-        """Construct them; apart, because the order in which modules are registered is the order of initial draws."""
+        """Construct the layers. Subclasses call this in between, since initial weights are drawn in the order of
+        registration."""
         self.config = config
         self.projection = (
             nn.Identity()
@@ -132,12 +130,12 @@ class Layers(nn.Module):
         self.ffn = nn.ModuleList(_FeedForward(config) for _ in range(config.ffn_blocks))
 
     def layer(self, index: int) -> tuple[nn.Module, nn.Module]:
-        """The attention and feed-forward blocks that layer ``index`` uses."""
+        """Return the attention block and the feed-forward block of layer ``index``."""
         attention, ffn = self.config.blocks_of(index)
         return self.attention[attention], self.ffn[ffn]
 
     def contextualise(self, embedded_BLE: Tensor, lengths_B: Tensor | None) -> Tensor:
-        """Hidden states [B, L, H] of embedded tokens; ``lengths_B`` as in ``TransformerEncoder.forward``."""
+        """Return hidden states [B, L, H] of embedded tokens; ``lengths_B`` as in ``TransformerEncoder.forward``."""
         attending = self._attending(embedded_BLE, lengths_B)
         hidden_BLH: Tensor = self.projection(embedded_BLE)
         joined = [cast(_SelfAttention, attention).joined() for attention in self.attention]
@@ -147,14 +145,14 @@ class Layers(nn.Module):
         return hidden_BLH
 
     def _attending(self, embedded_BLE: Tensor, lengths_B: Tensor | None) -> Attend:
-        """Attention to the real tokens of each row."""
+        """Return attention to the real tokens of each row."""
         if lengths_B is None:
-            return under(None)
+            return masked(None)
         first = cast(_SelfAttention, self.attention[0])
-        if by_lengths(first.query.weight, self.config.head_width, first.dropped_weights):
-            return Flattened(lengths_B, embedded_BLE.shape[1]).attend
+        if use_varlen(first.query.weight, self.config.head_width, first.dropped_weights):
+            return VarlenAttention(lengths_B, embedded_BLE.shape[1]).attend
         positions_L = torch.arange(embedded_BLE.shape[1], device=embedded_BLE.device)
-        return under((positions_L < lengths_B[:, None])[:, None, None, :])
+        return masked((positions_L < lengths_B[:, None])[:, None, None, :])
 
 
 class TransformerEncoder(Layers):
@@ -167,11 +165,10 @@ class TransformerEncoder(Layers):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Encode int64 ids [B, L].
+        """Encode int64 ids [B, L]; return hidden states [B, L, H] and the first token [B, H], pooled if there is a pooler.
 
-        ``lengths_B`` counts the real tokens of each row, specials included (≥ 1); what lies behind them is never attended to.
-        None says that no row has padding. Returns the hidden states [B, L, H] and the first token [B, H], pooled where there is
-        a pooler.
+        ``lengths_B`` counts the real tokens of each row, special ones included (≥ 1); padding after them is never attended to.
+        None means that no row has padding.
         """
         hidden_BLH = self.contextualise(self.embeddings(ids_BL, token_types_BL), lengths_B)
         first_BH = hidden_BLH[:, 0]

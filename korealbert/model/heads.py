@@ -1,7 +1,7 @@
-"""The pretraining models: an encoder with heads for masked tokens, sentence order and word order; or, for replaced-token
-detection (ELECTRA), with a generator that fills in masked pieces and a head that finds those which are not the original.
+"""The pretraining models: an encoder with heads for masked tokens, sentence order, word order and bags of words; or, for
+replaced-token detection (ELECTRA), an encoder that finds the pieces that a generator has replaced.
 
-The letters of shapes are explained in ``korealbert.model``.
+Shapes: see ``korealbert.model``.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from korealbert.model.modern import ModernEncoder, ScaledLinear
 
 
 class _Logits(NamedTuple):
-    """What the heads predict."""
+    """Outputs of the heads."""
 
     mlm_BPV: Tensor
     """Pieces at the masked slots."""
     sop_B2: Tensor | None
-    """Sentence order: class 1 means swapped; None without such a head. Of packed rows [B, S, 2]."""
+    """Sentence order, [B, S, 2] for packed rows; class 1 means swapped. None without such a head."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
 
 
 class _Read(NamedTuple):
-    """What the heads read."""
+    """Inputs of the heads."""
 
     hidden_BLH: Tensor
-    """The encoder's output, of which the others are parts, and the bag of words is made."""
+    """The encoder's output, from which the others are taken."""
     mlm_BPH: Tensor
     wop_BWH: Tensor
     first_BH: Tensor
-    """The first token, pooled where there is a pooler. Of packed rows [B, S, H]."""
+    """The first token, pooled if there is a pooler; [B, S, H] for packed rows."""
 
 
 class MaskedTokenHead(nn.Module):
     """H → E, GELU, LayerNorm, then the transposed word table plus a bias per piece.
 
-    The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
+    The word table is an argument, because it is a parameter of the embeddings.
     """
 
     def __init__(self, config: AnyConfig) -> None:
@@ -59,12 +59,12 @@ class MaskedTokenHead(nn.Module):
         self.approximate = gelu_approximation(config)
 
     def transform(self, hidden_BPH: Tensor) -> Tensor:
-        """What is compared with the rows of the word table, [B, P, E]."""
+        """Return the vectors that are multiplied by the word table, [B, P, E]."""
         transformed_BPE: Tensor = self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate))
         return transformed_BPE
 
     def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
-        """Logits [B, P, V]; rows of the table behind the pieces have none."""
+        """Return logits [B, P, V]; table rows after the pieces have none."""
         return F.linear(self.transform(hidden_BPH), word_table_VE, self.bias)[..., : self.pieces]
 
 
@@ -82,7 +82,7 @@ class PretrainingModel(nn.Module):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The tasks that the model has a head for, of ``mlm``, ``sop``, ``wop`` and ``bow``."""
+        """Those of the tasks ``mlm``, ``sop``, ``wop`` and ``bow`` for which the model has a head."""
         return "mlm", *(name for name in ("sop", "wop", "bow") if getattr(self, name) is not None)
 
     def read(
@@ -93,9 +93,9 @@ class PretrainingModel(nn.Module):
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
     ) -> _Read:
-        """Encode; all inputs int64. The token heads see the listed positions only; an unused slot may name any position.
+        """Encode and gather the inputs of the heads. All inputs are int64; an unused slot may have any position.
 
-        ``lengths_B`` as in ``TransformerEncoder.forward``; of packed rows [B, S], as in ``ModernEncoder.forward``.
+        ``lengths_B`` as in ``TransformerEncoder.forward``, or [B, S] for packed rows as in ``ModernEncoder.forward``.
         """
         hidden_BLH, first_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
         mlm_BPH, wop_BWH = (_gather_positions(hidden_BLH, places) for places in (mlm_positions_BP, wop_positions_BW))
@@ -109,7 +109,7 @@ class PretrainingModel(nn.Module):
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
     ) -> _Logits:
-        """The logits of all heads but that of the bag of words; inputs as of ``read``."""
+        """Return the logits of all heads except the bag of words; inputs as in ``read``."""
         read = self.read(ids_BL, token_types_BL, lengths_B, mlm_positions_BP, wop_positions_BW)
         mlm_BPV = self.mlm(read.mlm_BPH, self.encoder.embeddings.word.weight)
         wop_BWC = None if self.wop is None else self.wop(read.wop_BWH)
@@ -118,15 +118,14 @@ class PretrainingModel(nn.Module):
 
 
 def _gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
-    """The hidden states at K positions of each row, [B, K, H]."""
+    """Return the hidden states at K positions of each row, [B, K, H]."""
     return hidden_BLH.gather(1, positions_BK[:, :, None].expand(-1, -1, hidden_BLH.shape[-1]))
 
 
 def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
-    """Draw all matrices from N(0, σ²) cut at ± 2 σ, as ``seed`` decides; biases 0, LayerNorm weights 1.
+    """Draw all matrices from N(0, σ²) cut at ± 2 σ, with this seed; set biases to 0 and LayerNorm weights to 1.
 
-    σ is ``initializer_range``, or 1 / √(inputs of the matrix) where that is 0, times the ``initial_scale`` of a module that has
-    one.
+    σ is ``initializer_range``, or 1 / √(inputs of the matrix) if that is 0, times the module's ``initial_scale`` if it has one.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -141,7 +140,7 @@ def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
 
 
 class Generator(Layers):
-    """The layers of a narrow masked language model, and its head; the embeddings are those of the discriminator."""
+    """Layers and head of a narrow masked language model, which uses the embeddings of the discriminator."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -149,7 +148,7 @@ class Generator(Layers):
         self.mlm = MaskedTokenHead(config)
 
     def forward(self, embedded_BLE: Tensor, lengths_B: Tensor | None, positions_BP: Tensor, word_table_VE: Tensor) -> Tensor:
-        """Logits [B, P, V] at the masked slots."""
+        """Return logits [B, P, V] at the masked slots."""
         logits_BPV: Tensor = self.mlm(
             _gather_positions(self.contextualise(embedded_BLE, lengths_B), positions_BP), word_table_VE
         )
@@ -157,7 +156,7 @@ class Generator(Layers):
 
 
 class _ReplacedTokenHead(nn.Module):
-    """H → H, GELU, then one logit per token: positive where it is not the original."""
+    """H → H, GELU, then one logit per token, which is positive for replaced ones."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -166,13 +165,13 @@ class _ReplacedTokenHead(nn.Module):
         self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
-        """Logits [B, L]."""
+        """Return logits [B, L]."""
         logits_BL1: Tensor = self.output(F.gelu(self.dense(hidden_BLH), approximate=self.approximate))
         return logits_BL1.squeeze(-1)
 
 
 class ReplacedTokenModel(nn.Module):
-    """Discriminator (``encoder``) with its head, and the generator; all embeddings are tied."""
+    """Discriminator (``encoder``) with its head, and the generator, which share their embeddings."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -182,23 +181,23 @@ class ReplacedTokenModel(nn.Module):
         self.generator = Generator(config.generator())
 
     def guess(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None, positions_BP: Tensor) -> Tensor:
-        """The generator's logits [B, P, V] for the slots of masked sequences."""
+        """Return the generator's logits [B, P, V] for the masked slots."""
         embeddings = self.encoder.embeddings
         embedded_BLE = embeddings(ids_BL, token_types_BL)
         logits_BPV: Tensor = self.generator(embedded_BLE, lengths_B, positions_BP, embeddings.word.weight)
         return logits_BPV
 
     def judge(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> Tensor:
-        """The discriminator's logits [B, L]: positive where it takes a token for replaced."""
+        """Return the discriminator's logits [B, L], positive for tokens that it considers replaced."""
         hidden_BLH, _ = self.encoder(ids_BL, token_types_BL, lengths_B)
         logits_BL: Tensor = self.rtd(hidden_BLH)
         return logits_BL
 
 
 def sample(logits_BPV: Tensor) -> Tensor:
-    """Draw ids [B, P] from softmax(logits) with torch's random generator; no gradient flows.
+    """Draw ids [B, P] from softmax(logits) with torch's global random generator, without gradients.
 
-    An exponential race: argmax(softmax / Exp(1)) is argmax(logits + Gumbel noise) without two logarithms.
+    argmax(softmax / Exp(1)) equals argmax(logits + Gumbel noise), without its two logarithms.
     """
     with torch.no_grad():
         probabilities_BPV = logits_BPV.float().softmax(-1)
@@ -206,7 +205,7 @@ def sample(logits_BPV: Tensor) -> Tensor:
 
 
 def restore(ids_BL: Tensor, positions_BP: Tensor, labels_BP: Tensor) -> Tensor:
-    """Sequences with ``labels_BP`` (or other ids) at the slots that have one (≥ 0); unused slots change nothing."""
+    """Return the sequences with ids ``labels_BP`` written at the slots; unused slots (below 0) change nothing."""
     present_BP = ids_BL.gather(1, positions_BP)
-    # Unused slots name position 0, where they write what is there: no two slots write different ids to one place.
+    # Unused slots have position 0 and write the id that is there, so no two slots write different ids to one position.
     return ids_BL.scatter(1, positions_BP, torch.where(labels_BP >= 0, labels_BP, present_BP))

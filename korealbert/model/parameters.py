@@ -1,4 +1,4 @@
-"""The parameters of a model: their groups for an optimiser, their number, and what a training step computes with them."""
+"""The parameters of a model: their groups for an optimiser, their number, and the operations of a training step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:  # A plan counts operations without torch.
 
 
 def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups for an optimiser: matrices and tables, which decay; then biases and LayerNorms, which do not.
+    """Return two groups for an optimiser: matrices and tables with weight decay, then biases and LayerNorms without.
 
-    Decided by rank, never by name: the official lists of names ("LayerNorm", "bias") miss what PyTorch calls differently.
+    The rank of a tensor decides, because the official lists of names ("LayerNorm", "bias") miss other names in PyTorch.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return [
@@ -23,9 +23,9 @@ def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str,
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """The trainable matrices of the layers (and of a generator's): what maps hidden states to hidden states.
+    """Return the trainable matrices of the layers, including a generator's, which map hidden states to hidden states.
 
-    Not the tables and projections of embeddings, poolers and heads, whose rows or columns stand for single things.
+    Word tables, poolers and heads are not among them.
     """
     outside = (".embeddings.", ".pooler.", ".mlm.")
     return [
@@ -39,20 +39,19 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Numbers of the model, frozen ones included; a shared tensor counts once."""
+    """Return the number of parameters, including frozen ones; a shared tensor counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 _BACKWARD = 2
-"""The backward pass has two matrix products for each of the forward pass: one for the inputs, one for the weights."""
+"""Matrix products of the backward pass for each of the forward pass: one for the inputs, one for the weights."""
 
 
 def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots: int, seen: int | None = None) -> int:
-    """Operations of one sequence of ``length`` positions, forward and backward; a multiplication and an addition are two.
+    """Return the operations of one sequence of ``length`` positions, forward and backward; multiply and add are two.
 
-    ``seen``: positions that one sees on average, where sequences share a row (modern encoders); by default all.
-    Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole). A
-    discriminator's are those of its generator too.
+    ``seen`` is how many positions a token attends to on average in packed rows; by default all. Padding counts, since it is
+    computed. Table look-ups, LayerNorms and activations do not: they are below 1 %. Those of a generator are included.
     """
     if isinstance(config, ModelConfig) and config.generator_hidden_size:
         generator = config.generator()
@@ -83,7 +82,8 @@ def _masked_token(config: AnyConfig) -> int:
 
 
 def expected_parameters(config: AnyConfig) -> int:
-    """Parameters of a model for pretraining, counted from its shape; biases and norms of the layers, below 1 %, left out."""
+    """Return the parameters of a pretraining model from its shape, without biases and LayerNorms of the layers, which are below
+    1 %."""
     hidden, embedding = config.hidden_size, config.embedding_size
     if isinstance(config, ModernConfig):
         layers = config.num_layers * (4 * hidden**2 + 3 * hidden * config.intermediate_size)

@@ -1,11 +1,11 @@
-"""The ranks of one machine, under torch's elastic agent: ``python -m korealbert.pretrain.agent … MODULE ARGUMENTS``.
+"""Runs the ranks of one machine under torch's elastic agent: ``python -m korealbert.pretrain.agent … MODULE ARGUMENTS``.
 
-The launcher starts one on each machine of a run. The first machine's agent (node 0) holds torch's TCPStore, in which the agents
-find each other, give signs of life, and write the outcome of their ranks. When ranks fail or a machine is lost, all other
-agents end their ranks, and node 0 reports the cause on its standard output. A run on one machine has no such store: its ranks
-find each other through a file.
+The launcher starts one agent on each machine of a run. The first machine's agent (node 0) hosts torch's TCPStore, through which
+the agents find each other, send heartbeats and exchange the outcomes of their ranks. When ranks fail or a machine is lost, the
+other agents end their ranks, and node 0 reports the cause on its standard output. On a single machine there is no store: the
+ranks find each other through a file.
 
-Ranks never restart within a run. The next run, on as many ranks as there are then, resumes from the last checkpoint.
+Ranks never restart within a run. The next run, which may have another number of ranks, resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -38,53 +38,50 @@ from korealbert.artifact.subprocess_build import SPIN_ROUNDS
 from korealbert.pretrain.job import AGENT_MARK, JOINED, Failure, Outcome
 
 _CONNECT_SECONDS = 120
-"""How long an agent may take to reach the store, and the store to answer."""
+"""Timeout for connecting to the store, and for its answers."""
 
 _BEAT_SECONDS = 0.5
-"""Pause between two signs of life."""
-
-_LOST_SECONDS = 20.0
-"""A machine that gave signs of life and has given none for so long is lost."""
+"""Pause between two heartbeats."""
 
 _SETTLE_SECONDS = 2.0
-"""How long ranks may take to fail by themselves after those of another machine have failed."""
+"""Time for ranks to fail by themselves after those of another machine have failed."""
 
 _SHUTDOWN_SECONDS = 30
-"""How long ranks that were asked to end may take until they are killed."""
+"""Time for ranks to end after they were asked to, before they are killed."""
 
 _TAIL_LINES = 60
-"""Lines of such a rank that an error shows at most."""
+"""Last lines of a rank's output that an error shows."""
 
 
 class _Machines:
-    """The machines of a run, as the agent of one of them sees them in the store."""
+    """The machines of a run, as one agent sees them in the store. Node 0 watches all others, which watch node 0."""
 
     def __init__(self, place: argparse.Namespace, store: Store) -> None:
         self.store = store
         self._place, self._count = place, 0
         self._beats: dict[int, tuple[bytes, float]] = {}
-        self.ends: dict[int, Outcome] = {}
-        """The outcome of the other machines. Node 0 watches all of them; they watch node 0."""
+        self.outcomes: dict[int, Outcome] = {}
+        """Outcomes of the watched machines whose ranks have ended."""
 
     def look(self) -> None:
-        """Show that this machine lives, and see who else does."""
+        """Send a heartbeat and read those of the watched machines."""
         self._count += 1
         self.store.set(f"beat/{self._place.node}", str(self._count))
         for node in self._running():
             if self.store.check([f"end/{node}"]):
-                self.ends[node] = Outcome.of(self.store.get(f"end/{node}"))
+                self.outcomes[node] = Outcome.of(self.store.get(f"end/{node}"))
             elif self.store.check([f"beat/{node}"]):
                 beat = self.store.get(f"beat/{node}")
                 if node not in self._beats or self._beats[node][0] != beat:
                     self._beats[node] = beat, time.monotonic()
 
     def _running(self) -> list[int]:
-        looked_after = [0] if self._place.node else range(1, self._place.nodes)
-        return [node for node in looked_after if node not in self.ends]
+        watched = [0] if self._place.node else range(1, self._place.nodes)
+        return [node for node in watched if node not in self.outcomes]
 
     def _lost(self) -> list[int]:
-        now = time.monotonic()
-        return [node for node in self._running() if node in self._beats and now - self._beats[node][1] > _LOST_SECONDS]
+        seen_since = time.monotonic() - self._place.lost_seconds
+        return [node for node in self._running() if node in self._beats and self._beats[node][1] < seen_since]
 
     @property
     def lost(self) -> list[str]:
@@ -93,57 +90,60 @@ class _Machines:
 
     @property
     def patience(self) -> float | None:
-        """Seconds that the ranks of this machine have left, because those of others ended; None while all is well."""
+        """Seconds until the ranks of this machine are killed because those of others ended; None while nothing has failed."""
         if self._lost():
             return 0.0
-        faults = [end for end in self.ends.values() if not end.well]
-        asked = all(failure.asked for end in faults for failure in end.failures) and not any(end.problem for end in faults)
-        return None if not faults else float(_SHUTDOWN_SECONDS) if asked else _SETTLE_SECONDS
+        faults = [outcome for outcome in self.outcomes.values() if not outcome.well]
+        if not faults:
+            return None
+        asked = all(failure.asked for fault in faults for failure in fault.failures) and not any(f.problem for f in faults)
+        return float(_SHUTDOWN_SECONDS) if asked else _SETTLE_SECONDS
 
     def name_of(self, node: int) -> str:
-        """The name of a machine that has joined."""
+        """Return the name of a machine."""
         return self.store.get(f"name/{node}").decode() if self.store.check([f"name/{node}"]) else f"node {node}"
 
     def collect(self, own: Outcome) -> Outcome:
-        """Tell the others how this machine ended. Node 0 waits until they too have ended, or are lost."""
+        """Publish the outcome of this machine. Node 0 waits for the other machines to end or be lost, and returns the outcome
+        of all."""
         self.store.set(f"end/{self._place.node}", own.text())
         if self._place.node:
             return own
         self.look()
-        while (set(self._running()) & set(self._beats)) - set(self._lost()):  # Who has never come is not waited for.
+        while (set(self._running()) & set(self._beats)) - set(self._lost()):  # Machines that never joined are not waited for.
             time.sleep(_BEAT_SECONDS / 5)
             self.look()
-        ends = [own, *self.ends.values()]
-        failures = sorted((failure for end in ends for failure in end.failures), key=lambda f: (f.asked, f.at))
-        return Outcome(failures, self.lost, next((end.problem for end in ends if end.problem), ""))
+        outcomes = [own, *self.outcomes.values()]
+        failures = sorted((failure for outcome in outcomes for failure in outcome.failures), key=lambda f: (f.asked, f.at))
+        return Outcome(failures, self.lost, next((outcome.problem for outcome in outcomes if outcome.problem), ""))
 
 
 class _Watch(threading.Thread):
-    """Looks after the ranks of this machine: has them stop when asked to, and ends them when those of others have ended."""
+    """Stops the ranks of this machine on request, and kills them after those of other machines have ended."""
 
-    def __init__(self, machines: _Machines | None, *, leads: bool) -> None:
+    def __init__(self, machines: _Machines | None, place: argparse.Namespace) -> None:
         super().__init__(daemon=True)
         self.stop = threading.Event()
-        """Set to have all ranks save and end."""
+        """Set when all ranks are asked to save and end."""
         self.over = threading.Event()
-        """Set when the run is over elsewhere."""
+        """Set when the ranks are killed because the run is over elsewhere."""
         self.problem = ""
-        self._machines, self._leads = machines, leads
+        self._machines, self._place = machines, place
         self._closed = threading.Event()
         self._looked = time.monotonic()
         self._asked: set[int] = set()
 
     def run(self) -> None:
-        """Look until ``close``."""
+        """Watch until ``close``."""
         since: float | None = None
         while not self._closed.wait(_BEAT_SECONDS):
             if self.stop.is_set():
-                self.ask()  # Also ranks that have been started since.
+                self.ask()  # Also ranks that were started since.
             if self._machines is None:
                 continue
             try:
                 self._look(self._machines)
-            except RuntimeError as error:  # torch's errors of a store are such.
+            except RuntimeError as error:  # The type of torch's store errors.
                 self._give_up(str(error))
                 return
             self._looked = time.monotonic()
@@ -154,9 +154,10 @@ class _Watch(threading.Thread):
                 self._kill()
 
     def check(self) -> None:
-        """End the ranks where the store has not answered for ``_LOST_SECONDS``: torch waits as long as the kernel resends."""
-        if self._machines and self.is_alive() and time.monotonic() - self._looked > _LOST_SECONDS:
-            self._give_up(f"no answer for {_LOST_SECONDS:g} s")
+        """Kill the ranks if the store has not answered for long: torch itself waits as long as the kernel resends packets."""
+        limit = self._place.lost_seconds
+        if self._machines and self.is_alive() and time.monotonic() - self._looked > limit:
+            self._give_up(f"no answer for {limit:g} s")
 
     def _give_up(self, why: str) -> None:
         self.problem = f"the first machine of the run has gone, or cannot be reached ({why})"
@@ -169,13 +170,13 @@ class _Watch(threading.Thread):
 
     def _look(self, machines: _Machines) -> None:
         machines.look()
-        if self.stop.is_set() and self._leads:
+        if self.stop.is_set() and not self._place.node:
             machines.store.set("stop", "")
         elif machines.store.check(["stop"]):
             self.stop.set()
 
     def ask(self) -> None:
-        """Have all ranks save and end."""
+        """Ask all ranks to save and end."""
         self.stop.set()
         for process in psutil.Process().children():
             if process.pid not in self._asked:
@@ -183,13 +184,13 @@ class _Watch(threading.Thread):
                 process.terminate()
 
     def close(self) -> None:
-        """End the thread, or leave it where it waits for a machine that is gone."""
+        """End the thread, or leave it behind if it waits for a machine that is gone."""
         self._closed.set()
         self.join(2 * _BEAT_SECONDS if self.problem else None)
 
 
 class _Rendezvous(StaticTCPRendezvous):
-    """torch's static rendezvous, complete when all machines are there."""
+    """torch's static rendezvous, which additionally waits until all machines have joined."""
 
     def __init__(self, place: argparse.Namespace, store: Store, watch: _Watch) -> None:
         host, _, port = place.endpoint.rpartition(":")
@@ -197,7 +198,7 @@ class _Rendezvous(StaticTCPRendezvous):
         self._store, self._place, self._watch = store, place, watch
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for all machines. Raises ConnectionError naming those that have come."""
+        """Wait for all machines. Raises ConnectionError naming those that have joined."""
         assert self._store is not None
         nodes, deadline = range(self._place.nodes), time.monotonic() + self._place.join_seconds
         self._store.set(f"name/{self._place.node}", self._place.name)
@@ -214,26 +215,26 @@ class _Rendezvous(StaticTCPRendezvous):
         return super().next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
-        """None ever: ranks do not restart. The agent asks ten times a second, which is when the watch is checked."""
+        """Return 0, since ranks never restart. The agent calls this ten times a second, so it also checks the watch."""
         self._watch.check()
         return 0
 
 
 def run(place: argparse.Namespace, directory: Path) -> Outcome:
-    """Run the ranks of this machine to their end; ``directory`` is for their logs and records of errors."""
+    """Run the ranks of this machine until they end; ``directory`` is for their logs and error records."""
     connect: Callable[..., TCPStore] | None = None
     if place.endpoint:
         host, _, port = place.endpoint.rpartition(":")
         _choose_interface(host)
-        answer = timedelta(seconds=_CONNECT_SECONDS)
-        connect = partial(TCPStore, host, int(port), None, timeout=answer, wait_for_workers=False)
-        held = connect(is_master=True, master_listen_fd=place.listen_fd) if place.listen_fd is not None else None
-        assert (held is None) == bool(place.node)
+        timeout = timedelta(seconds=_CONNECT_SECONDS)
+        connect = partial(TCPStore, host, int(port), None, timeout=timeout, wait_for_workers=False)
+        server = connect(is_master=True, master_listen_fd=place.listen_fd) if place.listen_fd is not None else None
+        assert (server is None) == bool(place.node)
     else:
         place.endpoint = "localhost:0"
         place.arguments += ["--init-method", (directory / "rendezvous").as_uri()]
     machines = _Machines(place, connect(is_master=False)) if connect else None
-    watch = _Watch(machines, leads=not place.node)
+    watch = _Watch(machines, place)
     signal.signal(signal.SIGTERM, lambda *_: watch.ask())
     if machines:
         machines.look()
@@ -242,7 +243,7 @@ def run(place: argparse.Namespace, directory: Path) -> Outcome:
     own = _run_agent(place, rendezvous, directory, watch)
     watch.close()
     if machines and watch.stop.is_set() and not place.node:
-        machines.store.set("stop", "")  # The ranks here may have ended before the watch had passed it on.
+        machines.store.set("stop", "")  # The ranks here may have ended before the watch passed it on.
     own.problem = own.problem or watch.problem
     return own if machines is None or watch.problem else machines.collect(own)
 
@@ -257,7 +258,7 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
         max_restarts=0,
         monitor_interval=0.1,
     )
-    # Standard output of rank 0 goes straight to the launcher; that of other ranks is kept for error messages.
+    # Standard output of rank 0 goes to the launcher; that of other ranks is kept for error messages.
     redirects = {local: Std.ERR if local + place.node == 0 else Std.ALL for local in range(place.processes)}
     logs = DefaultLogsSpecs(log_dir=str(directory / "logs"), redirects=redirects, tee=Std.ERR)
     prefix = f"{place.name}, rank ${{rank}}: "
@@ -269,14 +270,12 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
     except Exception as error:
         return Outcome(problem=str(error) if isinstance(error, ConnectionError) else f"{type(error).__name__}: {error}")
     failures = list(result.failures.items())
-    ended = [
-        _failure(rank, failure, directory, place.name) for rank, failure in failures if not _was_ended(failure, failures, watch)
-    ]
-    return Outcome(ended)
+    failed = [(rank, failure) for rank, failure in failures if not _was_killed_here(failure, failures, watch)]
+    return Outcome([_failure(rank, failure, directory, place.name) for rank, failure in failed])
 
 
-def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
-    """Whether a rank did not fail but was killed here, after the failure of another."""
+def _was_killed_here(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
+    """Return whether a rank did not fail itself but was killed here after the failure of another."""
     late = failure.timestamp - min(other.timestamp for _, other in failures) >= _SHUTDOWN_SECONDS - 1
     return failure.exitcode == -signal.SIGKILL and (late or watch.over.is_set())
 
@@ -287,14 +286,14 @@ def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) 
         message = failure.error_file_data["message"]
         words = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
         return Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
-    written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Its errors last.
+    written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Standard error comes last.
     lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-_TAIL_LINES:]
     lines = lines[next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0) :]
     return Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
 
 
 def _choose_interface(host: str) -> None:
-    """Have gloo and NCCL use the network interface that leads to ``host``, unless the environment names one."""
+    """Make gloo and NCCL use the network interface towards ``host``, unless the environment names one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
         own = str(probe.getsockname()[0])
@@ -305,16 +304,17 @@ def _choose_interface(host: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """What the launcher starts."""
+    """Parse the command line of the launcher and run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run the training processes of one machine.")
     parser.add_argument("--node", type=int, required=True, help="number of this machine")
     parser.add_argument("--nodes", type=int, required=True, help="number of machines")
-    parser.add_argument("--name", required=True, help="what this machine is called in messages")
+    parser.add_argument("--name", required=True, help="name of this machine in messages")
     parser.add_argument("--processes", type=int, required=True, help="ranks on this machine")
-    parser.add_argument("--threads", type=int, required=True, help="CPU threads of all of them")
-    parser.add_argument("--endpoint", default="", help="ADDRESS:PORT of node 0's store; none on a lone machine")
-    parser.add_argument("--listen-fd", type=int, help="the socket that node 0's store listens at")
-    parser.add_argument("--join-seconds", type=float, required=True, help="how long machines may take to meet")
+    parser.add_argument("--threads", type=int, required=True, help="CPU threads of all ranks together")
+    parser.add_argument("--endpoint", default="", help="ADDRESS:PORT of node 0's store; none on a single machine")
+    parser.add_argument("--listen-fd", type=int, help="file descriptor of the socket of node 0's store")
+    parser.add_argument("--join-seconds", type=float, required=True, help="time for all machines to join")
+    parser.add_argument("--lost-seconds", type=float, required=True, help="a machine without heartbeats for longer is lost")
     parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -324,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = str(max(1, place.threads // place.processes))
     os.environ.setdefault(*SPIN_ROUNDS)
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # SIGTERM is handled here: ranks save, and the agent waits.
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # SIGTERM is handled by ``run``: ranks save, and the agent waits.
     with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory:
         outcome = run(place, Path(directory))
     if place.node and outcome.problem:

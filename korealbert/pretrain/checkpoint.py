@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or absent, verified before use, and that execute nothing when loaded.
+"""Checkpoints: written whole or not at all, verified before use, and loaded without executing any code.
 
 ``step-00001000/`` holds ``model.safetensors``, ``optimizer.safetensors``, ``state.json``, ``metrics.jsonl`` and, written last,
-``sha256.json`` over the others. The directory is renamed into place, and the two newest are kept. No random state is stored:
-order is a function of the step, and dropout has a seed of its own for every micro-batch.
+``sha256.json`` with the digests of the others. The directory is renamed into place, and the two newest are kept. No random
+state is stored: the order of rows is a function of the step, and each micro-batch has its own dropout seed.
 """
 
 from __future__ import annotations
@@ -27,130 +27,141 @@ from korealbert.pretrain.guard import GuardState, Recent
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
 from korealbert.pretrain.spec import PretrainSpec
 
+_KEPT = 2
+"""Checkpoints that are kept: one more than needed, in case the newest is damaged."""
+
+_FILES = {"model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"}
+
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class TrainingState:
-    """All that a checkpoint needs beside tensors."""
+    """The state of the training loop that is stored besides tensors."""
 
     step: int = 0
-    """Steps done."""
+    """Finished steps."""
     updates: int = 0
-    """Updates made: steps less those that fp16 overflow skipped. The learning rate follows it."""
+    """Finished updates: the steps without those that fp16 overflow skipped. The learning rate follows it."""
     position: int = 0
-    """Where in the training order the next batch begins."""
+    """Position in the training order where the next batch begins."""
     long_position: int = 0
-    """The same of the long sequences."""
+    """The same for long sequences."""
     sequences: int = 0
-    """Sequences trained on; the positions less those that were left out after a collapse."""
+    """Sequences trained on, without those that were skipped after a collapse."""
     slots: int = 0
-    """Places of their tokens, padding included."""
+    """Positions of these sequences, padding included."""
     returns_to: int = 0
-    """Step of the checkpoint that a collapse returns to: the last that was due after a good step. One that was saved on request
-    changes nothing."""
+    """Step of the checkpoint that a collapse returns to: the newest one that was due after a good step. Checkpoints saved
+    because a stop was requested do not count."""
     rate_factor: float = 1.0
-    """What collapses have made of the learning rate."""
+    """Factor on the learning rate, lowered by each collapse."""
     tokens: int = 0
-    """Real tokens seen, specials included, padding not."""
+    """Tokens trained on, special ones included, padding not."""
     seconds: float = 0.0
-    """Time that steps have taken, where the run has a budget of it."""
+    """Time that the steps have taken, if the run has a time budget."""
     window: TaskTotals = field(default_factory=TaskTotals)
     """Sums since the last log line."""
     heldout: Metrics = field(default_factory=dict)
     """The newest held-out scores."""
     heldout_long: Metrics = field(default_factory=dict)
-    """The same of the long held-out rows."""
+    """The same on long rows."""
     guard: GuardState = field(default_factory=GuardState)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The state that ``asdict`` gave these values of."""
+        """Return the state from which ``asdict`` made these values."""
         guard = {**values["guard"], **{name: Recent(**values["guard"][name]) for name in ("loss", "gradient")}}
         return cls(**{**values, "window": TaskTotals(**values["window"]), "guard": GuardState(**guard)})
 
 
-_KEPT = 2
-"""Newest checkpoints that stay: one more than needed, in case the newest is damaged."""
-
-log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
-class _Checkpoint:
-    """What a verified checkpoint says; tensors load separately."""
+class Checkpoint:
+    """A verified checkpoint, without its tensors."""
 
     path: Path
-    state: Mapping[str, Any]
-    """The loop's own state, as it was given to ``save``."""
+    training: TrainingState
+    scaler: dict[str, Any] | None
+    """State of the fp16 loss scaler."""
     metrics: bytes
-    """``metrics.jsonl`` at that step."""
+    """Content of ``metrics.jsonl`` at that step."""
 
 
-def save(
-    root: Path,
-    *,
-    step: int,
-    model: nn.Module,
-    moments: dict[str, Tensor],
-    state: Mapping[str, Any],
-    metrics: bytes,
-    keep: int,
-) -> None:
-    """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``_KEPT`` in all.
+class Checkpoints:
+    """The checkpoints of one run under ``root``: weights, moments and loss scale of an engine, and the training state."""
 
-    Later checkpoints are removed first: a run that rolled back to ``step`` must not resume from them.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    for later in _newest_first(root):
-        if _step(later) > step:
-            shutil.rmtree(later)
-    partial = root / f"step-{step:08d}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    save_file(detached(model), partial / "model.safetensors")
-    save_file(moments, partial / "optimizer.safetensors")
-    (partial / "state.json").write_text(json.dumps(state, sort_keys=True), "utf-8")
-    (partial / "metrics.jsonl").write_bytes(metrics)
-    digests = {path.name: sha256_of_file(path) for path in sorted(partial.iterdir())}
-    (partial / "sha256.json").write_text(json.dumps(digests), "utf-8")
-    for path in partial.iterdir():
-        with path.open("rb") as handle:
-            os.fsync(handle.fileno())
-    replace_directory(partial, root / f"step-{step:08d}")
-    for old in _newest_first(root)[_KEPT:]:
-        if _step(old) != keep:
-            shutil.rmtree(old)
+    def __init__(
+        self, root: Path, spec: PretrainSpec, config: AnyConfig, *, model: nn.Module, optimizer: Optimizer, engine: Any
+    ) -> None:
+        self._root, self._sharded = root, spec.zero_stage > 0
+        self._model, self._optimizer, self._engine = model, optimizer, engine
+        self._scaler = getattr(engine, "torch_autocast_z0_gradscaler", None)
+        self._identity = {"spec": spec.as_before(), "config": config.as_before()}
 
+    def save(self, state: TrainingState, metrics: MetricsFile | None) -> None:
+        """Write the checkpoint of ``state.step``. Every rank must call it; the one that has the metrics file writes.
 
-def latest(root: Path, *, until: int | None = None) -> _Checkpoint | None:
-    """The newest intact checkpoint, of a step ``until`` or before, or None. A damaged one is passed over with a warning."""
-    for path in _newest_first(root):
-        if until is not None and _step(path) > until:
-            continue
-        damage = _damage(path)
-        if damage is None:
+        Later checkpoints are removed first, since a run that rolled back must not resume from them. Of the earlier ones, the
+        newest and that of step ``state.returns_to`` are kept.
+        """
+        sharded = _gather_moments(self._model, self._engine.optimizer) if self._sharded else None
+        if metrics is None:
+            return
+        for later in self._newest_first():
+            if _step(later) > state.step:
+                shutil.rmtree(later)
+        path = self._root / f"step-{state.step:08d}"
+        partial = path.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_file(detached(self._model), partial / "model.safetensors")
+        save_file(_moments_of(self._model, self._optimizer) if sharded is None else sharded, partial / "optimizer.safetensors")
+        scaler = None if self._scaler is None else self._scaler.state_dict()
+        content = {"identity": self._identity, "training": asdict(state), "scaler": scaler}
+        (partial / "state.json").write_text(json.dumps(content, sort_keys=True), "utf-8")
+        (partial / "metrics.jsonl").write_bytes(metrics.content())
+        digests = {name: sha256_of_file(partial / name) for name in sorted(_FILES)}
+        (partial / "sha256.json").write_text(json.dumps(digests), "utf-8")
+        for file in partial.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        replace_directory(partial, path)
+        for old in self._newest_first()[_KEPT:]:
+            if _step(old) != state.returns_to:
+                shutil.rmtree(old)
+
+    def latest(self, *, until: int | None = None) -> Checkpoint | None:
+        """Return the newest intact checkpoint, of step ``until`` at most; damaged ones are skipped with a warning.
+
+        Raises ValueError if it belongs to another run.
+        """
+        for path in self._newest_first():
+            if until is not None and _step(path) > until:
+                continue
+            if damage := _damage(path):
+                log.warning("checkpoint %s is damaged (%s); falling back to the one before", path.name, damage)
+                continue
             state = json.loads((path / "state.json").read_text("utf-8"))
-            return _Checkpoint(path, state, (path / "metrics.jsonl").read_bytes())
-        log.warning("checkpoint %s is damaged (%s); falling back to the one before", path.name, damage)
-    return None
+            if state["identity"] != self._identity:
+                raise ValueError(f"{path} belongs to another spec; remove {self._root} to start over")
+            metrics = (path / "metrics.jsonl").read_bytes()
+            return Checkpoint(path, TrainingState.of(state["training"]), state["scaler"], metrics)
+        return None
 
+    def restore(self, saved: Checkpoint) -> TrainingState:
+        """Load a checkpoint's tensors into the engine and return its training state."""
+        self._model.load_state_dict(load_file(saved.path / "model.safetensors"))
+        moments = load_file(saved.path / "optimizer.safetensors")
+        if self._sharded:
+            _scatter_moments(self._model, self._engine.optimizer, moments)
+        else:
+            _set_moments(self._model, self._optimizer, moments)
+        if self._scaler is not None:
+            self._scaler.load_state_dict(saved.scaler)
+        return saved.training
 
-def _restore_weights(checkpoint: _Checkpoint, model: nn.Module) -> None:
-    """Put the weights of a checkpoint into a model, which must be shaped as when it was saved."""
-    model.load_state_dict(load_file(checkpoint.path / "model.safetensors"))
-
-
-def _load_moments(checkpoint: _Checkpoint) -> dict[str, Tensor]:
-    """The optimiser's state, as it was given to ``save``."""
-    return dict(load_file(checkpoint.path / "optimizer.safetensors"))
-
-
-def detached(model: nn.Module) -> dict[str, Tensor]:
-    """All tensors of a model on the CPU, by name, ready for safetensors."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-
-
-def _newest_first(root: Path) -> list[Path]:
-    return sorted((path for path in root.glob("step-*") if path.name.removeprefix("step-").isdigit()), reverse=True)
+    def _newest_first(self) -> list[Path]:
+        return sorted((path for path in self._root.glob("step-*") if path.name.removeprefix("step-").isdigit()), reverse=True)
 
 
 def _step(path: Path) -> int:
@@ -158,12 +169,12 @@ def _step(path: Path) -> int:
 
 
 def _damage(path: Path) -> str | None:
+    """Return what is wrong with a checkpoint, or None."""
     try:
         digests: dict[str, str] = json.loads((path / "sha256.json").read_bytes())
     except (OSError, ValueError):
         return "sha256.json is unreadable"
-    expected = {"model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"}
-    if not isinstance(digests, dict) or set(digests) != expected:
+    if not isinstance(digests, dict) or set(digests) != _FILES:
         return "sha256.json does not list its files"
     for name, digest in digests.items():
         try:
@@ -174,8 +185,13 @@ def _damage(path: Path) -> str | None:
     return None
 
 
+def detached(model: nn.Module) -> dict[str, Tensor]:
+    """Return all tensors of a model by name, on the CPU, ready for safetensors."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
 def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """All state as ``<parameter>/<field>`` on the CPU; nothing before the first update."""
+    """Return the optimiser's state as ``<parameter>/<field>``, on the CPU; it is empty before the first update."""
     return {
         f"{name}/{field}": torch.as_tensor(value).detach().cpu().contiguous()
         for name, parameter in model.named_parameters()
@@ -184,8 +200,8 @@ def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def _set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Replace all state by what ``_moments_of`` gave."""
-    optimizer.state.clear()  # The checkpoint of step 0 holds no moments, and a return to it must keep none.
+    """Replace the optimiser's state by what ``_moments_of`` returned."""
+    optimizer.state.clear()  # The checkpoint of step 0 has no moments, and none must survive a return to it.
     parameters = dict(model.named_parameters())
     for key, tensor in moments.items():
         name, _, field = key.rpartition("/")
@@ -195,12 +211,12 @@ def _set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, T
 
 
 _ADAM = ("exp_avg", "exp_avg_sq")
-"""The fields of Adam's state that have the shape of the parameter."""
+"""The fields of Adam's state that have the shape of their parameter."""
 
 
 def _gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
-    """``_moments_of`` an AdamW under DeepSpeed's ZeRO 1 or 2; every rank must call it, and receives the same."""
-    from deepspeed.utils import safe_get_full_optimizer_state  # noqa: PLC0415 - imported by the engine, as its device demands
+    """Return ``_moments_of`` an AdamW under DeepSpeed's ZeRO 1 or 2. Every rank must call it and gets the same."""
+    from deepspeed.utils import safe_get_full_optimizer_state  # noqa: PLC0415 - imported first by the engine, for its device
 
     if not any(zero.optimizer.state.values()):
         return {}
@@ -214,7 +230,7 @@ def _gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
 
 
 def _scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) -> None:
-    """``_set_moments`` of such an optimiser, and have its master weights follow the model's, which were set before."""
+    """Do ``_set_moments`` for such an optimiser, whose fp32 master weights also take over the model's weights."""
     from deepspeed.utils import safe_set_full_optimizer_state  # noqa: PLC0415
 
     zero.refresh_fp32_params()
@@ -236,58 +252,8 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _link(zero: Any) -> None:
-    """Tie parameters to their places in the divided state; DeepSpeed itself does so before all of it exists."""
+    """Link parameters to their parts of the sharded state; DeepSpeed itself does this before all of it exists."""
     from deepspeed.utils import lazy_init_hp_params_optimizer_state  # noqa: PLC0415
 
     for parameters, partition in zip(zero.bit16_groups, zero.single_partition_of_fp32_groups, strict=True):
         lazy_init_hp_params_optimizer_state(parameters, partition, zero.optimizer.state)
-
-
-class RunCheckpoints:
-    """Weights, moments and loss scale of an engine, and the training state beside them, under ``root``."""
-
-    def __init__(
-        self, root: Path, spec: PretrainSpec, config: AnyConfig, *, model: nn.Module, optimizer: Optimizer, engine: Any
-    ) -> None:
-        self._root, self._divided = root, spec.zero_stage > 0
-        self._model, self._optimizer, self._engine = model, optimizer, engine
-        self._scaler = getattr(engine, "torch_autocast_z0_gradscaler", None)
-        self._identity = {"spec": spec.as_before(), "config": config.as_before()}
-
-    def latest(self, *, until: int | None = None) -> _Checkpoint | None:
-        """The newest intact one, of a step ``until`` or before. Raises ValueError where it is another run's."""
-        saved = latest(self._root, until=until)
-        if saved is not None and saved.state["identity"] != self._identity:
-            raise ValueError(f"{saved.path} belongs to another spec; remove {self._root} to start over")
-        return saved
-
-    def save(self, state: TrainingState, metrics: MetricsFile | None) -> None:
-        """Write the checkpoint of ``state.step``. Every rank must call it; the one that has the metrics writes."""
-        moments = _gather_moments(self._model, self._engine.optimizer) if self._divided else None
-        if metrics is None:
-            return
-        save(
-            self._root,
-            step=state.step,
-            model=self._model,
-            moments=_moments_of(self._model, self._optimizer) if moments is None else moments,
-            state={
-                "identity": self._identity,
-                "training": asdict(state),
-                "scaler": None if self._scaler is None else self._scaler.state_dict(),
-            },
-            metrics=metrics.content(),
-            keep=state.returns_to,
-        )
-
-    def restore(self, saved: _Checkpoint) -> TrainingState:
-        """Put a checkpoint's tensors back into the engine; returns the training state of its step."""
-        _restore_weights(saved, self._model)
-        moments = _load_moments(saved)
-        if self._divided:
-            _scatter_moments(self._model, self._engine.optimizer, moments)
-        else:
-            _set_moments(self._model, self._optimizer, moments)
-        if self._scaler is not None:
-            self._scaler.load_state_dict(saved.state["scaler"])
-        return TrainingState.of(saved.state["training"])

@@ -1,15 +1,14 @@
-"""Stage `cooccurrence`: vectors of all pieces from their co-occurrences, as initial values of a model's word embeddings.
+"""Stage `cooccurrence`: vectors of all pieces from their co-occurrences, as initial word embeddings of a model.
 
-The counts of pieces within a window of each other give their positive pointwise mutual information, whose truncated singular
-value decomposition U S Vᵀ gives the vectors U S^½ (Levy, Goldberg and Dagan 2015, "Improving Distributional Similarity with
-Lessons Learned from Word Embeddings"). A masked language model with random embeddings learns similar
-vectors in its first millions of tokens; this stage takes seconds.
+Counts of pieces within a window of each other give their positive pointwise mutual information, whose truncated singular value
+decomposition U S Vᵀ gives the vectors U S^½ (Levy, Goldberg and Dagan 2015, "Improving Distributional Similarity with Lessons
+Learned from Word Embeddings"). A masked language model with random embeddings needs its first millions of tokens to learn
+similar vectors; this stage takes seconds.
 
-Input: role ``examples``. Output: ``vectors.safetensors`` with ``vectors``, fp32 [V, E], of variance 1 over all pieces that
-occur; the rows of those that do not, and of special pieces, are 0.
+Input: role ``examples``. Output: ``vectors.safetensors`` with ``vectors``, fp32 [V, E], which have variance 1 over all pieces
+that occur. Rows of special pieces and of pieces that do not occur are 0.
 
-Shapes: V pieces, C context pieces, E width of the vectors, R rows of a block, L their length, N neighbours. torch is imported
-where it is used, so that planning does without.
+Shapes: V pieces, C context pieces, E width of the vectors, R rows of a block, L their length, N neighbours.
 """
 
 from __future__ import annotations
@@ -30,52 +29,53 @@ from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID
 
 VECTORS = "vectors.safetensors"
-"""The file of an artifact of this stage."""
+"""The output file."""
 
 _BLOCK_TOKENS = 1 << 22
 """Tokens whose neighbours are counted at once."""
 _OVERSAMPLED = 32
-"""Further dimensions of the random projection, which make the last of those that are kept exact."""
+"""Additional dimensions of the random projection, which make the last kept ones exact."""
 
 
 class CooccurrenceSpec(Spec):
     """Which neighbours count, and over how much text."""
 
     width: int = Field(default=0, ge=0)
-    """E: dimensions of the vectors; 0 stands for the width of the model's word embeddings."""
+    """E: dimensions of the vectors; 0 means the width of the model's word embeddings."""
     window: int = Field(default=5, ge=1, le=64)
-    """Neighbours up to so many pieces away count, the nearest ``window`` times, the farthest once (word2vec's weighting)."""
+    """Distance in pieces up to which neighbours count; the nearest counts ``window`` times, the farthest once (as in
+    word2vec)."""
     contexts: int = Field(default=4096, ge=1)
-    """C: neighbours that are told apart, the most frequent pieces. Counts take 4 · V · C bytes."""
+    """C: the most frequent pieces, which are counted as neighbours. The counts take 4 · V · C bytes."""
     smoothing: float = Field(default=0.75, gt=0, le=1)
-    """Exponent of the contexts' frequencies; below 1 it lowers the weight of rare contexts."""
+    """Exponent of the contexts' frequencies; values below 1 lower the weight of rare contexts."""
     max_tokens: int = Field(default=100_000_000, ge=1)
-    """Read so many tokens at most, from rows evenly spread over all."""
+    """Most tokens that are read, from rows evenly spread over all."""
     seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seed of the random projection with which the decomposition begins."""
+    """Seed of the random projection of the decomposition."""
 
     def of_width(self, width: int) -> CooccurrenceSpec:
-        """With the width of a model's word embeddings, where it has none of its own."""
+        """Return the spec with this width if it has none of its own."""
         return self.model_copy(update={"width": self.width or width})
 
 
 class CooccurrenceStats(Statistics):
-    """What was counted."""
+    """Size of the counts and the vectors."""
 
     tokens: int
     """Tokens read."""
     pieces: int
     """Pieces that have a vector."""
     unseen_pieces: int
-    """Ordinary pieces without a neighbour in the rows read: their embeddings start with random values."""
+    """Ordinary pieces without a neighbour in the rows read, whose embeddings start with random values."""
     contexts: int
     width: int
     kept: Real
-    """Share of the squared mutual information that the vectors' dimensions hold."""
+    """Share of the squared mutual information that the vectors keep."""
 
 
 def run(spec: CooccurrenceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CooccurrenceStats:
-    """Count, weigh, decompose. Raises ValueError where no two pieces are neighbours."""
+    """Count neighbours, compute their mutual information, decompose it. Raises ValueError if no two pieces are neighbours."""
     rows = RowTable(inputs["examples"].path, "train")
     vocab_size = rows.headers[0].vocab_size
     numbers = _spread(rows, spec.max_tokens)
@@ -107,13 +107,13 @@ def run(spec: CooccurrenceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 
 def _spread(rows: RowTable, max_tokens: int) -> NDArray[np.int64]:
-    """Numbers of rows that hold ``max_tokens`` at most, evenly spread over all."""
+    """Return numbers of evenly spread rows that have ``max_tokens`` at most."""
     wanted = max(1, min(len(rows), max_tokens // rows.headers[0].sequence_length))
     return np.linspace(0, len(rows), wanted, endpoint=False).astype(np.int64)
 
 
 def _blocks(rows: RowTable, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Ids [R, L] of some rows after the other, and which of them are ordinary pieces."""
+    """Yield ids [R, L] of blocks of rows, and which of them are ordinary pieces."""
     size = max(1, _BLOCK_TOKENS // rows.headers[0].sequence_length)
     for begin in range(0, len(numbers), size):
         ids_RL, lengths_R = rows.columns(["ids", "length"], numbers[begin : begin + size])
@@ -122,7 +122,7 @@ def _blocks(rows: RowTable, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArra
 
 
 def _counter(tokens: int, window: int) -> type[np.uint32 | np.uint64]:
-    """The narrowest type that no count overflows: each token adds 2 · (1 + … + window) at most."""
+    """Return the narrowest type that no count overflows: each token adds at most 2 · (1 + … + window)."""
     return np.uint32 if tokens * window * (window + 1) < 1 << 32 else np.uint64
 
 
@@ -133,7 +133,7 @@ def count_neighbours(
     real_RL: NDArray[np.bool_],
     window: int,
 ) -> None:
-    """Add the neighbours within rows to ``counts_VC``, both ways: those d apart weigh ``window + 1 - d``."""
+    """Add all pairs of neighbours within rows to ``counts_VC``; those at distance d add ``window + 1 - d``."""
     column_V = np.full(len(counts_VC), -1, dtype=np.int64)
     column_V[contexts_C] = np.arange(len(contexts_C))
     flat = counts_VC.reshape(-1)
@@ -147,7 +147,7 @@ def count_neighbours(
 
 
 def mutual_information(counts_VC: NDArray[Any], smoothing: float) -> NDArray[np.float32]:
-    """Positive pointwise mutual information [V, C]: max(0, log(p(v, c) / (p(v) p'(c)))), p' the smoothed p of the contexts."""
+    """Return max(0, log(p(v, c) / (p(v) p'(c)))), [V, C]: the positive pointwise mutual information, with p' the smoothed p."""
     words_V, contexts_C = (counts_VC.sum(axis=axis, dtype=np.float64) for axis in (1, 0))
     smoothed_C = contexts_C**smoothing
     expected_V, expected_C = np.maximum(words_V, 1), np.maximum(smoothed_C, 1) / smoothed_C.sum()
@@ -159,9 +159,9 @@ def mutual_information(counts_VC: NDArray[Any], smoothing: float) -> NDArray[np.
 
 
 def _decompose(information_VC: NDArray[np.float32], spec: CooccurrenceSpec, threads: int) -> tuple[NDArray[np.float32], float]:
-    """U S^½ [V, E] of the truncated decomposition, and the share of the squares that its dimensions hold.
+    """Return U S^½ [V, E] of the truncated decomposition, and the share of the squares that it keeps.
 
-    Halko, Martinsson and Tropp 2011 (algorithm 5.1), with torch's; where the matrix has fewer than E rows or columns, as many.
+    torch implements Halko, Martinsson and Tropp 2011 (algorithm 5.1). E is at most the number of rows and columns.
     """
     import torch  # noqa: PLC0415 (planning does without)
 
@@ -181,7 +181,7 @@ def _decompose(information_VC: NDArray[np.float32], spec: CooccurrenceSpec, thre
 
 
 def _standardised(vectors_VE: NDArray[np.float32], seen_V: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Scaled to variance 1 over all pieces that occur; 0 elsewhere."""
+    """Scale the vectors to variance 1 over all pieces that occur; the others become 0."""
     scaled: NDArray[np.float32] = vectors_VE / vectors_VE[seen_V].std(dtype=np.float64).astype(np.float32)
     scaled[~seen_V] = 0
     return scaled

@@ -1,7 +1,8 @@
 """Cross-entropy over the pieces of a vocabulary, with its gradients computed chunk by chunk in the forward pass.
 
-Letters of shapes: K groups of R rows of logits and T targets, each of one row of its group; V pieces, E width of the table.
-Masked tokens are groups of one row and one target, bags of words the sequences and targets of a row of the batch.
+Shapes: K groups, each with R rows of logits and T targets, each target predicted by one row of its group; V pieces, E width of
+the table. A masked token is a group of one row and one target. A bag of words is a row of the batch: its R sequences and T
+targets.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from korealbert.examples.batches import IGNORED
 from korealbert.model.heads import MaskedTokenHead
 
 _CHUNK_BYTES = 1 << 30
-"""Of fp32 logits. A chunk of 50,000 pieces is then 5,400 rows, whose products at a width of 768 take an H100 about 2 ms, and
-adding to the gradient of the table 0.14 ms (0.5 GB at 3.35 TB/s); all logits of 96 rows of 1,024 tokens would be 18 GB."""
-
+"""Largest chunk of fp32 logits on a GPU. With 50,000 pieces it has 5,400 rows, whose products at width 768 take an H100 about 2
+ms, and adding to the gradient of the table 0.14 ms (0.5 GB at 3.35 TB/s). All logits of 96 rows of 1,024 tokens would take 18
+GB."""
 
 _BLOCK_BYTES = 1 << 21
-"""Of fp32 logits on a processor: with the results of the operations on them, what a core's second cache holds."""
+"""Largest block of fp32 logits on a CPU: with intermediate results it fits into a core's L2 cache."""
 
 
 class PieceTargets(NamedTuple):
-    """What is to be predicted."""
+    """The pieces to predict."""
 
     rows_KT: Tensor
-    """Row of its group whose logits each target is predicted by; any of an unused one."""
+    """The row of its group that predicts each target; any row for an unused one."""
     labels_KT: Tensor
-    """Pieces, -100 in unused ones."""
+    """Piece ids, -100 for unused targets."""
 
 
 def chunks(groups: int, rows: int, pieces: int, device: torch.device) -> int | None:
-    """Into how many chunks the logits of so many groups are cut; None: torch's own cross-entropy takes them all at once.
+    """Return into how many chunks the logits are cut, or None to use torch's own cross-entropy on all of them.
 
-    On GPUs a power of two such that none is above 1 GiB (each number is compiled for itself, and torch gives up compiling
-    after eight). On processors one in bf16, in blocks that stay in the cache; in fp32 none, so that bits stay as they were.
+    On GPUs a power of two, so that no chunk exceeds 1 GiB: torch compiles each number separately, and gives up after eight. On
+    CPUs 1 in bf16, processed in blocks that fit into the cache, and None in fp32, whose last bits would change.
     """
     if device.type != "cuda":
         in_bf16 = torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type) == torch.bfloat16
@@ -47,9 +48,9 @@ def chunks(groups: int, rows: int, pieces: int, device: torch.device) -> int | N
 
 
 def _blocks(logits_KRV: Tensor) -> tuple[Tensor, ...]:
-    """Groups whose logits are turned into gradients at once: on a processor as many as its cache holds in fp32.
+    """Split logits into the groups that are turned into gradients at once: on a CPU as many as fit into its cache in fp32.
 
-    All of them where kernels are compiled, which go through memory once.
+    Compiled kernels make one pass over memory, so they take all groups.
     """
     if logits_KRV.device.type != "cpu" or torch.compiler.is_compiling():
         return (logits_KRV,)
@@ -57,9 +58,10 @@ def _blocks(logits_KRV: Tensor) -> tuple[Tensor, ...]:
 
 
 def _hits(logits_KRV: Tensor, largest_KR: Tensor, rows_KT: Tensor, labels_KT: Tensor, place_KT: Tensor) -> Tensor:
-    """Targets whose logit is the first of the largest ones of their row.
+    """Count the targets whose logit is the largest of its row, the first one of equals.
 
-    A processor looks for the first one where the target's is as large, for ``argmax`` takes it ten times as long as ``amax``.
+    On a CPU ``argmax`` takes ten times as long as ``amax``, so it is computed only for rows where the target's logit is
+    largest.
     """
     if logits_KRV.device.type != "cpu" or torch.compiler.is_compiling():
         return (logits_KRV.argmax(-1).gather(1, rows_KT) == labels_KT).sum()
@@ -72,21 +74,23 @@ def _hits(logits_KRV: Tensor, largest_KR: Tensor, rows_KT: Tensor, labels_KT: Te
 def chunked(
     head: MaskedTokenHead, hidden_KRH: Tensor, table_VE: Tensor, targets: PieceTargets, number: int
 ) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy in nats (fp32) and hits (int64), with logits and their gradients in ``number`` chunks of groups.
+    """Return the summed cross-entropy in nats (fp32) and the hits (int64), computed in ``number`` chunks of groups.
 
-    Gradients of the loss are computed with it, so that no logits are kept for the backward pass or computed again there.
+    Gradients are computed together with the loss, so that logits are neither kept for the backward pass nor computed again.
     """
     transformed_KRE = head.transform(hidden_KRH)
     device = transformed_KRE.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else transformed_KRE.dtype
     with torch.autocast(device, enabled=False):
-        found: tuple[Tensor, Tensor] = _Chunked.apply(  # type: ignore[no-untyped-call]
+        loss_and_hits: tuple[Tensor, Tensor] = _Chunked.apply(  # type: ignore[no-untyped-call]
             transformed_KRE.to(dtype), table_VE, head.bias, *targets, head.pieces, number, dtype, torch.is_grad_enabled()
         )
-    return found
+    return loss_and_hits
 
 
 class _Chunked(torch.autograd.Function):
+    """See ``chunked``. ``differentiated`` says whether gradients will be needed."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -119,7 +123,7 @@ class _Chunked(torch.autograd.Function):
                 whole = block.float().add_(bias)
                 largest, aimed = whole.amax(-1), whole.flatten(1).gather(1, place)
                 hits += _hits(whole, largest, rows, labels, place)
-                gradient = whole.sub_(largest[..., None]).exp_()  # Once; log_softmax would be a second time.
+                gradient = whole.sub_(largest[..., None]).exp_()  # The only exponential; log_softmax would need a second one.
                 total = gradient.sum(-1)
                 loss += ((total.log() + largest).gather(1, rows) - aimed).where(real, 0.0).sum()
                 if not differentiated:
@@ -142,5 +146,5 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, loss_gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        of_hidden, of_table, of_bias = ctx.saved_tensors  # The table's is scaled in place, so that there is one backward pass.
+        of_hidden, of_table, of_bias = ctx.saved_tensors  # The table's is scaled in place: only one backward pass is possible.
         return of_hidden * loss_gradient, of_table.mul_(loss_gradient), of_bias * loss_gradient, *(None,) * 6

@@ -1,8 +1,7 @@
-"""From row numbers to the micro-batches of one rank: training order, tensors, reading ahead.
+"""The micro-batches of one rank: training order, gathering, tensors, reading ahead.
 
-The training order (which row and view comes at which position) is a pure function of seed and position. Nothing is shuffled in
-memory, and only an offset needs to be stored: a Feistel network permutes the positions of an epoch, and is applied again
-while the result is beyond the last row. 66 million rows take no more memory than ten.
+The training order (which row of which view is at which position) is a pure function of seed and position, so a checkpoint
+stores only a position. A Feistel network permutes the rows of an epoch; 66 million rows take no more memory than ten.
 """
 
 from __future__ import annotations
@@ -28,51 +27,11 @@ from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.rows import BatchSource, Rows
 from korealbert.pretrain.spec import PretrainSpec
 
-_ROUNDS = 6
-"""Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
-
 _Int64s = NDArray[np.int64]
 
 
-def permute(positions: _Int64s, size: int, *, seed: int, epoch: int) -> _Int64s:
-    """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
-    if positions.size and (positions.min() < 0 or positions.max() >= size):
-        raise ValueError(f"positions must lie in [0, {size})")
-    # A position is a place in a table as nearly square as can be, at most a line larger than ``size``.
-    lines = isqrt(max(0, size - 1)) + 1
-    width = -(-size // lines)
-    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * _ROUNDS).digest(), "<u8")
-    rows = _encipher(positions.astype(np.uint64), np.uint64(lines), np.uint64(width), keys)
-    # The cipher permutes the table: walking its cycle from a valid position ends in one, nearly always at once.
-    while (outside := np.flatnonzero(rows >= size)).size:
-        rows[outside] = _encipher(rows[outside], np.uint64(lines), np.uint64(width), keys)
-    return rows.astype(np.int64)
-
-
-def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    line, place = values // width, values % width
-    for for_line, for_place in keys.reshape(-1, 2):
-        line = (line + mix64(place ^ for_line) % lines) % lines
-        place = (place + mix64(line ^ for_place) % width) % width
-    return line * width + place
-
-
-def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[_Int64s, _Int64s]:
-    """Views and rows of ``count`` sequences from position ``start`` of the whole training order.
-
-    Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.
-    """
-    positions = np.arange(start, start + count, dtype=np.int64)
-    epochs, offsets = np.divmod(positions, num_rows)
-    rows = np.empty_like(positions)
-    for epoch in np.unique(epochs):
-        here = epochs == epoch
-        rows[here] = permute(offsets[here], num_rows, seed=seed, epoch=int(epoch))
-    return epochs % num_views, rows
-
-
 class TensorBatch(NamedTuple):
-    """One micro-batch on its device, all int64; shapes as in ``Batch``."""
+    """A micro-batch as int64 tensors; shapes as in ``Batch``."""
 
     input_ids: Tensor
     token_type_ids: Tensor
@@ -84,94 +43,34 @@ class TensorBatch(NamedTuple):
     wop_labels: Tensor
 
 
-def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    """Copy a batch to a device; ``on_host`` and ``to_device`` in one."""
-    return to_device(on_host(batch, pinned=device.type == "cuda"), device)
+Loaded = list[tuple[Batch, TensorBatch]]
+"""Micro-batches, each as arrays and as tensors that are ready to be copied to the device."""
 
 
-def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
-    """A batch as tensors of this machine's memory, pinned for copies that a GPU makes while it computes."""
-    tensors = (torch.from_numpy(np.ascontiguousarray(getattr(batch, name))) for name in TensorBatch._fields)
-    return TensorBatch(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+class Loader:
+    """Reads this rank's micro-batches of each step, those of the next step while the device computes."""
 
+    def __init__(self, spec: PretrainSpec, short: Rows, long: Rows | None, ranks: Ranks) -> None:
+        self._spec, self._ranks = spec, ranks
+        self._short = ReadAhead(partial(self._load, short, spec.micro_batch_at(0)))
+        self._long = ReadAhead(partial(self._load, long, spec.micro_batch_at(spec.steps))) if long else None
 
-def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
-    """The same batch on a device; a copy from pinned memory waits for what its stream has to do before."""
-    return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
+    def take(self, step: int, start: int) -> Loaded:
+        """Return this rank's micro-batches of a step (from 0) whose global batch starts at a position of its training order."""
+        reader = self._long if self._long and self._spec.is_long(step) else self._short
+        return reader.take(start, self._spec.batch_at(step))
 
-
-class Copies:
-    """Batches on a device; a GPU copies them on a stream of their own, while it computes what it was given before."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-
-    def take(self, batch: TensorBatch) -> TensorBatch:
-        """The batch, on which work that is given to the device from now on waits."""
-        if self._stream is None:
-            return to_device(batch, self._device)
-        computing = torch.cuda.current_stream(self._device)
-        with torch.cuda.stream(self._stream):
-            copied = to_device(batch, self._device)
-        computing.wait_stream(self._stream)
-        for tensor in copied:  # Its memory is the other stream's, which must not use it again before this one is done with it.
-            tensor.record_stream(computing)
-        return copied
-
-
-def micro_batches(
-    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int, size: int | None = None
-) -> list[Batch]:
-    """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
-
-    Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
-    A micro-batch has ``size`` sequences at most; by default those of the spec.
-    """
-    size, number = spec.micro_batches(world_size, count, size)
-    return [gather_at(source, start + (m * world_size + rank) * size, size, spec.seed) for m in range(number)]
-
-
-def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
-    """``count`` sequences of the training order from position ``start``; they may span epochs and so views."""
-    views, rows = rows_at(start, count, num_rows=source.num_rows, num_views=source.num_views, seed=seed)
-    present = np.unique(views)
-    if present.size == 1:
-        return source.gather(int(present[0]), rows)
-    parts = [source.gather(int(view), rows[views == view]) for view in present]
-    back = np.argsort(np.concatenate([np.flatnonzero(views == view) for view in present]))
-    return Batch(**{f.name: _joined([getattr(part, f.name) for part in parts], f.name)[back] for f in fields(Batch)})
-
-
-def _joined(parts: list[_Int64s], name: str) -> _Int64s:
-    """One column of several batches, one after the other; of packed rows they may have different numbers of slots."""
-    if parts[0].ndim == 1:
-        return np.concatenate(parts)
-    width, unused = max(part.shape[1] for part in parts), IGNORED if name.endswith("labels") else 0
-    widened = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=unused) for part in parts]
-    return np.concatenate(widened)
-
-
-def noised_at(source: BatchSource, position: int) -> tuple[float, float]:
-    """Shares of the pieces that are predicted and moved at a position of the training order."""
-    return source.noised(position // source.num_rows % source.num_views)
-
-
-def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
-    """All rows of view 0 in batches of ``size``, each with its number; rank r of n takes every n-th batch."""
-    for number in range(rank, -(-source.num_rows // size), world_size):
-        start = number * size
-        yield number, source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
+    def _load(self, rows: Rows, micro_batch: int, start: int, count: int) -> Loaded:
+        ranks = {"rank": self._ranks.rank, "world_size": self._ranks.world_size}
+        batches = micro_batches(rows.train, self._spec, start=start, count=count, size=micro_batch, **ranks)
+        return [(batch, on_host(batch, pinned=self._ranks.device.type == "cuda")) for batch in batches]
 
 
 T = TypeVar("T")
 
 
 class ReadAhead(Generic[T]):
-    """``load(start, count)`` for stretches of the training order, with the next one under way.
-
-    The thread ends with the object.
-    """
+    """Calls ``load(start, count)``, and in a thread that ends with this object already for the next stretch of equal size."""
 
     def __init__(self, load: Callable[[int, int], T]) -> None:
         self._load = load
@@ -180,7 +79,7 @@ class ReadAhead(Generic[T]):
         self._coming: Future[T] | None = None
 
     def take(self, start: int, count: int) -> T:
-        """The result of ``load`` for ``count`` sequences from position ``start``; raises its errors."""
+        """Return ``load(start, count)``, or raise its error."""
         coming = self._coming if self._guess == (start, count) else None
         loaded = coming.result() if coming is not None else self._load(start, count)
         self._guess = (start + count, count)
@@ -188,31 +87,129 @@ class ReadAhead(Generic[T]):
         return loaded
 
 
-Loaded = list[tuple[Batch, TensorBatch]]
-"""Micro-batches, each as arrays and ready to be copied to the device."""
+def micro_batches(
+    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int, size: int | None = None
+) -> list[Batch]:
+    """Return one rank's share of the ``count`` sequences from position ``start``, one Batch for each accumulation step.
+
+    Step m of rank r takes micro-batch m · world_size + r, so that any number of ranks computes the same global batches.
+    ``size`` bounds the sequences of a micro-batch; the default is that of the spec.
+    """
+    size, number = spec.micro_batches(world_size, count, size)
+    return [gather_at(source, start + (m * world_size + rank) * size, size, spec.seed) for m in range(number)]
 
 
-class Loader:
-    """This rank's micro-batches of each step; those of the next are read while the device computes."""
-
-    def __init__(self, spec: PretrainSpec, short: Rows, long: Rows | None, ranks: Ranks) -> None:
-        self._spec, self._ranks = spec, ranks
-        self._short = ReadAhead(partial(self._load, short, spec.micro_batch_at(0)))
-        self._long = ReadAhead(partial(self._load, long, spec.micro_batch_at(spec.steps))) if long else None
-
-    def take(self, step: int, start: int) -> Loaded:
-        """This rank's micro-batches of a step (from 0) whose global batch begins at position ``start`` of its order."""
-        reader = self._long if self._long and self._spec.is_long(step) else self._short
-        return reader.take(start, self._spec.batch_at(step))
-
-    def _load(self, rows: Rows, micro_batch: int, start: int, count: int) -> Loaded:
-        whose = {"rank": self._ranks.rank, "world_size": self._ranks.world_size}
-        batches = micro_batches(rows.train, self._spec, start=start, count=count, size=micro_batch, **whose)
-        return [(batch, on_host(batch, pinned=self._ranks.device.type == "cuda")) for batch in batches]
+def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
+    """Return ``count`` sequences of the training order from position ``start``; they may span epochs and thus views."""
+    views, rows = rows_at(start, count, num_rows=source.num_rows, num_views=source.num_views, seed=seed)
+    present = np.unique(views)
+    if present.size == 1:
+        return source.gather(int(present[0]), rows)
+    parts = [source.gather(int(view), rows[views == view]) for view in present]
+    order = np.argsort(np.concatenate([np.flatnonzero(views == view) for view in present]))
+    return Batch(**{f.name: _concatenated([getattr(part, f.name) for part in parts], f.name)[order] for f in fields(Batch)})
 
 
-def operations(rows: Rows, config: AnyConfig) -> int:
-    """Floating-point operations of one of these sequences, forward and backward."""
+def _concatenated(parts: list[_Int64s], name: str) -> _Int64s:
+    """Concatenate one field of several batches; packed rows may have different numbers of slots, which are padded."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    width, unused = max(part.shape[1] for part in parts), IGNORED if name.endswith("labels") else 0
+    padded = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=unused) for part in parts]
+    return np.concatenate(padded)
+
+
+def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[_Int64s, _Int64s]:
+    """Return views and rows of ``count`` sequences from position ``start`` of the training order.
+
+    Each epoch visits every row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.
+    """
+    positions = np.arange(start, start + count, dtype=np.int64)
+    epochs, offsets = np.divmod(positions, num_rows)
+    rows = np.empty_like(positions)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        rows[here] = permute(offsets[here], num_rows, seed=seed, epoch=int(epoch))
+    return epochs % num_views, rows
+
+
+_ROUNDS = 6
+"""Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
+
+
+def permute(positions: _Int64s, size: int, *, seed: int, epoch: int) -> _Int64s:
+    """Map distinct positions in [0, size) to distinct rows in [0, size), differently for each seed and epoch."""
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
+        raise ValueError(f"positions must lie in [0, {size})")
+    # The network permutes the cells of a nearly square table that has at most one line more than ``size`` cells need.
+    lines = isqrt(max(0, size - 1)) + 1
+    width = -(-size // lines)
+    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * _ROUNDS).digest(), "<u8")
+    rows = _encipher(positions.astype(np.uint64), np.uint64(lines), np.uint64(width), keys)
+    # Cycle walking: where the result lies outside [0, size), the cipher is applied again, which is rarely needed.
+    while (outside := np.flatnonzero(rows >= size)).size:
+        rows[outside] = _encipher(rows[outside], np.uint64(lines), np.uint64(width), keys)
+    return rows.astype(np.int64)
+
+
+def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    line, column = values // width, values % width
+    for line_key, column_key in keys.reshape(-1, 2):
+        line = (line + mix64(column ^ line_key) % lines) % lines
+        column = (column + mix64(line ^ column_key) % width) % width
+    return line * width + column
+
+
+def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
+    """Yield all rows of view 0 in numbered batches of ``size``; rank r of n takes every n-th batch, from number r on."""
+    for number in range(rank, -(-source.num_rows // size), world_size):
+        start = number * size
+        yield number, source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
+
+
+def noised_at(source: BatchSource, position: int) -> tuple[float, float]:
+    """Return the shares of pieces that are predicted and moved at a position of the training order."""
+    return source.noised(position // source.num_rows % source.num_views)
+
+
+def flops_per_sequence(rows: Rows, config: AnyConfig) -> int:
+    """Return the floating-point operations of one training sequence, forward and backward."""
     example = rows.train.gather(0, np.zeros(1, dtype=np.int64))
     slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}
     return training_flops(config, length=rows.train.sequence_length, seen=getattr(rows.train, "attended", None), **slots)
+
+
+def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
+    """Return a batch as tensors in main memory, pinned if a GPU is to copy them while it computes."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(getattr(batch, name))) for name in TensorBatch._fields)
+    return TensorBatch(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+
+
+def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
+    """Copy a batch to a device; from pinned memory without waiting for the copy."""
+    return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
+
+
+def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
+    """Return a batch as tensors on a device."""
+    return to_device(on_host(batch, pinned=device.type == "cuda"), device)
+
+
+class DeviceCopier:
+    """Copies batches to a device; to a GPU on a stream of its own, while it still computes the batch before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def copy(self, batch: TensorBatch) -> TensorBatch:
+        """Return the batch on the device, whose computations from now on wait for the copy."""
+        if self._stream is None:
+            return to_device(batch, self._device)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            copied = to_device(batch, self._device)
+        computing.wait_stream(self._stream)
+        for tensor in copied:  # The copying stream owns their memory, and must not reuse it while the other one still reads it.
+            tensor.record_stream(computing)
+        return copied

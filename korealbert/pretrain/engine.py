@@ -1,4 +1,4 @@
-"""Joining the process group, and the DeepSpeed engine of a run, whose settings come from the spec."""
+"""The process group of the ranks, and the DeepSpeed engine of a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from korealbert.pretrain.spec import PretrainSpec
 
 @dataclass(frozen=True)
 class Ranks:
-    """One training process (rank) of ``world_size``, and the device it computes on."""
+    """This training process (rank) among ``world_size``, and the device it computes on."""
 
     rank: int
     world_size: int
     device: torch.device
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Add up vectors of equal length over all ranks."""
+        """Return the sums of the ranks' values; all must call it with equally many."""
         if self.world_size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -40,10 +40,10 @@ class Ranks:
 def join(*, rank: int, world_size: int, device: torch.device, init_method: str | None = None) -> Ranks:
     """Join the process group that DeepSpeed will use.
 
-    Without ``init_method`` a process is alone. On one machine the rendezvous of the ranks is a file (``file:///…``),
-    because torch's own, a TCP server, listens on all addresses. A launcher across machines gives ``env://``.
+    Without ``init_method`` this process is alone. The ranks of one machine meet through a file (``file:///…``), because torch's
+    own TCP server would listen on all addresses. A launcher across machines gives ``env://``.
     """
-    os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed insists on a launcher's variable.
+    os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed requires it.
     if "lo" in {name for _, name in socket.if_nameindex()} and (init_method is None or init_method.startswith("file:")):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
@@ -60,16 +60,16 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
 
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
+"""Type of forward and backward pass by ``PretrainSpec.precision``."""
 
 log = logging.getLogger(__name__)
 
 
 def compile_mode(spec: PretrainSpec, device: torch.device) -> str | None:
-    """The mode of torch.compile; None: not at all.
+    """Return the mode of torch.compile, or None if the model is not compiled.
 
-    A recipe that asks for nothing is compiled on GPUs all the same, of Volta (2017) and later, where Triton finds a C compiler:
-    like the device itself that moves last bits. ``TORCH_COMPILE_DISABLE=1`` turns every compilation off.
+    ``compile = "no"`` is still compiled on GPUs since Volta (2017) if Triton finds a C compiler; like the choice of the device
+    itself, that only changes the last bits. ``TORCH_COMPILE_DISABLE=1`` turns every compilation off.
     """
     disabled = os.environ.get("TORCH_COMPILE_DISABLE", "0") == "1"
     if spec.compile == "no" and device.type == "cuda" and not disabled and torch.cuda.get_device_capability(device)[0] >= 7:
@@ -82,10 +82,10 @@ def compile_mode(spec: PretrainSpec, device: torch.device) -> str | None:
 
 
 def _engine_settings(spec: PretrainSpec, ranks: Ranks) -> dict[str, Any]:
-    """DeepSpeed's configuration for a run on these ranks.
+    """Return DeepSpeed's configuration.
 
-    Low precision is autocast: parameters, gradients and moments are fp32. Gradients are clipped by DeepSpeed where ZeRO divides
-    them among ranks, else by the caller, who also sets the learning rate and says when a batch is complete.
+    Low precision is autocast: parameters, gradients and moments are fp32. DeepSpeed clips gradients only under ZeRO; otherwise
+    ``Clipping`` does. The trainer sets the learning rate and marks the last micro-batch of a step.
     """
     dtype = AUTOCAST[spec.precision]
     micro_batch, accumulation = spec.micro_batches(ranks.world_size, spec.batch_at(0), spec.micro_batch_at(0))
@@ -93,7 +93,7 @@ def _engine_settings(spec: PretrainSpec, ranks: Ranks) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": micro_batch,
         "gradient_accumulation_steps": accumulation,
         "gradient_clipping": spec.optimizer.max_grad_norm if spec.zero_stage else 0.0,
-        # Where gradients are divided they are added up over ranks while the backward pass goes on.
+        # Under ZeRO, gradients are reduced over ranks during the backward pass.
         "zero_optimization": {"stage": spec.zero_stage, "overlap_comm": ranks.device.type == "cuda"},
         "zero_allow_untested_optimizer": bool(spec.zero_stage),
         "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},
@@ -103,26 +103,27 @@ def _engine_settings(spec: PretrainSpec, ranks: Ranks) -> dict[str, Any]:
 
 
 def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
-    """A DeepSpeed engine around ``objective``, which it broadcasts from rank 0; gradients are averaged over ranks."""
+    """Return a DeepSpeed engine around ``objective``. It broadcasts the weights of rank 0, and averages gradients over
+    ranks."""
     deepspeed = _quiet_deepspeed(ranks.device)
     if mode := compile_mode(spec, ranks.device):
         objective.compile(mode=mode)
     engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks))
     if not spec.zero_stage:
-        # A single rank needs no average, but DeepSpeed would still flatten all gradients and copy them back.
+        # Even for a single rank DeepSpeed would flatten all gradients and copy them back.
         engine.enable_backward_allreduce = ranks.world_size > 1
     return engine
 
 
 def _quiet_deepspeed(device: torch.device) -> Any:
-    """Import DeepSpeed for this device, without its chatter and without compiling anything.
+    """Import DeepSpeed for this device, with errors as its only log messages, and without compiling anything.
 
-    On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``: 53 s, a C++ compiler, and a lock file that hangs the
-    next run when killed halfway. DeepSpeed looks each operator up in a private table; an empty one means "not compatible", and
-    communication falls back to gloo.
+    On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``, which takes 53 s and a C++ compiler, and leaves a
+    lock file that hangs the next run if it is killed. DeepSpeed looks up each operator in a private table; with an empty one it
+    takes the operator for incompatible, and communicates through gloo.
     """
     os.environ.setdefault("DS_ACCELERATOR", device.type)
-    import deepspeed  # noqa: PLC0415 - slow to import, and it reads DS_ACCELERATOR when it is
+    import deepspeed  # noqa: PLC0415 - slow to import, and reads DS_ACCELERATOR then
     import deepspeed.ops  # noqa: PLC0415
 
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)

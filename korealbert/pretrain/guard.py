@@ -1,9 +1,9 @@
 """The collapse guard: detects that training has diverged, so that the loop can return to an earlier checkpoint.
 
-A step is bad when its masked-token loss or its gradient norm exceeds the recent ones by more than the spec allows. One bad
-step is a hard batch; several in a row are a collapse, and so is a single NaN or infinity. A step that fp16 overflow skips is
-neither, until too many follow each other. All values are global, so every rank decides in the same way. They are stored in
-the checkpoint, so that a resumed run decides like an uninterrupted one.
+A step is bad if its masked-token loss or its gradient norm exceeds the recent ones by more than the spec allows. One bad step
+is a hard batch; several in a row are a collapse, and so is a single NaN or infinity. Steps that fp16 overflow skips are not
+bad, unless there are too many in a row. All values are global, so all ranks decide alike, and part of the checkpoint, so a
+resumed run decides like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from pydantic import Field
 from korealbert.artifact import Spec
 
 _LOSS_FLOOR = 0.02
-"""Least deviation of the loss, in nats: 8 of them are 0.16, which no sound run gains within ``patience`` steps."""
+"""Smallest standard deviation of the loss, in nats: 8 of them are 0.16, more than the loss of a sound run rises."""
 
 _NORM_FLOOR = 0.25
-"""Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
+"""The same for the log of the norm: 8 of them are a factor of 7. Norms double when a model leaves its plateau."""
 
 _MAX_OVERFLOWS = 40
-"""Steps skipped in a row while the loss itself is finite: by then the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
+"""Skipped steps in a row that are a collapse although the loss is finite: the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
 
-_LEARNT = 0.65
-"""Held-out accuracy of sentence order from which on it counts as learnt."""
+_LEARNT_ACCURACY = 0.65
+"""Held-out accuracy of sentence order above which it counts as learnt."""
 
-_CHANCE = 0.02
-"""Distance from 0.5 within which it counts as guessing."""
+_CHANCE_DISTANCE = 0.02
+"""Distance from 0.5 below which it counts as guessing."""
 
 
 class GuardSpec(Spec):
     """When training counts as collapsed: it returns to its last checkpoint, skips the data since, and continues more slowly."""
 
     max_rollbacks: int = Field(default=3, ge=0)
-    """Returns in one run, after which a collapse is an error; 0 makes the first one an error."""
+    """Returns per run; a further collapse is an error."""
     horizon: int = Field(default=200, ge=2)
-    """Steps that recent means and deviations look back on; nothing but NaN is judged before as many have passed."""
+    """Steps over which recent means and deviations are taken; before there are as many, only NaN and infinity are bad."""
     max_z: float = Field(default=8.0, gt=0)
-    """Standard deviations above the recent mean from which on the loss or the gradient norm of a step is bad."""
+    """Standard deviations above the recent mean beyond which the loss or the gradient norm of a step is bad."""
     patience: int = Field(default=5, ge=1)
-    """Bad steps in a row that make a collapse; a single one is a hard batch."""
+    """Bad steps in a row that are a collapse; a single one is a hard batch."""
     rate_factor: float = Field(default=0.5, gt=0, le=1)
-    """Factor on the learning rate for the rest of the run, once for every return."""
+    """Factor on the learning rate for the rest of the run, applied at each return."""
 
 
 @dataclass
@@ -55,11 +55,11 @@ class Recent:
     variance: float = 0.0
 
     def z(self, value: float, floor: float) -> float:
-        """How many standard deviations ``value`` lies above the mean; a deviation below ``floor`` counts as that."""
+        """Return how many standard deviations ``value`` lies above the mean; the deviation is at least ``floor``."""
         return (value - self.mean) / max(math.sqrt(self.variance), floor)
 
     def add(self, value: float, horizon: int) -> None:
-        """Take one more value in; it weighs as in a window of ``horizon`` values, or of all while there are fewer."""
+        """Add a value with weight 1 / ``horizon``, or 1 / count while there are fewer values."""
         self.count += 1
         weight = max(1 / self.count, 1 / horizon)
         difference = value - self.mean
@@ -73,7 +73,7 @@ class GuardState:
 
     loss: Recent = field(default_factory=Recent)
     gradient: Recent = field(default_factory=Recent)
-    """Of the logarithm of the norm."""
+    """Logarithms of the gradient norm."""
     bad_steps: int = 0
     """Bad steps in a row."""
     overflows: int = 0
@@ -84,13 +84,13 @@ class GuardState:
 
 
 class Guard:
-    """Judges steps and held-out scores."""
+    """Judges steps and held-out scores. All methods return what is wrong, or None."""
 
     def __init__(self, spec: GuardSpec, state: GuardState) -> None:
         self.spec, self.state = spec, state
 
     def after_step(self, loss: float | None, gradient_norm: float) -> str | None:
-        """The fault of training after this step, or None. ``loss`` is None where the step had no masked tokens."""
+        """Judge a step by its loss (None if it had no masked tokens) and its gradient norm."""
         if not (math.isfinite(gradient_norm) and (loss is None or math.isfinite(loss))):
             return f"loss {loss}, gradient norm {gradient_norm}: not finite"
         spec, state = self.spec, self.state
@@ -113,11 +113,11 @@ class Guard:
 
     @property
     def doubts(self) -> bool:
-        """Whether the latest step was bad: a collapse may have begun, so its state must not become a checkpoint."""
+        """Whether the latest step was bad. A collapse may have begun, so it must not return to this step's checkpoint."""
         return self.state.bad_steps > 0
 
     def after_overflow(self, loss: float | None) -> str | None:
-        """The same of a skipped step. A lower loss scale mends gradients that overflow, but no loss that is no number."""
+        """Judge a skipped step. A lower loss scale mends gradients that overflow, but not a loss that is not finite."""
         self.state.overflows += 1
         finite = loss is None or math.isfinite(loss)
         if self.state.overflows < (_MAX_OVERFLOWS if finite else self.spec.patience):
@@ -125,14 +125,14 @@ class Guard:
         return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
     def forget(self) -> None:
-        """Start again: from here on, other tasks, other noise or another batch size change loss and norm."""
+        """Forget recent values: from here on other tasks, other noise or another batch size change loss and norm."""
         self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
 
     def after_scoring(self, order_accuracy: float | None) -> str | None:
-        """What held-out scores show: a model that had learnt sentence order and guesses again has collapsed."""
+        """Judge held-out scores: a model that had learnt sentence order and guesses again has collapsed."""
         if order_accuracy is None:
             return None
         best, self.state.best_order = self.state.best_order, max(self.state.best_order, order_accuracy)
-        if best >= _LEARNT and abs(order_accuracy - 0.5) < _CHANCE:
+        if best >= _LEARNT_ACCURACY and abs(order_accuracy - 0.5) < _CHANCE_DISTANCE:
             return f"held-out accuracy of sentence order fell from {best:.3f} to {order_accuracy:.3f}, which is guessing"
         return None

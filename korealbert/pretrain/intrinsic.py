@@ -1,9 +1,9 @@
-"""Stage ``intrinsic``: a pretrained model → its held-out scores under another noise than that of its own views.
+"""Stage ``intrinsic``: a pretrained model → its held-out scores under other noise than that of its own views.
 
-Input roles ``pretrain``, ``examples`` and ``views``. So models that were trained on different noise, or for different tasks,
-are scored on the same targets (ALBERT, table 5). An untrained head scores as guessing does. Output: ``metrics.json``, and with
-``layers`` also ``layers.json``: by layer the mean distance ``l2`` between a token's vectors before and behind it, and the mean
-angle between the two in ``degrees`` (ALBERT, figure 1).
+This scores models that were trained on different noise or tasks on the same targets (ALBERT, table 5); an untrained head scores
+like guessing. Input: roles ``pretrain``, ``examples`` and ``views``. Output: ``metrics.json`` and, with ``layers``,
+``layers.json``: for each layer the mean distance ``l2`` between a token's vectors before and after it, and the mean angle
+between them in ``degrees`` (ALBERT, figure 1).
 
 Shapes: B rows, L pieces, H hidden size.
 """
@@ -37,9 +37,9 @@ class IntrinsicSpec(Spec):
     batch_size: int = Field(default=32, ge=1)
     """Rows of one forward pass."""
     snapshot: int | None = Field(default=None, ge=1)
-    """Step of the training whose weights are scored. None: those at the end."""
+    """Step of the snapshot that is scored. None: the final weights."""
     layers: bool = False
-    """Measure too how far each layer moves the vectors of its tokens."""
+    """Also measure how far each layer moves the vectors of its tokens."""
 
 
 class IntrinsicStats(Statistics):
@@ -47,11 +47,11 @@ class IntrinsicStats(Statistics):
 
     rows: int
     heldout: dict[str, Real | None]
-    """By name: ``mlm_accuracy``, ``sop_loss``."""
+    """Scores by name (``mlm_accuracy``, ``sop_loss``)."""
 
 
 def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> IntrinsicStats:
-    """Score the held-out rows. Raises ValueError where there are none, or vocabulary or length are not those of the model."""
+    """Score the held-out rows. Raises ValueError if there are none, or their vocabulary is not that of the model."""
     import torch  # noqa: PLC0415 (the graph of a recipe is made without it)
     from safetensors.torch import load_file  # noqa: PLC0415
 
@@ -90,10 +90,10 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
 
 
 class LayerMoves:
-    """How far the layers of an encoder move the vectors of real tokens, summed up over all inputs that it is given from now on.
+    """Sums how far each layer of an encoder moves the vectors of real tokens, over all inputs from now on.
 
-    A layer's input and output are those of the whole layer: what its first block is given, and what its last one returns, as a
-    block that layers share is called once by each.
+    A layer begins with the input of its first block and ends with the output of its last. Layers that share a block each call
+    it once, so the number of calls tells the layers apart.
     """
 
     def __init__(self, encoder: TransformerEncoder | ModernEncoder) -> None:
@@ -111,7 +111,7 @@ class LayerMoves:
             block.register_forward_hook(self._leave)
 
     def means(self) -> dict[str, list[float]]:
-        """``l2`` and ``degrees`` by layer."""
+        """Return the means ``l2`` and ``degrees`` of each layer."""
         tokens = max(1, self.tokens)
         return {"l2": [total / tokens for total in self.l2], "degrees": [total / tokens for total in self.degrees]}
 

@@ -15,20 +15,20 @@ from korealbert.pretrain.runtime import Device
 from korealbert.pretrain.spec import PretrainSpec
 
 _MARK = "korealbert-event "
-"""Begins each line on rank 0's standard output that is meant for the stage; all other lines are log lines."""
+"""Prefix of the lines on rank 0's standard output that are events for the stage; other lines are log lines."""
 
 AGENT_MARK = "korealbert-agent "
-"""Begins each line of the agent of a machine that is meant for the launcher: ``JOINED``, and at the end an ``Outcome``."""
+"""Prefix of the lines that a machine's agent sends to the launcher: ``JOINED`` and, at the end, an ``Outcome``."""
 
 JOINED = AGENT_MARK + "joined"
-"""Says that all machines have met."""
+"""Sent when all machines have joined."""
 
 STOPPED_STATUS = 143
-"""Exit status of a rank that was asked to stop: 128 + SIGTERM, as a shell would say."""
+"""Exit status of a rank that was asked to stop: 128 + SIGTERM, as in a shell."""
 
 
 class Job(BaseModel):
-    """A pretraining run as its processes need it."""
+    """A pretraining run, as its ranks read it from JOB.json."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,11 +37,11 @@ class Job(BaseModel):
     examples: Path
     views: Path
     initial: Path | None = None
-    """Directory of the weights that training starts from; None: fresh ones."""
+    """Directory of the weights that training starts from; None: random ones."""
     cooccurrence: Path | None = None
-    """Directory of the vectors that the word embeddings begin with; None: random ones."""
+    """Directory of the initial word embeddings; None: random ones."""
     examples_long: Path | None = None
-    """Rows of the phase of long sequences, where there is one."""
+    """Rows of the phase of long sequences, if there is one."""
     views_long: Path | None = None
     """Their noise."""
     out_dir: Path
@@ -49,12 +49,12 @@ class Job(BaseModel):
 
 
 def event_line(kind: Literal["metrics", "stats", "stopped"], step: int, content: Any) -> str:
-    """One line for the stage."""
+    """Return the line that sends an event to the stage."""
     return _MARK + json.dumps({"kind": kind, "step": step, "content": content})
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
-    """The event of a line, or None for a log line."""
+    """Return the event of a line, or None for a log line."""
     if not line.startswith(_MARK):
         return None
     event: dict[str, Any] = json.loads(line.removeprefix(_MARK))
@@ -67,41 +67,41 @@ class Failure:
 
     rank: int
     status: int
-    """Exit status; negative: the signal that killed it."""
+    """Exit status, or the negative number of the signal that killed it."""
     at: float
-    """Time of its error record, else of its last output, in seconds since 1970: earlier than the errors that it caused."""
+    """Time of its error record or last output, in seconds since 1970. The cause of a failure precedes its effects."""
     words: str
-    """Its traceback, or else the last lines that it wrote."""
+    """Its traceback, or the last lines of its output."""
     machine: str
 
     @property
     def asked(self) -> bool:
-        """Whether it ended because it was asked to."""
+        """Whether it was asked to end."""
         return self.status in (STOPPED_STATUS, -signal.SIGTERM)
 
 
 @dataclass
 class Outcome:
-    """The outcome of the ranks of one machine, or of all."""
+    """How the ranks of one machine, or of all, have ended."""
 
     failures: list[Failure] = field(default_factory=list)
-    """The cause first."""
+    """Failed ranks, the cause first."""
     lost: list[str] = field(default_factory=list)
-    """Machines that stopped giving signs of life."""
+    """Machines whose heartbeats stopped."""
     problem: str = ""
-    """A failure that no rank caused."""
+    """Message of a failure that no rank caused."""
 
     @property
     def well(self) -> bool:
-        """Whether all ranks have ended as they should."""
+        """Whether nothing failed."""
         return not (self.failures or self.lost or self.problem)
 
     def text(self) -> str:
-        """As JSON."""
+        """Return the outcome as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str | bytes) -> Self:
-        """From JSON."""
+        """Parse ``text()``."""
         given = json.loads(text)
         return cls(**{**given, "failures": [Failure(**failure) for failure in given["failures"]]})

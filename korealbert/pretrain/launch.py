@@ -1,7 +1,7 @@
-"""Start the ranks of a run on this machine and others, follow their output, and end all of them when the run ends.
+"""Starts the ranks of a run on this machine and others, follows their output, and ends all of them when the run ends.
 
-Ranks run under torch's elastic agents (``korealbert.pretrain.agent``), one on each machine. This module starts the agent of
-this machine, which reports how the ranks of all machines have ended. It imports no torch.
+Ranks run under an agent on each machine (``korealbert.pretrain.agent``). This module starts the agent of this machine, which
+reports how the ranks of all machines have ended. It does not import torch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from korealbert.pretrain.machines import Place, Rendezvous, meeting, world_size
 from korealbert.pretrain.runtime import TrainingRuntime
 
 _GRACE_SECONDS = 60.0
-"""How long ranks that were asked to stop may take to save a checkpoint."""
+"""Time for ranks to save a checkpoint after they were asked to stop."""
 
 _READ_SECONDS = 5.0
-"""How long output is read after the end of the agent: a child of a rank may hold the pipe open for ever."""
+"""Time to read the rest of the output after the agent has ended; a child of a rank may keep the pipe open for ever."""
 
 _TAIL_LINES = 20
-"""Lines of the agent that an error shows at most where it ends without a word."""
+"""Last lines of the agent's output that an error shows if it ended without a report."""
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +38,16 @@ class RankFailed(RuntimeError):
 
 
 class RankKilled(RankFailed):
-    """A rank or a machine was lost, which may not happen again; the run resumes from its last checkpoint."""
+    """A rank or a machine was killed or lost, so a retry may succeed; it resumes from the last checkpoint."""
 
 
 def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime, on_line: Callable[[str], None]) -> None:
     """Run ``python -m module *arguments --parent PID`` once per rank until all have ended.
 
-    ``on_line`` receives the lines that rank 0 writes to its standard output; all other output goes to the log. Whenever this
-    function is left early (an exception of ``on_line``, a cancelled run), the ranks are asked to stop, and killed after
-    ``_GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the
-    machine of one that was killed, and ConnectionError where machines do not meet.
+    ``on_line`` receives the lines of rank 0's standard output; all other output goes to the log. If this function is left early
+    (by an exception of ``on_line``, or a cancelled run), the ranks are asked to stop, and killed after ``_GRACE_SECONDS``.
+    Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming what was killed or lost, and
+    ConnectionError if machines do not join.
     """
     with _terminated_like_an_error(), meeting(runtime, module, arguments) as (place, rendezvous):
         run = _Run(place, rendezvous, module, arguments, on_line)
@@ -60,7 +60,7 @@ def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime
 
 
 def stop_all() -> bool:
-    """Ask all ranks that this process follows to save and end; whether there are any. For handlers of signals."""
+    """Ask all ranks of this process's runs to save and end; return whether there are any. For signal handlers."""
     for run in list(_followed):
         run.ask_to_stop()
     return bool(_followed)
@@ -71,7 +71,7 @@ _followed: list[_Run] = []
 
 
 class _Run:
-    """The agent of this machine, which reports for all ranks of a run."""
+    """A run, followed through the agent of this machine."""
 
     def __init__(
         self, place: Place, rendezvous: Rendezvous, module: str, arguments: Sequence[str], on_line: Callable[[str], None]
@@ -81,14 +81,14 @@ class _Run:
             module, arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        """Standard output of the agent and rank 0 as lines, and None when the agent has ended."""
+        """Lines of the standard output of agent and rank 0; None when the agent has ended."""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._joined = False
         self._outcome: Outcome | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
     def follow(self, ranks: int) -> None:
-        """Pass lines on until all ranks have ended, ``ranks`` in number. Raises as ``run_ranks`` does."""
+        """Pass on lines until all ``ranks`` have ended. Raises as ``run_ranks``."""
         while (line := self._next()) is not None:
             if not line.startswith(AGENT_MARK):
                 self._on_line(line)
@@ -109,7 +109,7 @@ class _Run:
         self._agent.terminate()
 
     def end(self) -> None:
-        """Ask the remaining ranks to save and stop, then kill them."""
+        """Ask the remaining ranks to save and end, then kill them."""
         if self._agent.poll() is None:
             self.ask_to_stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -150,7 +150,7 @@ class _Run:
 
 
 def _fault(outcome: Outcome, ranks: int, *, alone: bool) -> Exception | None:
-    """The failure in the outcome of a run: the lost machine, else the rank that failed first."""
+    """Return the error of a run: a lost machine, else the rank that failed first, else a problem of the agents."""
     if outcome.lost:
         names = " and ".join(outcome.lost)
         return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")
@@ -174,9 +174,9 @@ def _signal_name(number: int) -> str:
 
 @contextlib.contextmanager
 def _terminated_like_an_error() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit where nobody else handles it, so that ``finally`` lets the ranks save a checkpoint.
+    """Turn SIGTERM into SystemExit unless it has a handler, so that ``finally`` lets the ranks save a checkpoint.
 
-    Another one does not cut that short; SIGINT and SIGKILL do.
+    A second SIGTERM does not interrupt the saving; SIGINT and SIGKILL do.
     """
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not ours:

@@ -1,8 +1,9 @@
 """The machines of a training run: started over ssh by the first one, or all by the same command (srun, torchrun, by hand).
 
-A hostfile names machines whose agents the leader starts over ssh for one job. Or the same command is started on each machine;
-then node 0 leads, and the others run the agents of all jobs of a run. They read in the store what to start: the leader writes
-``.hosts/MEETING.json`` and holds the lock ``.hosts/MEETING.lock`` while it lives, each other machine ``.hosts/MEETING.N.lock``.
+With a hostfile, the leader starts the agents of the other machines over ssh, for one job. If the same command runs on each
+machine, node 0 leads, and the others start agents for all jobs of the run: they read what to start from ``.hosts/MEETING.json``
+in the store, which the leader writes. While they live, the leader holds the lock ``.hosts/MEETING.lock`` and the other machines
+``.hosts/MEETING.N.lock``.
 """
 
 from __future__ import annotations
@@ -30,22 +31,25 @@ from korealbert.artifact.files import atomic_write
 from korealbert.pretrain.runtime import TrainingRuntime
 
 _PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "TORCH_COMPILE_DISABLE")
-"""Environment variables that machines started over ssh get from the leader, beside those of ``_PASSED_ON_PREFIXES``."""
+"""Environment variables that are passed on over ssh, besides those with ``_PASSED_ON_PREFIXES``."""
 
 _PASSED_ON_PREFIXES = ("NCCL_", "GLOO_", "UCX_")
 
 JOIN_SECONDS = 600.0
-"""How long machines may take to meet."""
+"""Time for all machines to join."""
+
+LOST_SECONDS = 20.0
+"""A machine that has joined and sent no heartbeat for longer is lost."""
 
 LATE_SECONDS = 30.0
-"""How long a run that is over waits for machines that have not come yet, or have not heard of its end."""
+"""How long a finished run waits for machines that join late, or have not noticed its end."""
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 """Pause between two reads of the leader's file."""
 
 
 class LeaderGone(ConnectionError):
-    """The leader of the run did not arrive, or ended without a message, or with an error of its own."""
+    """The leader of the run did not appear, vanished or failed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Host:
 
 
 def read_hostfile(path: Path) -> list[Host]:
-    """DeepSpeed's form: ``NAME slots=N`` a line, comments from ``#``. Raises ValueError naming file and line."""
+    """Parse DeepSpeed's format: lines ``NAME slots=N``, comments after ``#``. Raises ValueError naming file and line."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -79,17 +83,17 @@ def read_hostfile(path: Path) -> list[Host]:
 
 
 def world_size(runtime: TrainingRuntime) -> int:
-    """Ranks on all machines together. Raises ValueError for a hostfile that cannot be read."""
+    """Return the number of ranks on all machines. Raises ValueError for a hostfile that cannot be read."""
     if runtime.hostfile is not None:
         return sum(host.slots for host in read_hostfile(runtime.hostfile))
     return runtime.processes * runtime.nodes
 
 
 def started_together(environment: Mapping[str, str]) -> dict[str, Any]:
-    """``nodes``, ``node``, ``meeting`` and ``address`` of a runtime from the variables of srun and torchrun; else nothing.
+    """Return ``nodes``, ``node``, ``meeting`` and ``address`` of a runtime under srun or torchrun; {} otherwise.
 
-    Raises ValueError naming the variable that is no number, or where several processes were started on one machine: ranks are
-    started by the command itself.
+    Raises ValueError for a variable that is not a number, and if several processes were started on one machine: the command
+    itself starts the ranks.
     """
     if "TORCHELASTIC_RUN_ID" in environment:
         if _number(environment, "LOCAL_WORLD_SIZE", 1) > 1:
@@ -126,7 +130,7 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """A machine in a run."""
+    """A machine and its part in a run."""
 
     name: str
     node: int
@@ -134,19 +138,20 @@ class Place:
     processes: int
     threads: int
     endpoint: str = ""
-    """ADDRESS:PORT where the machines meet; none on a lone machine."""
+    """ADDRESS:PORT where the machines meet; empty for a single machine."""
 
     def command(self, module: str, arguments: Sequence[str], *options: str) -> list[str]:
-        """The command that starts its agent."""
+        """Return the command that starts its agent."""
         where = ["--node", str(self.node), "--nodes", str(self.nodes), "--name", self.name]
-        where += ["--processes", str(self.processes), "--threads", str(self.threads), "--join-seconds", str(JOIN_SECONDS)]
+        where += ["--processes", str(self.processes), "--threads", str(self.threads)]
+        where += ["--join-seconds", str(JOIN_SECONDS), "--lost-seconds", str(LOST_SECONDS)]
         where += ["--endpoint", self.endpoint] if self.endpoint else []
         return [sys.executable, "-m", "korealbert.pretrain.agent", *where, *options, module, *arguments]
 
     def start_agent(
         self, module: str, arguments: Sequence[str], *, listener: socket.socket | None = None, **pipes: Any
     ) -> subprocess.Popen[str]:
-        """Start the agent of this machine, in a session of its own and not to outlive this process."""
+        """Start the agent of this machine in its own session; it ends with this process."""
         options = ["--parent", str(os.getpid()), *(["--listen-fd", str(listener.fileno())] if listener else [])]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
         return subprocess.Popen(
@@ -157,22 +162,22 @@ class Place:
             encoding="utf-8",
             errors="replace",
             pass_fds=[listener.fileno()] if listener else [],
-            start_new_session=True,  # Signals of a terminal are for the leader, which has the ranks save.
+            start_new_session=True,  # Signals of a terminal go to the leader alone, which asks the ranks to save.
             **pipes,
         )
 
 
 @dataclass
 class Rendezvous:
-    """Where the agents of a run meet, as the leader holds it."""
+    """Where the agents of a run meet, as the leader sees it."""
 
     listener: socket.socket | None = None
-    """The socket that the store of node 0 listens at; None on a single machine."""
+    """The socket of node 0's store; None on a single machine."""
     shells: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """The remote shells that started the agents of other machines, by machine."""
+    """The remote shells that run the agents of other machines, by machine."""
 
     def check(self) -> None:
-        """Raise ConnectionError where a machine cannot come any more."""
+        """Raise ConnectionError if a remote shell has failed, so that its machine cannot join."""
         for name, shell in self.shells.items():
             if shell.poll():
                 raise ConnectionError(
@@ -183,9 +188,9 @@ class Rendezvous:
 
 @contextlib.contextmanager
 def meeting(runtime: TrainingRuntime, module: str, arguments: Sequence[str]) -> Iterator[tuple[Place, Rendezvous]]:
-    """This machine's place in a run, whose other machines have been asked to start ``module``, and where they meet.
+    """Ask the other machines of a run to start ``module``; yield this machine's place, and where they meet.
 
-    Raises ValueError for hostfiles and addresses that cannot be, ConnectionError for machines that have left.
+    Raises ValueError for invalid hostfiles and addresses, ConnectionError for machines that have left.
     """
     alone = Place(socket.gethostname(), 0, 1, runtime.processes, runtime.threads)
     if runtime.hostfile is not None:
@@ -214,7 +219,7 @@ def _listening(name: str) -> Iterator[tuple[socket.socket, str]]:
 
 
 def _address(name: str) -> str:
-    """The IPv4 address to listen at. Raises ValueError for an unknown name, or one that other machines could not reach."""
+    """Return the IPv4 address of a name. Raises ValueError if it is unknown, or if other machines cannot reach it."""
     try:
         found = socket.getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -242,7 +247,7 @@ def _started_over_ssh(
             shells[host.name] = subprocess.Popen(shell, stdin=subprocess.DEVNULL)
         yield shells
     finally:
-        for process in shells.values():  # Agents end by themselves once node 0's has ended.
+        for process in shells.values():  # Agents end by themselves when that of node 0 has ended.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=LATE_SECONDS)
             process.kill()
@@ -250,7 +255,7 @@ def _started_over_ssh(
 
 
 class _Leader:
-    """The machine that leads those on which the same command was started, for a whole run."""
+    """The leader of the machines on which the same command was started, for a whole run."""
 
     def __init__(self, runtime: TrainingRuntime) -> None:
         self._files = _Files(runtime.store, runtime.meeting)
@@ -260,7 +265,7 @@ class _Leader:
         self._write()
 
     def announce(self, **job: Any) -> None:
-        """Have the other machines start their agents. Raises ConnectionError naming one that has left."""
+        """Make the other machines start their agents. Raises ConnectionError naming one that has left."""
         for node in self._others:
             if self._has_left(node):
                 raise ConnectionError(f"node {node}, {locks.holder(self._files.lock(node))}, has left the run; start it again")
@@ -268,12 +273,12 @@ class _Leader:
         self._write()
 
     def end(self, *, well: bool) -> None:
-        """Release the other machines, late ones too."""
+        """Release the other machines, including late ones."""
         self._state["end"] = "well" if well else "failed"
         self._write()
         deadline = time.monotonic() + LATE_SECONDS
         while time.monotonic() < deadline and not all(map(self._has_left, self._others)):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         for path in (self._files.state, *map(self._files.lock, self._others)):
             path.unlink(missing_ok=True)
 
@@ -287,12 +292,12 @@ class _Leader:
 
 
 _leader: ContextVar[_Leader | None] = ContextVar("leader", default=None)
-"""What leads the run of this process, while there is one."""
+"""The leader of this process's run, if there is one."""
 
 
 @contextlib.contextmanager
 def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
-    """Keep the machines of ``runtime.nodes`` together for a whole run of several stages; nothing where there is one machine."""
+    """Lead the machines of ``runtime.nodes`` for a whole run of several stages; yield None if there is only one machine."""
     if runtime.nodes == 1 or _leader.get() is not None:
         yield _leader.get()
         return
@@ -302,7 +307,7 @@ def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
             left.unlink(missing_ok=True)  # By an earlier run that was killed.
 
     def refuse(holder: str) -> None:
-        if files.state.exists():  # Else it was but another machine that looked.
+        if files.state.exists():  # Otherwise another machine was only checking the lock.
             raise ValueError(f"{holder} leads a run named {runtime.meeting!r} in this store; give this one another (--meeting)")
 
     with locks.exclusive(files.lock(0), waiting=refuse):
@@ -319,22 +324,22 @@ def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
 
 @dataclass(frozen=True)
 class _Files:
-    """The files that the machines of a meeting share in the store."""
+    """The files through which the machines of a run find each other in the store."""
 
     store: Path
     meeting: str
 
     @property
     def state(self) -> Path:
-        """What the leader wants."""
+        """The leader's message."""
         return self.store.resolve() / ".hosts" / f"{self.meeting}.json"
 
     def lock(self, node: int) -> Path:
-        """Held by a machine while it belongs to the run."""
+        """Return the lock that a machine holds while it belongs to the run."""
         return self.state.with_name(f"{self.meeting}{f'.{node}' if node else ''}.lock")
 
     def read(self) -> dict[str, Any]:
-        """The leader's message; {} if there is none."""
+        """Return the leader's message, or {}."""
         try:
             found: dict[str, Any] = json.loads(self.state.read_text("utf-8"))
             return found
@@ -343,16 +348,16 @@ class _Files:
 
 
 def serve(runtime: TrainingRuntime) -> None:
-    """Run the ranks of machine ``runtime.node`` whenever the leader wants them, until it lets this machine go.
+    """Run the ranks of machine ``runtime.node`` for all jobs of the leader, until it ends the run.
 
-    Raises LeaderGone where it never comes, does not want this machine, or ends otherwise than well.
+    Raises LeaderGone if there is no leader, this machine does not fit its run, or the run does not end well.
     """
     files = _Files(runtime.store, runtime.meeting)
     deadline = time.monotonic() + JOIN_SECONDS
     while not (locks.is_held(files.lock(0)) and files.read()):
         if time.monotonic() > deadline:
             raise LeaderGone(f"no leader within {JOIN_SECONDS:.0f} s at {files.state}; do all machines see the same store?")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     joined = files.read()
     if runtime.node >= joined["nodes"]:
         raise LeaderGone(f"node {runtime.node} is none of 1 to {joined['nodes'] - 1}; give every machine a number of its own")
@@ -361,7 +366,7 @@ def serve(runtime: TrainingRuntime) -> None:
     lock = files.lock(runtime.node)
 
     def refuse(holder: str) -> None:
-        if lock.stat().st_size:  # Else it was but the leader that looked.
+        if lock.stat().st_size:  # Otherwise the leader was only checking the lock.
             raise LeaderGone(f"node {runtime.node} has joined already: {holder}; give every machine a number of its own")
 
     with locks.exclusive(lock, waiting=refuse):
@@ -374,10 +379,10 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
     def terminate(number: int, frame: object) -> None:
         if agent is None or agent.poll() is not None:
             raise SystemExit(128 + number)
-        agent.terminate()  # Its ranks save together with those of the other machines, and the leader lets us go.
+        agent.terminate()  # Its ranks save together with those of the other machines, and the leader ends the run.
 
-    mine = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, terminate) if mine else None
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
     done = 0
     try:
         while True:
@@ -395,10 +400,10 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
                 raise LeaderGone("the run has failed; its leader says why")
             elif state["end"]:
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
     finally:
         if agent is not None:
             agent.kill()
             agent.wait()
-        if mine:
+        if in_main_thread:
             signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,6 @@
-"""Training metrics between two log lines, their files, and how fast training goes.
+"""Training metrics, their files, and the speed of training.
 
-``metrics.jsonl`` and TensorBoard's event file hold no wall time and so repeat byte for byte.
+``metrics.jsonl`` and TensorBoard's event file contain no wall time, so that a repeated run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Metrics = dict[str, float | None]
 
 @dataclass
 class TaskTotals:
-    """Sums over targets, one entry per task; they are global: added up over ranks. Empty before the first batch."""
+    """Sums over the targets of all ranks, one entry per task; empty before the first batch."""
 
     losses: list[float] = field(default_factory=list)
     correct: list[float] = field(default_factory=list)
@@ -34,18 +34,18 @@ class TaskTotals:
 
     @classmethod
     def of(cls, sums: Sequence[float]) -> Self:
-        """From losses, hits and targets one after the other."""
+        """Split the concatenated losses, hits and targets."""
         tasks = len(sums) // 3
         return cls(*(list(sums[i * tasks : (i + 1) * tasks]) for i in range(3)))
 
     def add(self, other: TaskTotals) -> None:
-        """Add the sums of one more batch."""
+        """Add the sums of another batch."""
         for name in ("losses", "correct", "targets"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)] if mine else list(theirs))
 
     def metrics(self, tasks: Sequence[str], weights: Sequence[float]) -> Metrics:
-        """``loss`` (weighted sum of the means), and loss and accuracy per task; None where there were no targets."""
+        """Return ``loss`` (the weighted sum of mean losses), and loss and accuracy per task; None without targets."""
         means: Metrics = {}
         total = 0.0
         sums = zip(self.losses, self.correct, self.targets, strict=True) if self.losses else [(0.0, 0.0, 0.0)] * len(tasks)
@@ -57,14 +57,14 @@ class TaskTotals:
 
 
 def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Floats to six significant digits."""
+    """Round floats to six significant digits."""
     return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in metrics.items()}
 
 
 class MetricsFile:
     """``metrics.jsonl``: a line per log interval (``split`` "train"), scoring ("heldout") and rollback ("guard").
 
-    ``events`` writes the same to an event file of TensorBoard beside it, which always says what the lines say.
+    With ``events``, the same numbers are written to a TensorBoard event file beside it.
     """
 
     def __init__(self, path: Path, content: bytes = b"", *, events: bool = False) -> None:
@@ -84,20 +84,20 @@ class MetricsFile:
             self._events.append(line)
 
     def content(self) -> bytes:
-        """Everything written so far, forced to disk."""
+        """Return everything written so far, after forcing it to disk."""
         with self.path.open("rb") as handle:
             os.fsync(handle.fileno())
             return handle.read()
 
 
 EVENT_FILE = "events.out.tfevents.0.pretrain"
-"""TensorBoard looks for files named so; with a fixed name a resumed run continues the same file."""
+"""A name that TensorBoard looks for. It is fixed, so that a resumed run continues the same file."""
 
 _NOT_SCALARS = {"split", "step"}
 
 
 class _EventFile:
-    """A fresh event file in a directory. Needs the package ``tensorboard``."""
+    """A new event file in a directory. Needs the package ``tensorboard``."""
 
     def __init__(self, directory: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - optional, and slow to import
@@ -110,7 +110,7 @@ class _EventFile:
         self._write(Event(wall_time=0.0, file_version="brain.Event:2"))
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """The numbers of one line of ``metrics.jsonl``, as ``<split>/<name>`` at its step."""
+        """Write the numbers of one line of ``metrics.jsonl`` as ``<split>/<name>`` at its step."""
         values = [self._summary.Value(tag=f"{line['split']}/{name}", simple_value=value) for name, value in _scalars(line)]
         self._write(self._event(wall_time=float(line["step"]), step=line["step"], summary=self._summary(value=values)))
 
@@ -120,15 +120,15 @@ class _EventFile:
 
 
 Tracker = Literal["tensorboard", "wandb", "mlflow"]
-"""Who shows curves: by files in a directory, or by its own configuration (``WANDB_MODE``, ``MLFLOW_TRACKING_URI``, …)."""
+"""Tools that show curves. W&B and MLflow are configured by their environment variables (``WANDB_MODE``, …)."""
 
 
 def export_curves(artifact: Artifact, tracker: Tracker, directory: Path) -> int:
-    """Give the curves of a finished training to a tracker; the number of lines of ``metrics.jsonl``.
+    """Export the curves of a finished training to a tracker; return the number of lines of ``metrics.jsonl``.
 
-    Names are ``<split>/<metric>``, as in the event files that a training writes itself. TensorBoard's are in a directory below
-    with the artifact's name, so that it shows the curves of several beside each other. Raises ValueError where the artifact has
-    no curves, the tracker is not installed, or files would be written into an artifact.
+    Names are ``<split>/<metric>``, as in the event file of a training itself. TensorBoard's file gets a subdirectory with the
+    artifact's name, so that it shows several trainings side by side. Raises ValueError if the artifact has no curves, the
+    tracker is not installed, or files would be written into an artifact.
     """
     source = artifact.path / "metrics.jsonl"
     if not source.is_file():
@@ -146,10 +146,8 @@ def export_curves(artifact: Artifact, tracker: Tracker, directory: Path) -> int:
             events.append(line)
         return len(lines)
     settings = {name: str(value) for name, value in flat(artifact.manifest["spec"]).items()}
-    log = (
-        _to_wandb(artifact.name, settings, directory) if tracker == "wandb" else _to_mlflow(artifact.name, settings, directory)
-    )
-    with log as append:
+    connect = _to_wandb if tracker == "wandb" else _to_mlflow
+    with connect(artifact.name, settings, directory) as append:
         for line in lines:
             append({f"{line['split']}/{name}": value for name, value in _scalars(line)}, line["step"])
     return len(lines)
@@ -160,7 +158,7 @@ def _to_wandb(name: str, settings: Mapping[str, str], directory: Path) -> Iterat
     import wandb  # noqa: PLC0415 - optional
 
     with wandb.init(project=os.environ.get("WANDB_PROJECT", "korealbert"), name=name, config=settings, dir=directory) as run:
-        run.define_metric("*", step_metric="step")  # A training that went back to a checkpoint repeats steps.
+        run.define_metric("*", step_metric="step")  # A training that returned to a checkpoint repeats steps.
         yield lambda values, step: run.log({**values, "step": step})
 
 
@@ -177,19 +175,19 @@ def _to_mlflow(name: str, settings: Mapping[str, str], directory: Path) -> Itera
 
 
 def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of one line of ``metrics.jsonl`` by name."""
+    """Return the numbers of one line of ``metrics.jsonl`` by name."""
     return ((name, value) for name, value in line.items() if name not in _NOT_SCALARS and isinstance(value, int | float))
 
 
 _MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
-"""Rows and columns of the matrix product by which a device's peak is measured."""
+"""Size of the matrices whose product measures a device's peak rate."""
 
 _MATRIX_PRODUCTS = 3
-"""Products timed after the first; the fastest counts."""
+"""Products that are timed, after one to warm up; the fastest counts."""
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large matrix product on this device, an upper bound for a model."""
+    """Return the operations per second of a large matrix product, an upper bound for a model on this device."""
     size = _MATRIX_SIZE[device.type]
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
     fastest = float("inf")
@@ -209,18 +207,18 @@ def _finish(device: torch.device) -> None:
 
 @dataclass
 class Speed:
-    """One rank's clock over the steps since its start, without scoring and checkpoints."""
+    """The speed of training since the start of this process, without scoring and checkpoints."""
 
     peak: float
-    """Operations per second that all ranks together could reach."""
+    """Largest possible operations per second of all ranks together."""
     steps: int = 0
     seconds: float = 0.0
     loading: float = 0.0
-    """Seconds of them spent waiting for batches."""
+    """Seconds spent waiting for batches, included in ``seconds``."""
     tokens: int = 0
-    """Of all ranks, padding left out."""
+    """Tokens of all ranks, without padding."""
     operations: int = 0
-    """Floating-point operations of all ranks that the model asks for."""
+    """Floating-point operations of the model on all ranks."""
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -238,7 +236,7 @@ class Speed:
         self.loading += time.perf_counter() - start
 
     def metrics(self, steps_left: int) -> Metrics:
-        """Tokens per second, share of time spent loading, MFU, minutes left for ``steps_left``; {} before any step."""
+        """Return tokens per second, share of time spent loading, MFU and minutes for ``steps_left``; {} before any step."""
         if not self.steps:
             return {}
         return {

@@ -1,8 +1,8 @@
-"""The optimiser that a spec describes: LAMB, AdamW or Muon, with global gradient clipping before every update."""
+"""The optimiser that a spec describes (LAMB, AdamW or Muon), and clipping of the global gradient norm before each update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,23 +14,48 @@ from korealbert.model.parameters import hidden_matrices, parameter_groups
 from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
 
-def _evaluated(closure: Callable[[], float] | None) -> float | None:
-    """The loss that a closure computes, with gradients; None without one."""
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()
+def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: bool = False) -> Optimizer:
+    """Return the optimiser of all trainable parameters of ``model``; ``scaled`` says that fp16 scales their loss."""
+    groups = parameter_groups(model, weight_decay=spec.weight_decay)
+    # The fused kernel makes one pass over memory instead of ten. Under fp16 it would undo the loss scale after the clipping.
+    fused = not scaled and next(model.parameters()).device.type in ("cpu", "cuda")
+    kernel = {"fused": fused, "foreach": not fused}
+    if isinstance(spec, MuonSpec):
+        matrices = hidden_matrices(model)
+        of_muon = {id(matrix) for matrix in matrices}
+        for group in groups:
+            group["params"] = [p for p in group["params"] if id(p) not in of_muon]
+            group["lr_factor"] = spec.adamw_lr_factor
+        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, **kernel)
+        if not matrices:  # All are frozen.
+            return adamw
+        dtype = torch.bfloat16 if spec.arithmetic == "bf16" else torch.float32
+        muon = _Muon(matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, dtype=dtype)
+        return _MuonWithAdamW(muon, adamw)
+    if spec.name == "adamw":
+        return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **kernel)
+    groups[1]["adapt"] = spec.adapt_excluded
+    return Lamb(
+        groups,
+        lr=spec.lr,
+        betas=spec.betas,
+        eps=spec.eps,
+        bias_correction=spec.bias_correction,
+        max_trust_ratio=spec.max_trust_ratio,
+        max_weight_norm=spec.max_weight_norm,
+        gradient_averaging=spec.gradient_averaging,
+    )
 
 
 class Lamb(Optimizer):
-    """For every tensor w with gradient g, at update t ≥ 1:
+    """LAMB: for each tensor w with gradient g
 
-    ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``u = m / (√v + ε) + weight_decay · w``,
-    ``r = ‖w‖/‖u‖`` where both are positive, else 1, and ``w ← w − lr · r · u``.
+    ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``u = m / (√v + ε) + weight_decay · w`` and ``w ← w − lr · r · u``,
+    where the trust ratio r is ``‖w‖ / ‖u‖``, or 1 if either norm is 0.
 
     Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, ``max_trust_ratio`` and ``max_weight_norm`` (bounds
-    on r and on ‖w‖ in it; 0: none), and ``gradient_averaging`` (False: ``m ← β₁m + g``). Tensors without a gradient are left
-    untouched, and so are adapted tensors that only ever had zeros for one.
+    on r and on ‖w‖ in it; 0: none), and ``gradient_averaging`` (False: ``m ← β₁m + g``). Tensors without a gradient are not
+    changed, nor are adapted tensors whose gradients have always been 0.
     """
 
     def __init__(
@@ -62,15 +87,13 @@ class Lamb(Optimizer):
         self._ratios: list[Tensor] = []
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = _evaluated(closure)
+    def step(self) -> None:  # type: ignore[override]
+        """Update all tensors that have gradients."""
         self._ratios = []
         for group in self.param_groups:
             tensors = [tensor for tensor in group["params"] if tensor.grad is not None]
             if tensors:
                 self._update(group, tensors)
-        return loss
 
     def _update(self, group: dict[str, Any], tensors: list[Tensor]) -> None:
         states = [self._state_of(tensor) for tensor in tensors]
@@ -93,19 +116,19 @@ class Lamb(Optimizer):
             torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
         torch._foreach_add_(scales, group["eps"])
         updates = torch._foreach_div(updates, scales)
-        directions = torch.stack(torch._foreach_norm(updates)) if group["adapt"] else None
+        norms_without_decay = torch.stack(torch._foreach_norm(updates)) if group["adapt"] else None
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
-        if directions is not None:
+        if norms_without_decay is not None:
             ratios = _trust_ratios(tensors, updates, group["max_trust_ratio"], group["max_weight_norm"])
-            # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
-            # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
-            torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
+            # DeepSpeed turns missing gradients into zeros. The update would then be weight decay alone, scaled to the norm of
+            # the tensor: a head whose loss has no weight yet would shrink by the factor 1 - lr at each step.
+            torch._foreach_mul_(updates, list(torch.where(norms_without_decay > 0, ratios, 0.0).unbind()))
             self._ratios.append(ratios)
         torch._foreach_add_(tensors, updates, alpha=-group["lr"])
 
     def ratio_quantiles(self) -> dict[str, float]:
-        """Smallest, median and largest trust ratio of the latest update."""
+        """Return the smallest, median and largest trust ratio of the latest update."""
         names = ("trust_ratio_min", "trust_ratio_median", "trust_ratio_max")
         if not self._ratios:
             return {}
@@ -121,23 +144,24 @@ class Lamb(Optimizer):
         return state
 
 
-def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float = 0.0) -> Tensor:
-    """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound``, with ‖w‖ at most ``weight_bound`` (0: any)."""
+def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float) -> Tensor:
+    """Return ‖w‖ / ‖u‖ of n tensors [n], 1 if either norm is 0. ``bound`` limits the ratio, ``weight_bound`` ‖w‖; 0: no
+    limit."""
     weight_norms = torch.stack(torch._foreach_norm(tensors))
     update_norms = torch.stack(torch._foreach_norm(updates))
-    both = (weight_norms > 0) & (update_norms > 0)
+    defined = (weight_norms > 0) & (update_norms > 0)
     bounded = weight_norms.clamp(max=weight_bound) if weight_bound else weight_norms
-    ratios = torch.where(both, bounded / update_norms, 1.0)
+    ratios = torch.where(defined, bounded / update_norms, 1.0)
     return ratios.clamp(max=bound) if bound else ratios
 
 
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-"""Coefficients of the quintic iteration by Jordan (2024): all singular values end between 0.7 and 1.2."""
+"""Coefficients of the quintic iteration of Jordan (2024), which brings all singular values between 0.7 and 1.2."""
 _NEWTON_SCHULZ_STEPS = 5
 
 
 def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """U Vᵀ of U S Vᵀ = ``matrix`` [A, B], approximately: five steps of a Newton–Schulz iteration, computed in ``dtype``."""
+    """Approximate U Vᵀ of ``matrix`` [A, B] = U S Vᵀ by a Newton–Schulz iteration in ``dtype``."""
     a, b, c = _NEWTON_SCHULZ
     wide = matrix.to(dtype, copy=True) if matrix.shape[0] <= matrix.shape[1] else matrix.to(dtype, copy=True).T
     wide.div_(wide.norm().clamp(min=1e-7))
@@ -148,10 +172,10 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class _Muon(Optimizer):
-    """For every matrix w [A, B] with gradient g: ``m ← μm + (1−μ)g``, ``u = orthogonal((1−μ)g + μm)``, and
+    """Muon: for each matrix w [A, B] with gradient g, ``m ← μm + (1−μ)g``, ``u = orthogonal((1−μ)g + μm)`` and
     ``w ← (1 − lr · weight_decay) w − lr · 0.2 √max(A, B) · u``.
 
-    ``torch.optim.Muon`` does the same, but in bfloat16 alone, which processors without units for it compute ten times slower.
+    ``torch.optim.Muon`` does the same but only in bfloat16, which CPUs without hardware for it compute ten times slower.
     """
 
     def __init__(
@@ -161,14 +185,12 @@ class _Muon(Optimizer):
         self._dtype = dtype
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all matrices that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = _evaluated(closure)
+    def step(self) -> None:  # type: ignore[override]
+        """Update all matrices that have gradients."""
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
-            for alike in _batches(matrices):
-                self._update(group, alike)
-        return loss
+            for batch in _batches(matrices):
+                self._update(group, batch)
 
     def _update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
@@ -183,26 +205,26 @@ class _Muon(Optimizer):
         torch._foreach_add_(matrices, self._orthogonal(ahead), alpha=-lr * 0.2 * max(matrices[0].shape) ** 0.5)
 
     def _orthogonal(self, matrices: Sequence[Tensor]) -> list[Tensor]:
-        """``orthogonal`` of each; several of them at once."""
+        """Return ``orthogonal`` of each matrix, computed for several of one shape at once."""
         if len(matrices) == 1:
             return [orthogonal(matrices[0], self._dtype)]
-        together = torch.vmap(partial(orthogonal, dtype=self._dtype))(torch.stack(list(matrices)))
-        return list(together.to(matrices[0].dtype).unbind())
+        stacked = torch.vmap(partial(orthogonal, dtype=self._dtype))(torch.stack(list(matrices)))
+        return list(stacked.to(matrices[0].dtype).unbind())
 
 
 def _batches(matrices: list[Tensor]) -> list[list[Tensor]]:
-    """Matrices to update at once: on a GPU those of one shape, in as many kernels as one of them; on a processor each
-    by itself, so that bits stay as they were."""
+    """Group the matrices to update at once: on a GPU those of one shape, which need as many kernels as one of them; on a CPU
+    each by itself, because batched products would change the last bits."""
     if not matrices or matrices[0].device.type == "cpu":
         return [[matrix] for matrix in matrices]
-    alike: dict[torch.Size, list[Tensor]] = {}
+    by_shape: dict[torch.Size, list[Tensor]] = {}
     for matrix in matrices:
-        alike.setdefault(matrix.shape, []).append(matrix)
-    return list(alike.values())
+        by_shape.setdefault(matrix.shape, []).append(matrix)
+    return list(by_shape.values())
 
 
 class _MuonWithAdamW(Optimizer):
-    """Muon for some parameters and AdamW for the others, as one optimiser: their groups and their state are its own."""
+    """Muon for some parameters and AdamW for the others, as one optimiser with the groups and the state of both."""
 
     def __init__(self, muon: _Muon, adamw: torch.optim.AdamW) -> None:
         super().__init__([*muon.param_groups, *adamw.param_groups], {})
@@ -210,52 +232,16 @@ class _MuonWithAdamW(Optimizer):
         for part in self._parts:
             part.state = self.state
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = _evaluated(closure)
+    def step(self) -> None:  # type: ignore[override]
+        """Update all tensors that have gradients."""
         for part in self._parts:
             part.step()
-        return loss
-
-
-def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: bool = False) -> Optimizer:
-    """The optimiser that ``spec`` describes, over all trainable parameters of ``model``; ``scaled``: fp16 scales their loss."""
-    groups = parameter_groups(model, weight_decay=spec.weight_decay)
-    # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
-    fused = not scaled and next(model.parameters()).device.type in ("cpu", "cuda")
-    kernel = {"fused": fused, "foreach": not fused}
-    if isinstance(spec, MuonSpec):
-        matrices = hidden_matrices(model)
-        groups = [
-            {**group, "params": [p for p in group["params"] if not any(p is matrix for matrix in matrices)]}
-            | {"lr_factor": spec.adamw_lr_factor}
-            for group in groups
-        ]
-        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, **kernel)
-        if not matrices:  # all frozen
-            return adamw
-        dtype = torch.bfloat16 if spec.arithmetic == "bf16" else torch.float32
-        muon = _Muon(matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, dtype=dtype)
-        return _MuonWithAdamW(muon, adamw)
-    if spec.name == "adamw":
-        return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **kernel)
-    groups[1]["adapt"] = spec.adapt_excluded
-    return Lamb(
-        groups,
-        lr=spec.lr,
-        betas=spec.betas,
-        eps=spec.eps,
-        bias_correction=spec.bias_correction,
-        max_trust_ratio=spec.max_trust_ratio,
-        max_weight_norm=spec.max_weight_norm,
-        gradient_averaging=spec.gradient_averaging,
-    )
 
 
 class Clipping:
-    """Bounds the global gradient norm right before each update, after loss scaling is undone.
+    """Clips the global gradient norm right before each update, when the loss scale has been undone.
 
-    It also reports what DeepSpeed does not: the norm, and whether an update took place or fp16 overflow skipped it.
+    It also knows what DeepSpeed does not tell: the norm, and how many updates were made, which fp16 overflow may skip.
     """
 
     def __init__(self, optimizer: Optimizer, bound: float) -> None:
@@ -264,7 +250,7 @@ class Clipping:
         self.norm: Tensor = torch.zeros(())
         """Gradient norm of the latest update, before clipping."""
         self.updates = 0
-        """Updates made since construction."""
+        """Updates since construction."""
         optimizer.register_step_pre_hook(self._before_update)
 
     def _before_update(self, *_: Any) -> None:
@@ -273,17 +259,17 @@ class Clipping:
 
 
 class ZeroClipping:
-    """The same of an engine that divides gradients among ranks, and so clips them itself."""
+    """``Clipping`` of an engine that shards gradients over ranks (ZeRO) and therefore clips them itself."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
 
     @property
     def norm(self) -> Tensor:
-        """As ``Clipping.norm``."""
+        """Gradient norm of the latest update, before clipping."""
         return torch.as_tensor(self._engine.get_global_grad_norm() or 0.0)
 
     @property
     def updates(self) -> int:
-        """As ``Clipping.updates``."""
+        """Updates since construction."""
         return int(self._engine.global_steps)

@@ -13,14 +13,14 @@ class OptimizerSpec(Spec):
     """LAMB or AdamW. The defaults are those of the official ALBERT optimiser: no bias correction, no bound on the ratio."""
 
     name: Literal["lamb", "adamw"] = "lamb"
-    """LAMB scales each tensor's update to the norm of the tensor, which is what large batches want."""
+    """LAMB scales each tensor's update to the norm of the tensor, as suits large batches."""
     lr: float = Field(default=1.25e-3, gt=0)
-    """Peak learning rate. The default is LAMB's for 2,048 sequences (KoreALBERT), and goes with the square root of the batch.
-    AdamW has no default; ELECTRA takes 5e-4 for small models at 128 sequences."""
+    """Peak learning rate. The default is for LAMB and 2,048 sequences (KoreALBERT); scale it with the square root of the batch.
+    AdamW has no default; ELECTRA uses 5e-4 for small models and 128 sequences."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)
-    """Added to the root of the second moment."""
+    """Added to the square root of the second moment."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
     max_grad_norm: float = Field(default=1.0, ge=0)
@@ -28,13 +28,13 @@ class OptimizerSpec(Spec):
     bias_correction: bool = False
     """LAMB: divide the moments by 1 − βᵗ (LAMB paper v3, apex, timm). AdamW always does."""
     max_trust_ratio: float = Field(default=0.0, ge=0)
-    """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations take 10."""
+    """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations use 10."""
     max_weight_norm: float = Field(default=0.0, ge=0)
-    """LAMB: upper bound on ‖w‖ within that ratio (φ of the LAMB paper, whose code takes 10); 0 means none."""
+    """LAMB: upper bound on ‖w‖ in that ratio (φ of the LAMB paper, whose code uses 10); 0 means none."""
     adapt_excluded: bool = False
     """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
     gradient_averaging: bool = True
-    """LAMB: weigh gradients by 1 − β₁ in the first moment; false adds them whole (an option of apex)."""
+    """LAMB: weight gradients by 1 − β₁ in the first moment; false adds them unweighted (an option of apex)."""
 
     @field_validator("betas")
     @classmethod
@@ -59,7 +59,7 @@ class MuonSpec(Spec):
     """
 
     name: Literal["muon"]
-    """Muon makes each matrix's update orthogonal, so that all its directions are learnt at one speed."""
+    """Muon makes the update of each matrix orthogonal, so that all its directions are learnt equally fast."""
     lr: float = Field(gt=0)
     """Peak learning rate; 1e-3 to 5e-3 for small encoders."""
     adamw_lr_factor: float = Field(default=1.0, gt=0)
@@ -67,12 +67,12 @@ class MuonSpec(Spec):
     momentum: float = Field(default=0.95, ge=0, lt=1)
     """Muon's Nesterov momentum."""
     arithmetic: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic in which Muon makes updates orthogonal. bf16 is faster on GPUs and on processors with units for it; other
-    processors compute it ten times slower."""
+    """Type in which Muon makes updates orthogonal. bf16 is faster on GPUs and on CPUs with hardware for it; other CPUs compute
+    it ten times slower."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)
-    """AdamW's summand of the root of the second moment."""
+    """AdamW: added to the square root of the second moment."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
     max_grad_norm: float = Field(default=1.0, ge=0)
@@ -96,7 +96,7 @@ class _WarmUp(Spec):
     warmup_steps: int | None = Field(default=None, ge=0)
     """Steps of the warm-up."""
     warmup_ratio: float | None = Field(default=None, ge=0, lt=1)
-    """Steps of the warm-up as a share of all steps; 0.0125 (KoreALBERT) where neither is given."""
+    """Steps of the warm-up as a share of all steps; 0.0125 (KoreALBERT) if neither is given."""
 
     @model_validator(mode="after")
     def _refuse_both(self) -> Self:
@@ -107,18 +107,19 @@ class _WarmUp(Spec):
         return self
 
     def warmup(self, steps: int) -> int:
-        """Steps of the warm-up within a run of ``steps``."""
+        """Return the steps of the warm-up in a run of ``steps``."""
         if self.warmup_steps is not None:
             return self.warmup_steps
         return int((0.0125 if self.warmup_ratio is None else self.warmup_ratio) * steps)
 
     def learning_rate(self, update: int, *, peak: float, steps: int) -> float:
-        """Learning rate of the update that follows ``update`` updates: the first of a warm-up is 0 (TF, Hugging Face)."""
+        """Return the learning rate after ``update`` updates; it is 0 for the first one of a warm-up, as in TF and Hugging
+        Face."""
         warmup = self.warmup(steps)
         return peak * update / warmup if update < warmup else peak * self.factor(update, steps=steps)
 
     def factor(self, update: int, *, steps: int) -> float:
-        """The share of the peak once the warm-up is over."""
+        """Return the share of the peak rate after the warm-up."""
         raise NotImplementedError
 
 
@@ -130,7 +131,7 @@ class ScheduleSpec(_WarmUp):
     peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
 
     def factor(self, update: int, *, steps: int) -> float:
-        """As ``_WarmUp.factor``."""
+        """Return the share of the peak rate after the warm-up."""
         if self.decay == "constant":
             return 1.0
         if self.decay == "linear_tf":
@@ -139,15 +140,15 @@ class ScheduleSpec(_WarmUp):
 
 
 class StableSchedule(_WarmUp):
-    """Warm-up, stable, decay: the peak is held until the last steps, so that a run can be prolonged from before its decay."""
+    """Warm-up, then the peak rate until the decay in the last steps, so that a run can be continued from before its decay."""
 
     decay: Literal["stable_linear", "stable_sqrt"]
-    """How the rate falls to 0 at the end: linearly, or by 1 − √t over the decay (Hägele et al. 2024)."""
+    """How the rate falls to 0 at the end: linearly, or as 1 − √t over the decay (Hägele et al. 2024)."""
     decay_ratio: float = Field(default=0.2, gt=0, le=1)
     """Share of all steps over which it falls."""
 
     def factor(self, update: int, *, steps: int) -> float:
-        """As ``_WarmUp.factor``."""
+        """Return the share of the peak rate after the warm-up."""
         begin = max(self.warmup(steps), steps - round(self.decay_ratio * steps))
         done = min(1.0, max(0.0, (update - begin) / max(1, steps - begin)))
         return 1 - (done if self.decay == "stable_linear" else done**0.5)
@@ -165,7 +166,7 @@ def _schedule_variant(value: Any) -> str:
 
 MOMENTS, MUON = "of moments", "of muon"
 FALLING, STABLE = "falling", "held, then falling"
-"""The forms of an optimiser's and of a schedule's table, as validation errors tell them apart."""
+"""Tags of the two forms of each table, which appear in the location of validation errors."""
 
 AnyOptimizer = Annotated[
     Annotated[OptimizerSpec, Tag(MOMENTS)] | Annotated[MuonSpec, Tag(MUON)], Discriminator(_optimizer_variant)

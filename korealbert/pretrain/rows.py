@@ -1,4 +1,4 @@
-"""Example rows as pretraining reads them, and the check of them against spec and model before launch; without torch."""
+"""Example rows as pretraining reads them, and their check against spec and model before launch. Does not import torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from korealbert.pretrain.spec import PretrainSpec
 
 
 class BatchSource(Protocol):
-    """The interface of example rows that pretraining uses; ``korealbert.examples.batches.ExampleBatches`` has it."""
+    """Example rows as pretraining uses them; ``korealbert.examples.batches.ExampleBatches`` is one."""
 
     num_rows: int
     num_views: int
@@ -23,23 +23,23 @@ class BatchSource(Protocol):
     vocab_size: int
 
     def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
-        """The noised sequences of these rows in one view."""
+        """Return the noised sequences of these rows in one view."""
         ...
 
     def noised(self, view: int) -> tuple[float, float]:
-        """Shares of the pieces that a view has predicted and moved."""
+        """Return the shares of pieces that are predicted and moved in a view."""
         ...
 
 
 class Rows(NamedTuple):
-    """Rows of one sequence length. There are no held-out scores where ``heldout`` has no rows."""
+    """Rows of one sequence length. Without held-out rows there are no held-out scores."""
 
     train: BatchSource
     heldout: BatchSource
 
 
 def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | None) -> None:
-    """Raise ValueError naming both sides where spec, model and rows do not fit together."""
+    """Raise ValueError if spec, model and rows do not fit together."""
     if (spec.long is None) != (long is None):
         raise ValueError(
             f"long = {spec.long!r}, but {'there are' if long else 'there are no'} long examples; give both or neither"
@@ -77,6 +77,11 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
 
 
 def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:
-    """The rows of a split as the spec wants them. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
+    """Return the rows of a split, packed if the spec says so. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
     kind = ExampleBatches if spec.packing == "none" else PackedBatches
     return kind(examples, views, split, wop_reach=spec.reach)
+
+
+def open_splits(spec: PretrainSpec, examples: Path, views: Path) -> Rows:
+    """Return the rows of both splits, as ``open_batches``."""
+    return Rows(open_batches(spec, examples, views, "train"), open_batches(spec, examples, views, "heldout"))

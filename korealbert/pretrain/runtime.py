@@ -1,4 +1,4 @@
-"""How and where training runs: processes, threads, device and machines. Like every runtime it is no part of any identity."""
+"""How and where training runs: processes, threads, device, machines. As with every runtime, artifacts do not depend on it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     import torch
 
 Device = Literal["auto", "cpu", "cuda"]
-"""Where training runs; auto takes CUDA where there is one."""
+"""Where training runs; auto means CUDA if available."""
 
 
 def pick_device(wanted: Device, *, local_rank: int = 0) -> torch.device:
-    """The device of a process. Processes of one machine share its GPUs out by rank.
+    """Return the device of a process; the processes of one machine are distributed over its GPUs.
 
-    Raises ValueError when CUDA is wanted and torch finds none.
+    Raises ValueError if CUDA is wanted and torch finds none.
     """
-    import torch  # noqa: PLC0415 (a recipe is checked without it, but where CUDA is asked for)
+    import torch  # noqa: PLC0415 (recipes are checked without it, unless they ask for CUDA)
 
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
@@ -32,49 +32,49 @@ def pick_device(wanted: Device, *, local_rank: int = 0) -> torch.device:
 
 
 def gpus(wanted: Device) -> int:
-    """GPUs of this machine that training may take; 0 where it is to run on the processor."""
+    """Return how many GPUs of this machine training may use; 0 if it is to run on the CPU."""
     if wanted == "cpu" or not any(Path("/dev").glob("nvidia[0-9]*")):
         return 0
-    import torch  # noqa: PLC0415 (only where there is a GPU to count)
+    import torch  # noqa: PLC0415 (only needed if there is a GPU)
 
     return torch.cuda.device_count()
 
 
 class TrainingRuntime(Runtime):
-    """A runtime that says besides how models are trained; threads, processes and device may move the last bits of training."""
+    """A runtime with settings of training; threads, processes and device may change the last bits of a training."""
 
     processes: int = Field(default=1, ge=1)
     """Training processes (ranks) on this machine."""
     threads: int = Field(default=os.cpu_count() or 1, ge=1)
-    """CPU threads over all training processes of a machine together."""
+    """CPU threads of all training processes of a machine together."""
     device: Device = "auto"
     """The device of all training processes."""
     cells: int | None = Field(default=None, ge=1)
-    """Fine-tuning cells (one task, model and seed) that run at once, each in a process of its own; they share ``threads``.
-    None: one for each GPU that they may take, one without; or with ``memory_gib`` as many as fit, at most one for each
-    thread. Cells that run at once share the GPUs of the machine out."""
+    """Fine-tuning cells (one task, model and seed) that run at once, each in its own process; they share ``threads`` and the
+    GPUs of the machine. None: one for each GPU, or one without GPUs; with ``memory_gib`` as many as fit, at most one for each
+    thread."""
     memory_gib: float | None = Field(default=None, gt=0)
-    """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
+    """Main memory in GiB for all cells together. The need of a cell is measured when the first of its kind runs, alone."""
     gpu: int = Field(default=0, ge=0)
-    """Which GPU of the machine a cell takes, modulo their number; set for each cell that runs beside others."""
+    """Number of the GPU that a cell uses, modulo the GPUs of the machine; set for each cell that runs beside others."""
     hostfile: Path | None = None
-    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
-    machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
+    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile with a line ``NAME slots=N`` for each,
+    this machine first. Its slots replace ``processes``. All machines need the store under the same path."""
     remote_shell: str = Field(default="ssh", min_length=1)
-    """What is called with a machine's name and a command, for the machines of a hostfile."""
+    """Command that is called with a machine's name and a command line, for the machines of a hostfile."""
     nodes: int = Field(default=1, ge=1)
-    """Or: machines on which the same command was started (srun, torchrun, by hand); each has ``processes`` ranks."""
+    """Number of machines on which the same command was started (srun, torchrun, by hand), each with ``processes`` ranks."""
     node: int = Field(default=0, ge=0)
-    """Which of them this is; 0 builds everything, the others only run ranks for it."""
+    """Number of this machine; 0 builds everything, the others only run ranks for it."""
     meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    """What these machines call their run: the number of a job. Two runs in one store need two names."""
+    """Name of the run that these machines join, such as a job number. Two runs in one store need two names."""
     address: str = ""
-    """Name or IPv4 address under which the other machines reach this one, where it leads; by default its own name."""
+    """Name or IPv4 address under which other machines reach this one as their leader; by default its own name."""
 
     @model_validator(mode="before")
     @classmethod
     def _extend(cls, given: Any) -> Any:
-        """A plain runtime trains as the defaults say."""
+        """Accept a plain runtime, which trains with the defaults."""
         return given.model_dump(exclude_unset=True) if type(given) is Runtime else given
 
     @model_validator(mode="after")
@@ -87,12 +87,12 @@ class TrainingRuntime(Runtime):
 
     @classmethod
     def of(cls, runtime: Runtime) -> TrainingRuntime:
-        """The runtime that a stage was given, with the defaults of training where it says nothing of it."""
+        """Return a stage's runtime with the defaults of training if it has no such settings."""
         return runtime if isinstance(runtime, cls) else cls.model_validate(runtime).reporting_to(runtime.report)
 
     @property
     def cells_at_once(self) -> int:
-        """Cells that run at once, memory permitting."""
+        """Cells that run at once, if memory suffices."""
         return self.cells or (self.threads if self.memory_gib is not None else max(1, gpus(self.device)))
 
     @property
@@ -101,12 +101,12 @@ class TrainingRuntime(Runtime):
         return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
 
     def of_a_cell(self, seat: int = 0) -> Self:
-        """The runtime of one of the cells that run at once, by its number: its share of the threads, and its GPU."""
+        """Return the runtime of a cell that runs beside others, by its number: its share of the threads, and its GPU."""
         return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once), "gpu": seat})
 
 
 def check_device(_: Spec, runtime: Runtime) -> None:
-    """``check`` of a stage that trains: raise ValueError where its device is not available here."""
+    """Raise ValueError if the device is not available here; this is ``check`` of stages that train."""
     device = TrainingRuntime.of(runtime).device
     if device == "cuda":
         pick_device(device)

@@ -1,4 +1,4 @@
-"""What a recipe says about pretraining, and every contradiction that can be found before a process is started."""
+"""The table `[pretrain]` of a recipe, with the checks that need neither data nor processes."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from korealbert.pretrain.guard import GuardSpec
 from korealbert.pretrain.optimizer_spec import AnyOptimizer, AnySchedule, OptimizerSpec, ScheduleSpec
 
 ANY_VOCABULARY = 32
-"""Pieces of a model of which only the architecture is asked."""
+"""Vocabulary size of a model of which only the architecture matters."""
 
 
 class BatchPhase(Spec):
     """A smaller global batch at the beginning of a run."""
 
     until_step: int = Field(ge=1)
-    """Steps (from the start of the run) after which it ends."""
+    """Step, counted from the start of the run, after which this phase ends."""
     global_batch_size: int = Field(ge=1)
     """Sequences per update until then."""
 
 
 class LongPhase(Spec):
-    """The end of a run on longer sequences, without which positions beyond the short ones stay untrained."""
+    """The last steps of a run on longer sequences, which train the positions that short ones do not reach."""
 
     later: ClassVar[frozenset[str]] = frozenset({"global_theta"})
 
     from_step: int = Field(ge=1)
-    """Steps on the short sequences; those after them take the long ones (BERT: the last 10 %)."""
+    """Steps on short sequences; the steps after them use long ones (BERT: the last 10 %)."""
     global_batch_size: int | None = Field(default=None, ge=1)
-    """Sequences per update; by default as many as of the short ones."""
+    """Sequences per update; by default as for short sequences."""
     micro_batch_size: int | None = Field(default=None, ge=1)
-    """Sequences per forward pass of one rank, which a longer sequence's memory may bound; by default as many as of the short
-    ones."""
+    """Sequences per forward pass of one rank, which memory may limit; by default as for short sequences."""
     global_theta: float | None = Field(default=None, gt=0)
-    """Base of the rotary frequencies in global layers from then on, and of the trained model; by default that of the model
+    """Base of the rotary frequencies in global layers from then on and in the trained model; by default that of the model
     (ModernBERT: 10,000, then 160,000)."""
 
 
@@ -45,35 +44,34 @@ class ReplacedTokensSpec(Spec):
     """Replaced-token detection (ELECTRA)."""
 
     generator_hidden_size: int = Field(default=0, ge=0)
-    """Width of the generator, a multiple of the width of the model's attention heads; 0 stands for the largest one within a
-    third of hidden_size (ELECTRA-base: 256 of 768)."""
+    """Width of the generator, a multiple of the width of the model's attention heads; 0 means the largest one up to a third of
+    hidden_size (ELECTRA-base: 256 of 768)."""
     weight: float = Field(default=50.0, ge=0)
-    """Factor of the detection loss, beside 1 for the generator's."""
+    """Weight of the detection loss; that of the generator's loss is 1."""
 
     def generator_size(self, model: ModelSpec) -> int:
-        """Width of the generator beside this discriminator."""
+        """Return the width of the generator for this discriminator."""
         return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
 
 
 _Task = Literal["mlm", "sop", "wop", "rtd", "replaced", "bow"]
-"""What is predicted: masked pieces, sentence order, word order, which tokens are replaced, of the last those that are, and
-masked pieces from the mean of the others."""
+"""Tasks: masked pieces, sentence order, word order; which tokens are replaced, and those of them that are; and masked pieces
+from the mean of the other pieces' vectors."""
 
 
 def tasks_of(objective: str, *, bag_of_words: bool) -> tuple[_Task, ...]:
-    """The tasks of an objective: the order of every vector of counts, losses and weights."""
+    """Return the tasks of an objective, in the order of all vectors of counts, losses and weights."""
     if objective == "rtd":
         return "mlm", "rtd", "replaced"
     return ("mlm", "sop", "wop", "bow") if bag_of_words else ("mlm", "sop", "wop")
 
 
 def _order_weight(given: dict[str, Any]) -> float:
-    """Detection knows no order losses."""
     return 0.0 if given.get("objective") == "rtd" else 1.0
 
 
 class PretrainSpec(Spec):
-    """One pretraining run. Vocabulary size and sequence length come with the examples."""
+    """One pretraining run. Vocabulary size and sequence length are those of the examples."""
 
     later: ClassVar[frozenset[str]] = frozenset(
         {
@@ -88,79 +86,82 @@ class PretrainSpec(Spec):
     )
 
     objective: Literal["mlm", "rtd"] = "mlm"
-    """``mlm``: masked pieces, with sentence and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
+    """``mlm``: masked pieces, with sentence order and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
     pieces, and the model predicts which tokens are not the original (ELECTRA)."""
     rtd: ReplacedTokensSpec = ReplacedTokensSpec()
-    """The generator and its weight, under ``objective = "rtd"``."""
+    """The generator and the weight of detection, for ``objective = "rtd"``."""
     model: AnySpec = ModelSpec()
-    """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
-    weights of another stage, which bring their own; of one whose layers share everything their number may differ."""
+    """The architecture; ``architecture = "modern"`` has the second set of fields below. Omit it if the run starts from weights
+    of another stage, which have their own; only if their layers share all parameters may it be given, with another number of
+    layers."""
     embeddings: Literal["random", "cooccurrence"] = "random"
-    """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
-    as `[cooccurrence]` says and scaled to the size of the random ones."""
+    """Initial word embeddings: random numbers, or vectors of the co-occurrences of pieces (table `[cooccurrence]`), scaled to
+    the standard deviation of the random ones."""
     frozen: tuple[str, ...] = ()
-    """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
-    gradient, no decay and no moments."""
+    """Tensors that are not trained: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
+    gradient, no weight decay and no moments."""
     steps: int = Field(ge=1)
     """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
     stop_after_seconds: float | None = Field(default=None, gt=0)
-    """Train for so much time, unless ``steps`` end before; the schedule follows. Such a run repeats no bytes."""
+    """Time budget in seconds, which the schedule follows too; ``steps`` still end the run. Its results are not reproducible."""
     dropout_until_step: int | None = Field(default=None, ge=0)
-    """Steps with the model's dropout; those after them, and the trained model, have none (ALBERT-xxlarge). None: all."""
+    """Steps with dropout; later steps and the trained model have none (ALBERT-xxlarge). None: dropout in all steps."""
     global_batch_size: int = Field(default=2048, ge=1)
     """Sequences per update, over all ranks and accumulation steps."""
     micro_batch_size: int = Field(default=32, ge=1)
-    """Sequences per forward pass of one rank, at most; the rest of the global batch is accumulated. Where a rank's share of the
-    global batch is no multiple of it, the largest divisor below it is taken."""
+    """Most sequences per forward pass of one rank; gradients are accumulated over the global batch. If a rank's share of the
+    global batch is not a multiple of it, the largest divisor below it is used."""
     batch_warmup: tuple[BatchPhase, ...] = ()
-    """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
+    """Phases with smaller batches at the start, in order; afterwards ``global_batch_size`` applies."""
     long: LongPhase | None = None
-    """The last steps on longer sequences, from examples and views of their own."""
+    """Train the last steps on longer sequences, from their own examples and views."""
     packing: Literal["none", "best_fit"] = "none"
-    """``best_fit`` lays several rows of the examples into one sequence of their length, without padding between them, where a
-    model of ``architecture = "modern"`` keeps them apart; batch sizes then count such sequences. ``none``: one row each."""
+    """``best_fit`` puts several rows of the examples into one sequence, without padding between them; batch sizes then count
+    such sequences. It needs ``architecture = "modern"``, whose attention keeps the rows apart. ``none``: one row per
+    sequence."""
     optimizer: AnyOptimizer = OptimizerSpec()
-    """The optimiser and its settings; ``name = "muon"`` takes the second set of fields below."""
+    """The optimiser and its settings; ``name = "muon"`` has the second set of fields below."""
     schedule: AnySchedule = ScheduleSpec()
-    """The learning rate over the steps; a decay that begins with ``stable`` takes the second set of fields below."""
+    """The learning rate over the steps; a decay whose name begins with ``stable`` has the second set of fields below."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss.
-    On GPUs fp32 products are TF32's."""
+    """Type of the forward and backward pass; parameters, gradients and moments are always fp32. fp16 scales the loss. On GPUs
+    fp32 products use TF32."""
     zero_stage: Literal[0, 1, 2] = 0
-    """What DeepSpeed's ZeRO divides among ranks: nothing, the moments, the gradients too. LAMB needs whole tensors."""
+    """What DeepSpeed's ZeRO shards over ranks: 0 nothing, 1 the moments, 2 also the gradients. LAMB and Muon need 0."""
     compile: Literal["no", "kernels", "graphs"] = "no"
-    """torch.compile: fused kernels, or besides captured in CUDA graphs. ``no`` asks for nothing: GPUs get fused kernels all the
-    same, unless TORCH_COMPILE_DISABLE=1 is set. On CPUs they take a C++ compiler."""
+    """torch.compile: fused ``kernels``, or kernels captured in CUDA ``graphs``. With ``no``, GPUs still use fused kernels
+    unless TORCH_COMPILE_DISABLE=1 is set. On CPUs they need a C++ compiler."""
     sop_weight: float = Field(default_factory=_order_weight, ge=0)
-    """Factor of the sentence-order loss; there is none under ``objective = "rtd"``."""
+    """Weight of the sentence-order loss; 0 under ``objective = "rtd"``."""
     wop_weight: float = Field(default_factory=_order_weight, ge=0)
-    """Factor of the word-order loss; 0 leaves its head out of the model. There is none under ``objective = "rtd"``."""
+    """Weight of the word-order loss; 0 removes its head from the model, and is required under ``objective = "rtd"``."""
     wop_target: Literal["position", "offset"] = "position"
-    """What the word-order head names of a moved token: the position where it was (KoreALBERT), or the offset to it, which needs
+    """What the word-order head predicts for a moved token: its original position (KoreALBERT), or the offset to it, which needs
     no absolute positions."""
     wop_reach: int = Field(default=32, ge=1)
-    """Largest offset: the head has a class for each from −wop_reach to wop_reach. What comes from farther away is no target."""
+    """Largest offset: the head has a class for each from −wop_reach to wop_reach. Tokens from farther away are not
+    predicted."""
     order_from_step: int = Field(default=0, ge=0)
-    """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
-    model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
+    """First step with sentence-order and word-order losses. KoreALBERT has them from the start; in a narrow model their
+    gradients then dominate those of masked words before these are learnt (docs/results.md)."""
     bow_weight: float = Field(default=0.0, ge=0)
-    """Factor of the bag-of-words loss: a head of its own predicts the masked pieces of a sequence from the mean of its other
-    pieces' vectors alone (after Ma et al. 2024, "Drop your Decoder"). This trains mean vectors, which fine-tuning with ``head =
-    "mean"`` and bi-encoders read; the vectors of masked-token prediction alone say little of a whole sentence."""
+    """Weight of the bag-of-words loss: a head of its own predicts the masked pieces of a sequence from the mean of its other
+    pieces' vectors (after Ma et al. 2024, "Drop your Decoder"). This trains mean vectors, which fine-tuning with ``head =
+    "mean"`` and bi-encoders use; with masked-token prediction alone they represent whole sentences poorly."""
     guard: GuardSpec = GuardSpec()
-    """Detection of a collapse, and the reaction to it."""
+    """Detection of a collapse, and what follows it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
-    """Seed of initialisation, order of rows and dropout."""
+    """Seed of initial weights, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)
     """Steps between two training lines of metrics.jsonl."""
     heldout_every: int = Field(default=1000, ge=1)
-    """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
+    """Steps between two scorings of held-out rows, which are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
-    """Steps between two checkpoints; a killed run loses at most so many."""
+    """Steps between two checkpoints, at most as many as a killed run loses."""
     snapshots: tuple[int, ...] = ()
-    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, for analysis of the training."""
+    """Steps whose weights are kept as ``snapshots/step-….safetensors``, for analysis."""
     tensorboard: bool = False
-    """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
+    """Also write a TensorBoard event file; needs the extra ``tensorboard``."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -180,7 +181,7 @@ class PretrainSpec(Spec):
         self._check_zero()
         if self.packing != "none" and self.compile == "graphs":
             raise ValueError(
-                "compile = 'graphs' needs batches of one shape, which packing = 'best_fit' has not; take 'kernels'"
+                "compile = 'graphs' needs batches of one shape, which packing = 'best_fit' does not give; use 'kernels'"
             )
         ends = [phase.until_step for phase in self.batch_warmup]
         if ends != sorted(set(ends)) or (ends and ends[-1] >= self.steps):
@@ -248,11 +249,11 @@ class PretrainSpec(Spec):
 
     @property
     def tasks(self) -> tuple[_Task, ...]:
-        """What the objective predicts."""
+        """The tasks of the objective."""
         return tasks_of(self.objective, bag_of_words=self.bow_weight > 0)
 
     def task_weights(self, step: int) -> tuple[float, ...]:
-        """Factors of the tasks' losses at a step (from 0), in the order of ``tasks``."""
+        """Return the weights of the tasks' losses at a step (from 0), in the order of ``tasks``."""
         if self.objective == "rtd":
             return 1.0, self.rtd.weight, 0.0
         order = (self.sop_weight, self.wop_weight) if step >= self.order_from_step else (0.0, 0.0)
@@ -260,43 +261,43 @@ class PretrainSpec(Spec):
 
     @property
     def batches(self) -> tuple[tuple[int, int], ...]:
-        """Every pair of global batch size and micro-batch size that occurs, in order."""
+        """All pairs of global batch size and micro-batch size, in the order of the steps."""
         ends = [0, *(phase.until_step for phase in self.batch_warmup), *([self.long.from_step] if self.long else [])]
         return tuple((self.batch_at(step), self.micro_batch_at(step)) for step in ends)
 
     def is_long(self, step: int) -> bool:
-        """Whether the update at a step (from 0) takes long sequences."""
+        """Return whether a step (from 0) uses long sequences."""
         return self.long is not None and step >= self.long.from_step
 
     def drops_out(self, step: int) -> bool:
-        """Whether the model's dropout is on at a step (from 0)."""
+        """Return whether a step (from 0) uses dropout."""
         return self.dropout_until_step is None or step < self.dropout_until_step
 
     def scheduled(self, updates: int, seconds: float) -> int:
-        """The update that the schedule is at after so many updates, and seconds of a time budget."""
+        """Return the update number for the schedule, which a time budget may advance."""
         return max(updates, int(self.steps * min(1.0, seconds / (self.stop_after_seconds or float("inf")))))
 
     def theta_at(self, step: int) -> float | None:
-        """Base of the rotary frequencies in global layers at a step (from 0), where it is not the model's."""
+        """Return the rotary base of global layers at a step (from 0), or None for that of the model."""
         return self.long.global_theta if self.long is not None and self.is_long(step) else None
 
     def batch_at(self, step: int) -> int:
-        """Sequences of the update at a step (from 0)."""
+        """Return the global batch size of a step (from 0)."""
         if self.long is not None and self.is_long(step):
             return self.long.global_batch_size or self.global_batch_size
         return next((p.global_batch_size for p in self.batch_warmup if step < p.until_step), self.global_batch_size)
 
     def micro_batch_at(self, step: int) -> int:
-        """Sequences per forward pass of one rank at a step (from 0)."""
+        """Return the largest micro-batch size of a step (from 0)."""
         if self.long is not None and self.is_long(step):
             return self.long.micro_batch_size or self.micro_batch_size
         return self.micro_batch_size
 
     def micro_batches(self, ranks: int, batch: int, at_most: int | None = None) -> tuple[int, int]:
-        """How each rank cuts its share of a global batch: sequences of a micro-batch, and number of micro-batches.
+        """Return the size and the number of a rank's micro-batches of a global batch.
 
-        The size is the largest that divides the share and is at most ``micro_batch_size`` (unless given), so that one recipe
-        runs on 1 and on 64 ranks. Raises ValueError where ranks cannot share the batch.
+        The size is the largest divisor of the rank's share that is at most ``at_most`` (default: ``micro_batch_size``), so that
+        one recipe runs on 1 and on 64 ranks. Raises ValueError if the ranks cannot share the batch equally.
         """
         share, rest = divmod(batch, ranks)
         if rest:
@@ -309,9 +310,9 @@ class PretrainSpec(Spec):
         return size, share // size
 
     def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
-        """The complete model for this data; ``initial``: the shape of the weights that the run starts from.
+        """Return the complete model for this data; ``initial`` is the shape of the weights that the run starts from.
 
-        Raises ValueError where sequences are longer than the position table, or spec and weights contradict each other.
+        Raises ValueError if sequences are longer than the position table, or spec and weights contradict each other.
         """
         if initial is not None:
             self._check_initial(initial, vocab_size)
@@ -335,20 +336,23 @@ class PretrainSpec(Spec):
 
     @property
     def reach(self) -> int:
-        """Largest offset of a word-order target; 0 where targets are positions."""
+        """Largest offset of a word-order target; 0 if targets are positions."""
         return self.wop_reach if self.wop_target == "offset" else 0
 
     def word_order_classes(self, sequence_length: int) -> int:
-        """Classes of the word-order head, for sequences up to this length; 0 without one."""
-        return 0 if not self.wop_weight else 2 * self.reach + 1 if self.reach else sequence_length
+        """Return the classes of the word-order head for sequences up to this length; 0 without a head."""
+        if not self.wop_weight:
+            return 0
+        return 2 * self.reach + 1 if self.reach else sequence_length
 
     @property
     def shape(self) -> AnyConfig:
-        """The model that is trained from scratch, but for the sizes that the data decide."""
+        """The model that is trained from scratch, with arbitrary values for the sizes that depend on data."""
         return self.config_for(vocab_size=ANY_VOCABULARY, sequence_length=1)
 
     def _grows(self, initial: AnyConfig) -> bool:
-        """Whether ``model`` is that of initial weights with another number of layers, which all have the same parameters."""
+        """Return whether ``model`` differs from the initial one only in dropout and in the number of layers, which share all
+        weights."""
         own, other = self.model, initial.shape()
         if (
             not isinstance(own, ModelSpec)

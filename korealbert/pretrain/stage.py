@@ -1,12 +1,9 @@
 """Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
-With the optional input role ``initial`` (``model.safetensors`` and ``config.json`` as this stage writes them) training starts
-from those weights, its schedule and its moments from nothing; with the role ``cooccurrence`` the word embeddings start from its
-vectors. A run whose spec ends on longer sequences (``long``) has these in
-the roles ``examples_long`` and ``views_long``. With ``tensorboard`` it writes an event file too.
+Optional input roles: ``initial`` (an output of this stage), from whose weights training starts, with new schedule and moments;
+``cooccurrence``, with initial word embeddings; ``examples_long`` and ``views_long``, the longer sequences of ``spec.long``.
 
-This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts (and torch here where a spec
-freezes tensors, to see that there are such).
+This module imports neither torch nor DeepSpeed, except torch to check the names of frozen tensors. The ranks load both.
 """
 
 from __future__ import annotations
@@ -22,10 +19,8 @@ from typing import Any, Self
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
-from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
-from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directory
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.machines import world_size
@@ -35,13 +30,13 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
 
 _OPTIONAL = ("initial", "cooccurrence", "examples_long", "views_long")
-"""Roles of inputs that a run may have."""
+"""Optional input roles."""
 
 log = logging.getLogger(__name__)
 
 
 class PretrainingStopped(RuntimeError):
-    """The processes were asked to stop from outside; the next build resumes from the checkpoint that they saved."""
+    """The ranks were asked to stop from outside; the next build resumes from the checkpoint that they saved."""
 
 
 class PretrainStats(Statistics):
@@ -49,13 +44,13 @@ class PretrainStats(Statistics):
 
     steps: int
     skipped_steps: int = 0
-    """Steps whose update was left out."""
+    """Steps whose update fp16 overflow skipped."""
     tokens: int
     sequences: int | None = None
     seconds: Real | None = None
-    """Time of the steps, where there is a budget of it."""
+    """Time of the steps, if there is a time budget."""
     epochs: Real
-    """Passes over the rows; with ``long`` those of the short ones."""
+    """Passes over the rows, without the long ones."""
     rollbacks: int = 0
     """Returns to a checkpoint after a collapse."""
     parameters: int
@@ -63,9 +58,9 @@ class PretrainStats(Statistics):
     frozen_tensors: int = 0
     frozen_sha256: str = ""
     sequence_length: int
-    """Of the last row trained on."""
+    """Length of the last rows trained on."""
     heldout: dict[str, Real | None] | None = None
-    """Scores on held-out rows by name (``mlm_accuracy``, ``sop_loss``); None where no rows are held out."""
+    """Scores on held-out rows by name (``mlm_accuracy``, ``sop_loss``); None without held-out rows."""
     heldout_long: dict[str, Real | None] | None = None
     """The same on long rows."""
     long_epochs: Real | None = None
@@ -80,7 +75,7 @@ class PretrainStats(Statistics):
 
 @dataclass(frozen=True)
 class Reached:
-    """What a training had done and scored when it had some weights; None: not known of a step before its end."""
+    """Progress and scores of a training at its end or at a snapshot, where None means unknown."""
 
     steps: int
     tokens: int | None
@@ -89,7 +84,8 @@ class Reached:
 
     @classmethod
     def of(cls, pretrain: Artifact, snapshot: int | None) -> Self:
-        """At the end, or after the step of a snapshot: its line of ``metrics.jsonl``, where that step was logged or scored."""
+        """Return them at the end, or after a snapshot's step, from the lines of ``metrics.jsonl`` if it was logged or
+        scored."""
         stats = pretrain.stats_as(PretrainStats)
         if snapshot is None or snapshot == stats.steps:
             return cls(stats.steps, stats.tokens, float(stats.epochs), stats.heldout)
@@ -97,20 +93,20 @@ class Reached:
         logged = [line for line in map(json.loads, lines) if line["step"] == snapshot and "tokens" in line]
         scored = [line for line in logged if line["split"] == "heldout"]
         spec = pretrain.manifest["spec"]
-        even = not (spec.get("batch_warmup") or spec.get("long") or stats.rollbacks)
+        constant_batches = not (spec.get("batch_warmup") or spec.get("long") or stats.rollbacks)
         return cls(
             steps=snapshot,
             tokens=logged[-1]["tokens"] if logged else None,
-            epochs=round(stats.epochs * snapshot / stats.steps, 3) if even else None,
+            epochs=round(stats.epochs * snapshot / stats.steps, 3) if constant_batches else None,
             heldout=scored[-1] if scored else None,
         )
 
 
 def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> PretrainStats:
-    """Check everything that can be wrong, then train, resuming from a checkpoint in ``out_dir`` if there is one.
+    """Check everything, then train, resuming from a checkpoint in ``out_dir`` if there is one.
 
-    Raises ValueError (before any process starts) when spec, data and runtime do not fit together, ``RankFailed`` with the
-    failing process's own traceback, or ``PretrainingStopped``.
+    Raises ValueError before any process starts if spec, data and runtime do not fit together, ``RankFailed`` with the traceback
+    of the rank that failed, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
     check_runtime(spec, runtime)
@@ -146,7 +142,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
-    """Raise ValueError where the global batches cannot be divided among all ranks, or a device or a package is missing."""
+    """Raise ValueError if the ranks cannot share the global batches equally, or a device or a package is missing."""
     check_device(spec, runtime)
     ranks = world_size(TrainingRuntime.of(runtime))
     for batch, micro_batch in spec.batches:
@@ -154,7 +150,7 @@ def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
         if number > 1 and spec.compile == "graphs":
             raise ValueError(
                 "compile = 'graphs' needs updates of one micro-batch, since a captured graph writes each gradient over the one "
-                f"before; {batch} sequences on {ranks} ranks are {number}: raise micro_batch_size or take 'kernels'"
+                f"before; {batch} sequences on {ranks} ranks are {number}: raise micro_batch_size or use 'kernels'"
             )
     if spec.tensorboard and find_spec("tensorboard") is None:
         raise ValueError(
@@ -173,29 +169,29 @@ def check(
     initial: Path | None = None,
     cooccurrence: Path | None = None,
 ) -> AnyConfig:
-    """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
+    """Return the model that spec, data and initial weights define. Raises ValueError naming both sides of a contradiction."""
     if (cooccurrence is None) != (spec.embeddings == "random"):
         raise ValueError(
             f"embeddings = {spec.embeddings!r}, but there is {'no ' if cooccurrence is None else 'an '}input 'cooccurrence'; "
             "only the recipe of a model from raw text makes one"
         )
-    short, long = Rows(*_open(spec, vocab, examples, views)), None
+    short, long = _open(spec, vocab, examples, views), None
     if examples_long is not None and views_long is not None:
-        long = Rows(*_open(spec, vocab, examples_long, views_long))
+        long = _open(spec, vocab, examples_long, views_long)
     longest = (long if long and spec.long else short).train.sequence_length
     shape = None if initial is None else read_config(initial)
     config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
     if spec.frozen:
-        # Names of tensors are known to torch alone.
-        from korealbert.pretrain.objective import frozen_names, parameter_names  # noqa: PLC0415
+        from korealbert.pretrain.initial import frozen_names  # noqa: PLC0415 - loads torch
+        from korealbert.pretrain.objective import parameter_names  # noqa: PLC0415
 
         frozen_names(parameter_names(config), spec.frozen)
     return config
 
 
-def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple[ExampleBatches, ExampleBatches]:
-    """Training and held-out rows, which must be of this vocabulary and under noise that the objective can use."""
+def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> Rows:
+    """Return training and held-out rows after checking their vocabulary, and that the objective can use their noise."""
     train = open_batches(spec, examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
@@ -208,12 +204,44 @@ def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple
             "rebuild the examples with this vocabulary"
         )
     slots = train.header(0).word_order_slots
-    if spec.objective == "rtd" and slots > 1:  # A column needs a width: without word order noise it has one slot.
+    if spec.objective == "rtd" and slots > 1:  # Without word-order noise there is one slot.
         raise ValueError(
             f"{views.name} moves tokens ({slots} word-order slots), but objective = 'rtd' restores masked ones only; "
             "set views.word_order.portion = 0"
         )
-    return train, open_batches(spec, examples, views, "heldout")
+    return Rows(train, open_batches(spec, examples, views, "heldout"))
+
+
+def extension_directory(environment: Mapping[str, str]) -> Path:
+    """Return where torch compiles extensions of DeepSpeed: ``TORCH_EXTENSIONS_DIR``, or a directory in the user's cache."""
+    given = environment.get("TORCH_EXTENSIONS_DIR")
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache")
+    return Path(given) if given else cache / "torch_extensions"
+
+
+def clear_stale_locks(directory: Path) -> list[Path]:
+    """Remove and return the lock files, one or two folders deep, that no process has open; log each.
+
+    torch keeps a lock file open while it compiles. One that a killed compilation left would block the next for ever.
+    """
+    found = [path for pattern in ("*/lock", "*/*/lock") for path in directory.glob(pattern)]
+    stale = [path for path in found if path.is_file() and not _is_open(path)]
+    for path in stale:
+        path.unlink(missing_ok=True)
+        log.warning("removed %s: a compilation that was killed left it, and the next one would wait for it", path)
+    return stale
+
+
+def _is_open(path: Path) -> bool:
+    wanted = path.stat()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            seen = os.stat(descriptor)  # noqa: PTH116 - follows the link to the open file, even if it was deleted
+        except OSError:  # Another user's process, or one that has just ended.
+            continue
+        if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+            return True
+    return False
 
 
 STAGE = Stage(

@@ -1,7 +1,7 @@
-"""An ablation: one TOML file that names a recipe, the cells of a grid over it, and the table of the paper that they refill.
+"""An ablation: one TOML file with a recipe, the cells of a grid over it, and the table of a paper that they reproduce.
 
-A cell is a row of the table: the recipe with some fields set otherwise, by dotted name. Cells are listed (``[[cells]]``), or
-are all combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe.
+A cell is a row of the table: the recipe with some fields changed, by dotted name. Cells are listed (``[[cells]]``) or are all
+combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe.
 """
 
 from __future__ import annotations
@@ -21,83 +21,83 @@ from korealbert.formatting import nearest
 from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
-from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
+from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.printed import Column, Measure, Printed, other_metrics
 
 _Overrides = dict[str, Any]
-"""Fields by dotted name (quoted, or as TOML nests them), with their values."""
+"""Values of fields by dotted name, which may be quoted or nested tables of TOML."""
 
 
 class Level(Spec):
     """One value of an axis."""
 
     label: str = Field(min_length=1)
-    """As printed; a cell's label is those of its levels, joined by a space."""
+    """Its name in the table. A cell's label is the labels of its levels, joined by spaces."""
     set: _Overrides = Field(default_factory=dict)
-    """Fields that it sets otherwise than the recipe."""
+    """Fields that it changes in the recipe."""
 
 
 class Axis(Spec):
     """One dimension of a grid."""
 
     levels: tuple[Level, ...] = Field(min_length=1)
-    """In the order of the paper; those of the last axis change fastest."""
+    """Levels in the order of the paper; those of the last axis vary fastest."""
 
 
 class Cell(Spec):
     """One row of the table."""
 
     label: str = Field(min_length=1)
-    """As printed."""
+    """Its name in the table."""
     set: _Overrides = Field(default_factory=dict)
-    """Fields that it sets otherwise than the recipe."""
+    """Fields that it changes in the recipe."""
     without: tuple[str, ...] = ()
-    """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
+    """Fields or tables of the recipe that it removes: ``["extract.news", "clean.news"]``."""
     printed: str | None = None
-    """Its name in the published table, where the template of [printed] does not give it; empty: not in the paper."""
+    """Its name in the published table, unless the template of [printed] gives it; empty if the paper does not have it."""
     starts_from: str = ""
-    """Label of the cell before it that its training starts from, seed by seed, where their weights fit: the same model with
-    other numbers of layers that share all (ALBERT, appendix A.1)."""
+    """Label of an earlier cell whose weights its training starts from, seed by seed. They must fit: the same model with another
+    number of layers that share all weights (ALBERT, appendix A.1)."""
     ensemble: tuple[str, ...] = ()
-    """Labels of cells whose fine-tuning runs answer together, the mean of their probabilities; such a row trains nothing."""
+    """Labels of cells whose fine-tuning runs form an ensemble by the mean of their probabilities. The row trains nothing."""
     members: int | None = Field(default=None, ge=2)
-    """How many of those runs answer: the best on dev of each benchmark. None: all."""
+    """How many of these runs the ensemble takes: the best on dev of each benchmark. By default all."""
 
 
 class AblationSpec(Spec):
     """The whole file."""
 
     name: str = ""
-    """Short name; the file's by default."""
+    """Short name, by default that of the file."""
     title: str = Field(default="", max_length=200)
-    """Title of the report; the name by default."""
+    """Title of the report, by default the name."""
     description: str = ""
     """The comparison in a sentence."""
     recipe: str
-    """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
+    """The recipe that all cells change, relative to this file. Paths that cells set are relative to the recipe."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], EACH_ONCE] = Field(min_length=1)
     """One pretraining per cell and seed."""
     set: _Overrides = Field(default_factory=dict)
-    """Fields that all cells set otherwise than the recipe."""
+    """Fields that all cells change in the recipe."""
     shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
-    """Stages that all cells take from the first one although their inputs may differ: ``["vocab"]``."""
+    """Stages that all cells take from the first one even if their inputs differ: ``["vocab"]``."""
     cells: tuple[Cell, ...] = ()
-    """Rows one by one, in the order of the paper."""
+    """Rows in the order of the paper."""
     axes: tuple[Axis, ...] = ()
-    """Or as a grid: every combination of levels."""
+    """Instead of cells, the axes of a grid: the rows are all combinations of levels."""
     noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], _Overrides] = Field(default_factory=dict)
-    """Noises by name under which held-out rows are scored, as fields of ``views`` set otherwise than the recipe."""
+    """Noises, by name, under which held-out rows are scored: fields of ``views`` to change in the recipe."""
     columns: tuple[Column, ...] = ()
     """Columns in the order of the paper. By default the held-out accuracies and each benchmark with its own metric."""
     baseline: str = ""
-    """Label of the cell that differences are from; the first by default."""
+    """Label of the cell that the others are compared with, by default the first."""
     printed: Printed | None = None
     """Source of the paper's numbers."""
     curves: bool = False
-    """Draw held-out accuracies along the steps, a line for each row."""
+    """Whether to draw held-out accuracies over the steps, a line for each row."""
     layers: bool = False
-    """Measure how far each layer moves the vectors of held-out tokens, under the first of ``noise``."""
+    """Whether to measure how far each layer moves the vectors of held-out tokens, under the first of ``noise``."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class AblationSpec(Spec):
 
     @property
     def grid(self) -> tuple[Cell, ...]:
-        """All cells, listed or combined."""
+        """All cells, listed or combined from axes."""
         if self.cells:
             return self.cells
         combined = []
@@ -149,7 +149,7 @@ class AblationSpec(Spec):
 
 
 def key_of(label: str) -> str:
-    """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
+    """Return a cell's label as part of a stage's label: ``mlm-sop`` for ``MLM+SOP``."""
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
 
 
@@ -165,13 +165,13 @@ _RESERVED = {
 
 @dataclass(frozen=True)
 class Ablation:
-    """A file read, with the recipe of every cell."""
+    """An ablation as read, with the recipe of every cell."""
 
     spec: AblationSpec
     name: str
     description: str
     cells: Mapping[str, Recipe]
-    """Recipes by the key of their row, in the order of the table."""
+    """Recipes by the key of their cell, in the order of the table."""
     noise: Mapping[str, Recipe]
     """The first cell's recipe under each noise of ``spec.noise``."""
     report: AblationReportSpec
@@ -181,51 +181,17 @@ class Ablation:
 def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Ablation:
     """Read and validate an ablation with the recipes of all its cells.
 
-    ``overrides`` are fields by dotted name that take the place of those of every recipe and cell. Raises RecipeError for
-    anything that could not run.
+    ``overrides`` replace fields of all these recipes by dotted name. Raises RecipeError if the ablation could not run.
     """
     spec = _validated(path, AblationSpec, read_toml(path))
     base = named_recipe(str(path), path.parent / spec.recipe)
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
-
-    wrong: dict[str, str] = {}
-
-    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
-        try:
-            fields = {
-                name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
-            }
-            _refuse_reserved(fields)
-            return load(base, data=data, overrides=fields, without=cell.without)
-        except ValueError as error:
-            for line in str(error).splitlines():
-                wrong.setdefault(line, f"{path}, {where}: ")
-            return None
-
-    trained = [cell for cell in spec.grid if not cell.ensemble]
-    recipes = {key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
-    noise = {}
-    for name, fields_of in spec.noise.items():
-        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
-            noise[name] = found
-    if wrong:
-        last = [line for line in wrong if line.startswith("${data}")]
-        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    overrides = overrides or {}
+    recipes, noise = _load_cells(path, spec, base, data, overrides)
     columns = _columns(path, spec, recipes)
     _check_parts(path, spec, recipes, {column.benchmark for column in columns if column.benchmark})
-    rows = []
-    for cell in spec.grid:
-        own = tuple(f"without {name}" for name in cell.without)
-        own += tuple(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}"
-            for name, value in flattened(cell.set).items()
-            if not any(f"{name}.".startswith(f"{other}.") for other in flattened(overrides or {}))
-        )
-        own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
-        named = {"key": key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
-        snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
-        rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
+    rows = [_row(path, spec, cell, recipes, flattened(overrides)) for cell in spec.grid]
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,
@@ -246,6 +212,54 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
 
 
+def _load_cells(
+    path: Path, spec: AblationSpec, base: Path, data: Path | None, overrides: Mapping[str, Any]
+) -> tuple[dict[str, Recipe], dict[str, Recipe]]:
+    """Load the recipe of each cell by its key, and that of the first cell under each noise. Raises RecipeError."""
+    wrong: dict[str, str] = {}
+
+    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
+        try:
+            parts = (spec.set, cell.set, *more, overrides)
+            fields = {name: value for part in parts for name, value in flattened(part).items()}
+            _refuse_reserved(fields)
+            return load(base, data=data, overrides=fields, without=cell.without)
+        except ValueError as error:
+            for line in str(error).splitlines():
+                wrong.setdefault(line, f"{path}, {where}: ")
+            return None
+
+    trained = [cell for cell in spec.grid if not cell.ensemble]
+    recipes = {key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
+    noise = {}
+    for name, fields_of in spec.noise.items():
+        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
+            noise[name] = found
+    if wrong:
+        last = [line for line in wrong if line.startswith(DATA)]
+        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
+    return recipes, noise
+
+
+def _row(path: Path, spec: AblationSpec, cell: Cell, recipes: Mapping[str, Recipe], overrides: Mapping[str, Any]) -> Row:
+    """Return the row of a cell, with the settings that it has and no override replaces."""
+    settings = [f"without {name}" for name in cell.without]
+    for name, value in flattened(cell.set).items():
+        if not any(f"{name}.".startswith(f"{other}.") for other in overrides):
+            settings.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
+    if cell.starts_from:
+        settings.append(f"starts from {cell.starts_from}")
+    key = key_of(cell.label)
+    return Row(
+        key=key,
+        label=cell.label,
+        model=_printed_name(path, spec, cell),
+        settings=tuple(settings),
+        ensemble=cell.ensemble,
+        snapshot=None if cell.ensemble else recipes[key].export.snapshot,
+    )
+
+
 def _refuse_reserved(fields: _Overrides) -> None:
     for name in fields:
         for reserved, reason in _RESERVED.items():
@@ -254,8 +268,7 @@ def _refuse_reserved(fields: _Overrides) -> None:
 
 
 def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], benchmarks: Set[str]) -> None:
-    """Raise RecipeError for a cell that sets what all take from the first one, whose training starts from a snapshot, or that
-    cannot answer with the cells it names."""
+    """Raise RecipeError if a cell changes a shared stage, starts from a snapshot, or cannot be the ensemble that it names."""
     first = next(iter(recipes.values()))
     for cell in spec.grid:
         where = f"{path}, cell {cell.label!r}"
@@ -280,7 +293,7 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
 
 
 def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
-    """The published name of a cell, or nothing where the paper has none."""
+    """Return the name of a cell in the published table, or "" if it has none."""
     if spec.printed is None:
         if cell.printed:
             raise RecipeError(f"{path}, cell {cell.label!r}: printed = {cell.printed!r} wants a table; add [printed]")
@@ -294,7 +307,7 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 
 def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """A note on each column of NSP or of another head than the task's. Raises RecipeError for a bi-encoder beside a paper's."""
+    """Yield notes on columns that measure NSP or use another head. Raises RecipeError for heads that do not compare."""
     refuse_bi_encoders(str(path), columns, next(iter(recipes.values())).finetune)
     labels = {key_of(cell.label): cell.label for cell in spec.grid}
     nsp = [labels[key] for key, recipe in recipes.items() if recipe.views.sentence_task == "nsp"]
@@ -310,13 +323,13 @@ def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes
 
 
 def _measures(recipes: Mapping[str, Recipe]) -> dict[str, Measure]:
-    """What the benchmarks of the first cell measure, by name."""
+    """Return what the benchmarks of the first cell measure, by name."""
     cells = {name: benchmark.first for name, benchmark in next(iter(recipes.values())).finetune.items()}
     return {name: Measure(cell.task_name, cell.benchmark.title, cell.benchmark.metric) for name, cell in cells.items()}
 
 
 def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:
-    """The columns of the file, checked against recipes and published table, or those that the recipes give."""
+    """Return the columns of the file, checked against the recipes and the published table, or by default of the recipes."""
     benchmarks = [recipe.finetune for recipe in recipes.values()]
     common = [name for name in benchmarks[0] if all(name in each for each in benchmarks)]
     for name in common:
@@ -360,7 +373,7 @@ S = TypeVar("S", bound=Spec)
 
 
 def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
-    """A spec from TOML's values, strictly: no "3" for 3."""
+    """Make a spec from the values of a TOML file, strictly: no "3" for 3."""
     try:
         return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
     except ValidationError as error:

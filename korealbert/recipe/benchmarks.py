@@ -1,4 +1,4 @@
-"""A benchmark of a recipe: its fine-tuning cells, read from its table `[finetune.NAME]`, and the stages that they form."""
+"""Benchmarks of a recipe: their fine-tuning cells, read from `[finetune.NAME]`, and the stages that they form."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
-from korealbert.artifact import EACH_ONCE, Spec, Stage
+from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage
 from korealbert.finetune.definition import Definition, RemoteFile
@@ -20,6 +20,7 @@ from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
+from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, RecipeError, Tables
 from korealbert.report.printed import Column
 from korealbert.report.published import OwnScore
@@ -33,25 +34,25 @@ class FinetuneGrid(Spec):
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
-    """Start from the pretrained weights, and from random ones under the same budget."""
+    """Initial weights: pretrained, and random ones with the same budget as a baseline."""
     search: SearchSpec | None = None
-    """Settings to choose on dev, for each init on its own, before the seeds run with the chosen ones."""
+    """Hyperparameters to choose on dev, separately for each init, before the seeds run."""
     resamples: int = Field(default=1000, ge=0)
-    """Draws of every confidence interval and test over the test examples; 0: none are computed."""
+    """Bootstrap draws of each confidence interval and test over the test examples; 0 computes none."""
 
 
 class PretrainedGrid(FinetuneGrid):
     """The cells of one benchmark for models that are measured as they are."""
 
     inits: Annotated[tuple[Literal["pretrained"], ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
-    """Only from their weights: random ones of the same shape are a baseline for a recipe's own model."""
+    """Initial weights, only pretrained ones: random weights are a baseline for a recipe's own model."""
 
 
 class EncoderGrid(FinetuneGrid):
     """The cells of one benchmark for every encoder of an evaluation."""
 
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
-    """From their weights, and with ``random`` from fresh ones of the same shape too."""
+    """Initial weights: pretrained, and with ``random`` also random ones of the same shape."""
 
 
 _GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
@@ -59,23 +60,23 @@ _GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
 
 @dataclass(frozen=True)
 class Benchmark(Generic[_GridT_co]):
-    """The validated cells of one benchmark, and what makes cells of its table."""
+    """The validated cells of one benchmark, with the grid that they come from."""
 
     cells: Mapping[str, FinetuneSpec]
     """By ``INIT/SEED``; at least one."""
     grid: _GridT_co
 
     def of_architecture(self, architecture: str) -> Benchmark[_GridT_co]:
-        """With the heads that encoders of this architecture have."""
+        """Return the cells with the heads that encoders of this architecture have."""
         return Benchmark({label: spec.of_architecture(architecture) for label, spec in self.cells.items()}, self.grid)
 
     @property
     def first(self) -> FinetuneSpec:
-        """Any one of the cells: they read the same examples."""
+        """The first cell; all cells read the same examples."""
         return next(iter(self.cells.values()))
 
     def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[_GridT_co] | None:
-        """The cells of this init and these seeds; None where there is none."""
+        """Return the cells with this init and these seeds, or None if there are none."""
         cells = {
             label: spec
             for label, spec in self.cells.items()
@@ -84,12 +85,12 @@ class Benchmark(Generic[_GridT_co]):
         return Benchmark(cells, self.grid) if cells else None
 
     def with_evidence(self) -> Benchmark[_GridT_co]:
-        """The same cells, each keeping what an ensemble averages."""
+        """Return the cells, changed to write what an ensemble averages."""
         return Benchmark({label: spec.model_copy(update={"evidence": True}) for label, spec in self.cells.items()}, self.grid)
 
 
 def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mapping[str, Benchmark[Any]]) -> None:
-    """Raise RecipeError where a printed score, of a cross-encoder, would stand beside a bi-encoder's or a mean of such."""
+    """Raise RecipeError if a score of a bi-encoder would be compared with a printed one, which is of a cross-encoder."""
     heads = {column.title: benchmarks[column.benchmark].first.head for column in columns if column.benchmark in benchmarks}
     for column in columns:
         parts = [column.title, *(title for group in column.average for title in group)]
@@ -101,7 +102,7 @@ def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mappin
 
 
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
-    """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
+    """Read all ``[TABLE.NAME]`` of a file by name. Raises RecipeError if one could not run."""
     with Problems() as problems:
         found = {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
     first: dict[str, tuple[str, Definition]] = {}
@@ -116,7 +117,7 @@ def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[s
 
 
 def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore, ...]:
-    """Published scores in the TOML files of benchmarks; those of two tables once."""
+    """Return the published scores in the TOML files of benchmarks, without repetitions."""
     defined = [benchmark.first.task for benchmark in benchmarks.values() if isinstance(benchmark.first.task, Definition)]
     rows = [
         OwnScore(**dict(score) | {"task": task.name, "metric": score.metric or task.metrics[0]})
@@ -127,7 +128,7 @@ def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
-    """Models with a known number of positions that is too small for the inputs of a cell."""
+    """Yield an error for each model whose positions are too few for the inputs of a cell; None: their number is unknown."""
     for model, longest in positions.items():
         if longest is not None and cell.max_length > longest:
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
@@ -170,28 +171,21 @@ def _check_search(tables: Tables, where: str, search: SearchSpec, settings: Mapp
         raise RecipeError(f"{tables.path}, [{where}], field 'search': {error}") from None
 
 
-class Add(Protocol):
-    """How a stage joins the graph."""
-
-    def __call__(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add a stage under a label, with the labels of its inputs by role; returns the label."""
-
-
 class Measured(NamedTuple):
-    """Labels of a cell's inputs from an encoder."""
+    """An encoder as input of fine-tuning cells, by the labels of its stages."""
 
     model: str
-    """Its directory in Hugging Face format."""
+    """The stage with its directory in Hugging Face format."""
     pretrain: str | None = None
-    """Its training, where the directory says less than fine-tuning needs."""
+    """Its training, if the directory does not say all that fine-tuning needs."""
     architecture: str = ""
-    """``model_type`` of transformers, where it is known here: some have a head of their own."""
+    """Its ``model_type`` in transformers, if known: some architectures have a head of their own."""
 
     @classmethod
     def of(cls, model: str, pretrain: str, config: AnyConfig | None, place: ModelPlace | None = None) -> Self:
-        """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
+        """Describe a model by its shape, or if that is unknown, by the configuration at its place."""
         if config is not None:
-            return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
+            return cls(model, pretrain if checkpoint.needs_trained_config(config) else None, checkpoint.architecture(config))
         with suppress(ValueError):  # The stage that reads it from there reports the fault.
             if place is not None and (directory := place.directory()) is not None:
                 return cls(model, None, str(read_settings(directory).get("model_type", "")))
@@ -199,58 +193,59 @@ class Measured(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, str]:
-        """By role."""
+        """The labels of the inputs by role."""
         return {"model": self.model} if self.pretrain is None else {"model": self.model, "pretrain": self.pretrain}
 
 
 def add_benchmark(
-    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
+    nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
 ) -> dict[str, str]:
-    """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
+    """Add all stages of a benchmark but its summary; return the labels of its cells by ``INIT/SEED``.
 
-    ``root`` begins the names of all stages after their kind, where there are several encoders.
+    ``root`` is put before the benchmark in all labels, to tell several encoders apart.
     """
     benchmark = benchmark.of_architecture(encoder.architecture)
-    files = _files(add, name, benchmark.first)
-    read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
+    files = _add_files(nodes, name, benchmark.first)
+    read = nodes.add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
     inputs = {**encoder.inputs, **files, "features": read}
     chosen = {}
     if benchmark.grid.search is not None:
         one_of_each = {spec.init: spec for spec in benchmark.cells.values()}
         for init, spec in one_of_each.items():
-            chosen[init] = _add_search(add, f"search/{root}{name}/{init}", spec, benchmark.grid.search, inputs)
+            chosen[init] = _add_search(nodes, f"search/{root}{name}/{init}", spec, benchmark.grid.search, inputs)
     finished = {}
     for cell, spec in benchmark.cells.items():
         settings = {"settings": chosen[spec.init]} if chosen else {}
-        finished[cell] = add(f"finetune/{root}{name}/{cell}", stage.STAGE, spec, **inputs, **settings)
+        finished[cell] = nodes.add(f"finetune/{root}{name}/{cell}", stage.STAGE, spec, **inputs, **settings)
     return finished
 
 
 def add_benchmark_of_encoders(
-    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
+    nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
 ) -> dict[str, str]:
-    """Add the cells of several encoders, given by name; the labels of the cells by ``ENCODER/INIT/SEED``."""
+    """Add the cells of several encoders, given by name; return the labels of the cells by ``ENCODER/INIT/SEED``."""
     finished: dict[str, str] = {}
     for encoder, measured in encoders.items():
-        found = add_benchmark(add, name, benchmark, measured, root=f"{encoder}/")
+        found = add_benchmark(nodes, name, benchmark, measured, root=f"{encoder}/")
         finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
     return finished
 
 
-def add_summary(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
-    """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
+def add_summary(nodes: Nodes, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
+    """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless ``resamples`` is 0."""
     if finished and benchmark.grid.resamples:
         spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
-        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
+        nodes.add(f"summary/{name}", summary.STAGE, spec, **_add_files(nodes, name, benchmark.first), **finished)
 
 
-_TESTED = ("task", "test", "test_member", "test_share", "max_test_examples")
-_DRAWN = ("train", "train_member", "split_seed")
-"""Fields that say which examples are tested on; those of the second kind only where a part of them is drawn."""
+_TEST_FIELDS = ("task", "test", "test_member", "test_share", "max_test_examples")
+"""Fields that determine the test examples."""
+_DRAWING_FIELDS = ("train", "train_member", "split_seed")
+"""Fields that determine them too, if they are drawn from a larger number."""
 
 
 def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, trainings: int, members: int | None) -> None:
-    """Raise ValueError where cells, given by label and trained so many times each, cannot answer a benchmark together."""
+    """Raise ValueError if cells, given by label and each trained ``trainings`` times, cannot form an ensemble."""
     (label, benchmark), *others = parts.items()
     cell = benchmark.first
     if cell.benchmark.evidence_type is None:
@@ -261,7 +256,7 @@ def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, t
         raise ValueError(f"{runs} runs of {name} cannot make an ensemble of {wanted}; add seeds, or name fewer members")
     drawn = cell.max_test_examples is not None or cell.test_share is not None
     for other, found in others:
-        for field in (*_TESTED, *(_DRAWN if drawn else ())):
+        for field in (*_TEST_FIELDS, *(_DRAWING_FIELDS if drawn else ())):
             if getattr(found.first, field) != getattr(cell, field):
                 raise ValueError(
                     f"{label!r} and {other!r} are tested on other examples of {name}: {field!r} differs; make it equal"
@@ -269,31 +264,31 @@ def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, t
 
 
 def add_ensemble(
-    add: Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
+    nodes: Nodes, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
 ) -> str:
-    """Add what finished cells of a benchmark, by any name, answer together: the best on dev of them, or all."""
+    """Add the ensemble of a benchmark's cells: of the ``members`` that are best on dev, or of all. Return its label."""
     cell = benchmark.first
     spec = ensemble.EnsembleSpec(**dict(cell.features()) | {"head": cell.head}, members=members)
-    return add(label, ensemble.STAGE, spec, **_files(add, name, cell), **cells)
+    return nodes.add(label, ensemble.STAGE, spec, **_add_files(nodes, name, cell), **cells)
 
 
 def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
-    """The stage that fetches a file of a benchmark."""
+    """Return the spec of the stage that fetches a file of a benchmark."""
     return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
 
 
-def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
-    """The stages that fetch files named by URL, by split."""
+def _add_files(nodes: Nodes, name: str, spec: FeaturesSpec) -> dict[str, str]:
+    """Add the stages that fetch files named by URL; return their labels by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
-        split: add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
+        split: nodes.add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
         for split, place in places.items()
         if isinstance(place, RemoteFile)
     }
 
 
-def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
-    """The trials of a search and the choice among them; the label of the choice."""
+def _add_search(nodes: Nodes, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
+    """Add the trials of a search and the selection among them; return the label of the selection."""
     dev_inputs = {role: label for role, label in inputs.items() if role != "test"}
     grid = search.grid() if search.method == "grid" else []
     tried: dict[str, str] = {}
@@ -303,8 +298,8 @@ def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inp
         if not grid:
             seen = {f"{n}/{seed}": tried[f"{n}/{seed}"] for n in search.seen_before(number) for seed in search.seeds}
             proposal = ProposalSpec(search=search, number=number)
-            settings = {"settings": add(f"{place}/proposal", PROPOSAL, proposal, **seen)}
+            settings = {"settings": nodes.add(f"{place}/proposal", PROPOSAL, proposal, **seen)}
         for seed in search.seeds:
             spec = trial_cell(cell, seed, grid[number] if grid else None)
-            tried[f"{number}/{seed}"] = add(f"{place}/{seed}", stage.STAGE, spec, **dev_inputs, **settings)
-    return add(f"{root}/selection", SELECTION, SelectionSpec(search=search), **tried)
+            tried[f"{number}/{seed}"] = nodes.add(f"{place}/{seed}", stage.STAGE, spec, **dev_inputs, **settings)
+    return nodes.add(f"{root}/selection", SELECTION, SelectionSpec(search=search), **tried)

@@ -1,8 +1,8 @@
-"""Differences between two runs, artifacts or recipes: settings, corpora, scores, curves.
+"""Differences between two runs, artifacts or recipes: settings, corpora, scores and curves.
 
-A side is a recipe (with its artifacts in the store), the report of a run, or any artifact with its ancestors.
-Stages are compared by label. Scores on the same test examples are compared in pairs, as a run's own summary does; where the
-examples are not at hand, by their intervals.
+A side is a recipe with its artifacts in the store, the report of a run, or any artifact with its ancestors. Stages are matched
+by label. Scores on the same test examples are compared in pairs, as a run's own summary does; without the examples, their
+intervals are compared.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from korealbert.report.sections.learning import OBJECTIVES, points, training_lin
 
 _REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
 _DRAWS, _CONFIDENCE = 1000, 0.95
-_NAME = 14
-"""Characters of a name above a column."""
-_LONG_TEXT = 40
-"""Characters from which on a changed value is shown as its changed words."""
-_ALONG = 8
+_MAX_NAME_CHARACTERS = 14
+"""Longer names do not fit above a column; the sides are then called A and B."""
+_MAX_VALUE_CHARACTERS = 40
+"""Of longer values, only the words that differ are shown."""
+_CURVE_STEPS = 8
 """Steps of a curve that a table shows."""
 
 
@@ -47,32 +47,31 @@ class Stage:
     """One stage of a side."""
 
     recipe: Mapping[str, Any]
-    """The hashed document of its identity: stage, version, spec, inputs."""
+    """The document that its identity is the hash of: stage, version, spec, inputs."""
     spec: Mapping[str, Any]
-    """Its settings as people read them."""
+    """Its settings in readable form."""
     artifact: Artifact | None
-    """None: it is not built."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared."""
+    """One of the two things that are compared."""
 
     name: str
     stages: Mapping[str, Stage]
     """By label."""
     root: str = ""
-    """The label of the artifact that was named; nothing of a recipe."""
+    """The label of the given artifact; "" for a recipe."""
     store: Path | None = None
-    """Where the artifacts of a recipe were looked for."""
+    """The directory of the store; None if the side is not a recipe."""
 
     def artifacts(self) -> dict[str, Artifact]:
-        """Those that are built, by label."""
+        """Return the artifacts of the stages that are built, by label."""
         return {label: stage.artifact for label, stage in self.stages.items() if stage.artifact is not None}
 
 
 def of_recipe(path: Path, store: Store, name: str = "", **asked: Any) -> Side:
-    """A recipe, under a name if it has one, and its artifacts in the store; ``asked`` as of ``prepare``. Raises RecipeError."""
+    """Return a recipe with its artifacts in the store; ``asked`` goes to ``prepare``. Raises RecipeError."""
     prepared = prepare(path, store, **asked)
     stages, names = {}, {stage.label: stage.name for stage in prepared.planned}
     for label, node in prepared.nodes.items():
@@ -83,7 +82,7 @@ def of_recipe(path: Path, store: Store, name: str = "", **asked: Any) -> Side:
 
 
 def of_artifact(artifact: Artifact, name: str = "") -> Side:
-    """A run by its report, or an artifact with its ancestors. Raises ArtifactError where a manifest cannot be read."""
+    """Return a run, given by its report, or an artifact with its ancestors. Raises ArtifactError for a damaged manifest."""
     root = str(artifact.manifest["label"])
     if artifact.manifest["recipe"]["stage"] in _REPORTS:
         found = {**artifact.inputs(), root: artifact}
@@ -98,8 +97,8 @@ def of_artifact(artifact: Artifact, name: str = "") -> Side:
 
 
 def compare(first: Side, second: Side) -> list[Section]:
-    """Differences as sections of a page; empty where both sides are the same."""
-    first, second = _in_short(first, _aligned(first, second))
+    """Return the differences as sections of a page, none if both sides are the same."""
+    first, second = _renamed(first, _aligned(first, second))
     found = (
         ("settings", "Settings", _settings(first, second)),
         ("corpora", "Corpora", _corpora(first, second)),
@@ -110,50 +109,45 @@ def compare(first: Side, second: Side) -> list[Section]:
 
 
 def _aligned(first: Side, second: Side) -> Side:
-    """The second with the label of the first where both are artifacts of one stage under two labels."""
+    """Relabel the root of the second side like that of the first if both are artifacts of the same stage."""
     if first.root == second.root or not (first.root and second.root):
         return second
     if first.stages[first.root].recipe["stage"] != second.stages[second.root].recipe["stage"]:
         return second
-    return replace(
-        second, stages={first.root if label == second.root else label: stage for label, stage in second.stages.items()}
-    )
+    stages = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
+    return replace(second, stages=stages)
 
 
-def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
-    """The two under names that fit a column: their own, or A and B."""
-    if first.name == second.name or max(len(first.name), len(second.name)) > _NAME:
+def _renamed(first: Side, second: Side) -> tuple[Side, Side]:
+    """Rename the sides A and B unless their own names differ and fit above a column."""
+    if first.name == second.name or max(len(first.name), len(second.name)) > _MAX_NAME_CHARACTERS:
         return replace(first, name="A"), replace(second, name="B")
     return first, second
 
 
 def lede(first: Side, second: Side) -> str:
-    """How much of the two is one and the same, which is called A and which B, and of which recipe not all is built."""
+    """Return an introduction: which side is A and which is B, how many stages are equal, and what is not built."""
     second = _aligned(first, second)
-    names = [side.name for side in _in_short(first, second)]
-    called = "".join(
-        f"{short} is {side.name}. " for short, side in zip(names, (first, second), strict=True) if short != side.name
-    )
-    both = [label for label in first.stages if label in second.stages]
-    same = [label for label in both if first.stages[label].recipe == second.stages[label].recipe]
-    built = [first.artifacts(), second.artifacts()]
-    other = [
-        label for label in both if all(label in side for side in built) and len({s[label].output_digest for s in built}) > 1
-    ]
-    text = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
-    text += f"; of {count(len(other))} the bytes differ." if other else "."
-    return text + "".join(_unbuilt(short, side) for short, side in zip(names, (first, second), strict=True))
+    sides = [(renamed.name, side) for renamed, side in zip(_renamed(first, second), (first, second), strict=True)]
+    called = "".join(f"{short} is {side.name}. " for short, side in sides if short != side.name)
+    common = first.stages.keys() & second.stages.keys()
+    same = [label for label in common if first.stages[label].recipe == second.stages[label].recipe]
+    one, other = first.artifacts(), second.artifacts()
+    differ = [label for label in one.keys() & other.keys() if one[label].output_digest != other[label].output_digest]
+    text = f"{called}{count(len(same))} of {count(len(common))} common stages have the same recipe"
+    text += f"; the bytes of {count(len(differ))} differ." if differ else "."
+    return text + "".join(_unbuilt(short, side) for short, side in sides)
 
 
 def _unbuilt(name: str, side: Side) -> str:
-    """How much of a recipe is not built, for only settings are known of it; nothing where all is, and of artifacts."""
+    """Say how much of a recipe is built, as only its settings are known otherwise; "" if all is, and for artifacts."""
     built, stages = len(side.artifacts()), len(side.stages)
     if side.store is None or built == stages:
         return ""
     if built:
         return f" {count(built)} of {count(stages)} stages of {name} are built in {side.store}."
-    told = f" No stage of {name} is built in {side.store}, so that settings alone are compared"
-    return f"{told}; where it was run into another store, name the directory of its report there."
+    missing = f" No stage of {name} is built in {side.store}, so only settings are compared"
+    return f"{missing}; if it was run into another store, name the directory of its report there."
 
 
 def _settings(first: Side, second: Side) -> list[Block]:
@@ -174,7 +168,7 @@ def _settings(first: Side, second: Side) -> list[Block]:
         table = [[_labels(labels), *key[1:]] for key, labels in rows.items()]
         blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
     if follows:
-        blocks.append(Text(f"By their inputs alone differ: {_counted(follows)}.", quiet=True))
+        blocks.append(Text(f"Only the inputs of {_counted(follows)} differ.", quiet=True))
     for side, opposite in ((first, second), (second, first)):
         if alone := [label for label in side.stages if label not in opposite.stages]:
             blocks.append(Text(f"Only {side.name} has {_counted(alone)}."))
@@ -182,8 +176,8 @@ def _settings(first: Side, second: Side) -> list[Block]:
 
 
 def _shown(before: Any, after: Any) -> tuple[str, str]:
-    """Two values; long texts with the words alone that differ."""
-    if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _LONG_TEXT:
+    """Format two values; of long texts only the words that differ."""
+    if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _MAX_VALUE_CHARACTERS:
         parts = words(before, after)
         old = " … ".join(part.text.strip() for part in parts if part.kind == "removed")
         new = " … ".join(part.text.strip() for part in parts if part.kind == "added")
@@ -192,7 +186,7 @@ def _shown(before: Any, after: Any) -> tuple[str, str]:
 
 
 def _labels(labels: Sequence[str]) -> str:
-    """One label, or what several begin with: ``finetune/nsmc (6 stages)``."""
+    """Write one label, or the common beginning of several: ``finetune/nsmc (6 stages)``."""
     if len(labels) == 1:
         return labels[0]
     parts = takewhile(lambda words: len(set(words)) == 1, zip(*(label.split("/") for label in labels), strict=False))
@@ -200,7 +194,7 @@ def _labels(labels: Sequence[str]) -> str:
 
 
 def _counted(labels: Iterable[str]) -> str:
-    """``vocab, examples, finetune (6 stages)``."""
+    """List labels by kind of stage: ``vocab, examples, finetune (6 stages)``."""
     by_kind: dict[str, list[str]] = {}
     for label in labels:
         by_kind.setdefault(label.split("/")[0], []).append(label)
@@ -249,29 +243,11 @@ def _scores(first: Side, second: Side) -> list[Block]:
                 rows.append(_row(one, other, system))
                 if not (one.undefined(system) or other.undefined(system)):
                     seeds.add((len(one.values(system)), len(other.values(system))))
-        notes += [
-            f"{side.name}, {benchmark.title}: {benchmark.part} of the official test set."
-            for side, benchmark in ((first, one), (second, other))
-            if benchmark.part
-        ]
-        notes += [
-            f"{side.name}, {line.text}"
-            for side, benchmark in ((first, one), (second, other))
-            for line in about_undefined(benchmark)
-        ]
-    if not rows and not notes:
-        return []
-    header = [
-        "Benchmark",
-        "System",
-        "Metric",
-        first.name,
-        second.name,
-        "Change",
-        f"{percent(_CONFIDENCE, 0)} interval",
-        "p",
-        "",
-    ]
+        pairs = ((first, one), (second, other))
+        notes += [f"{side.name}, {each.title}: {each.part} of the official test set." for side, each in pairs if each.part]
+        notes += [f"{side.name}, {line.text}" for side, each in pairs for line in about_undefined(each)]
+    interval = f"{percent(_CONFIDENCE, 0)} interval"
+    header = ["Benchmark", "System", "Metric", first.name, second.name, "Change", interval, "p", ""]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
     note = f"Change is that of the mean over seeds. {about_seeds(seeds)}".strip()
     blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
@@ -280,15 +256,16 @@ def _scores(first: Side, second: Side) -> list[Block]:
 
 def _benchmarks(side: Side) -> list[scores.Benchmark]:
     found = side.artifacts()
-    cells = {
-        label: one for label, one in found.items() if label.startswith("finetune/") and (one.path / "metrics.json").is_file()
-    }
-    tested = {label: one for label, one in cells.items() if one.stats.get("test")}
+    cells = {label: one for label, one in found.items() if label.startswith("finetune/") and one.stats.get("test")}
+    tested = {label: one for label, one in cells.items() if (one.path / "metrics.json").is_file()}
     return scores.read(tested, {label: one for label, one in found.items() if label.startswith("summary/")})
 
 
 def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
-    about = [one.name, system, one.metric_title, *_means(one, other, system)]
+    about = [one.name, system, one.metric_title]
+    for benchmark in (one, other):
+        ends = benchmark.intervals.get(system)
+        about.append(benchmark.shown(system) + (f" ({fixed(ends[0])} to {fixed(ends[1])})" if ends else ""))
     if one.undefined(system) or other.undefined(system):
         return [*about, MISSING, MISSING, MISSING, "undefined"]
     means = [mean_and_sd(benchmark.values(system))[0] for benchmark in (one, other)]
@@ -297,25 +274,17 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
         beyond = not known[0] <= 0 <= known[1]
         tested = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
     else:
-        ends = [benchmark.intervals.get(system) for benchmark in (one, other)]
-        if ends[0] is None or ends[1] is None:
+        before, after = (benchmark.intervals.get(system) for benchmark in (one, other))
+        if before is None or after is None:
             return [*about, signed(change), MISSING, MISSING, "no interval"]
-        beyond = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+        beyond = before[1] < after[0] or after[1] < before[0]
         tested = ["unpaired", MISSING]
     verdict = "beyond chance" if beyond else "within chance"
     return [*about, signed(change), *tested, verdict]
 
 
-def _means(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
-    shown = []
-    for benchmark in (one, other):
-        ends = benchmark.intervals.get(system)
-        shown.append(benchmark.shown(system) + (f" ({fixed(ends[0])} to {fixed(ends[1])})" if ends else ""))
-    return shown
-
-
 def _paired(one: scores.Benchmark, other: scores.Benchmark, system: str) -> tuple[float, float, float] | None:
-    """Interval and p-value of the second mean less the first, on the same test examples; None where these are not at hand."""
+    """Return interval and p-value of the second mean minus the first on the test examples; None if these are not available."""
     with suppress(ValueError, OSError, KeyError):
         cells = [benchmark.of(system) for benchmark in (one, other)]
         spec = FinetuneSpec.model_validate_json(json.dumps(cells[0][0].spec))
@@ -348,17 +317,17 @@ def _curves(first: Side, second: Side) -> list[Block]:
             continue
         rows = [[name, *(shown(a.stats.get(key) or 0) for _, a in sides)] for name, key, shown in _FACTS]
         rows.append(["Time", *(duration(artifact.manifest["wall_seconds"]) for _, artifact in sides)])
-        figures, along = _drawn(label, sides, records)
+        figures, tables = _drawn(label, sides, records)
         blocks.append(Table(label, ["", first.name, second.name], rows, frozenset({1, 2})))
         blocks += [Figures(figures)] if figures else []
-        blocks += along
+        blocks += tables
     return blocks
 
 
 def _drawn(
     label: str, sides: Sequence[tuple[str, Artifact]], records: Sequence[Sequence[dict[str, Any]]]
 ) -> tuple[list[Figure], list[Table]]:
-    """Each objective's curves of both sides on one plot, and their values at some steps."""
+    """Plot the curves of both sides together for each objective, and tabulate the MLM ones."""
     figures, tables = [], []
     for key, title in OBJECTIVES.items():
         for kind in ("loss", "accuracy"):
@@ -374,15 +343,15 @@ def _drawn(
             svg = charts.lines(drawn, label=f"{label}, {name}", x_unit="steps", share=kind == "accuracy")
             figures.append(Figure(f"{label.replace('/', '-')}-{key}-{kind}", name, svg))
             if key == "mlm":
-                tables.append(_along(name, [side for side, _ in sides], curves, percent if kind == "accuracy" else fixed))
+                tables.append(_curve_table(name, [side for side, _ in sides], curves, percent if kind == "accuracy" else fixed))
     return figures, tables
 
 
-def _along(
+def _curve_table(
     name: str, sides: Sequence[str], curves: Sequence[Sequence[tuple[float, float]]], shown: Callable[[float | None], str]
 ) -> Table:
     values = [dict(curve) for curve in curves]
     steps = sorted({step for curve in values for step in curve})
-    chosen = sorted({steps[round(place * (len(steps) - 1) / (_ALONG - 1))] for place in range(_ALONG)})
+    chosen = sorted({steps[round(place * (len(steps) - 1) / (_CURVE_STEPS - 1))] for place in range(_CURVE_STEPS)})
     rows = [[count(step), *(shown(curve.get(step)) for curve in values)] for step in chosen]
     return Table(name, ["Step", *sides], rows, frozenset({1, 2}))

@@ -1,8 +1,8 @@
-"""What must agree between the tables of a cross-lingual recipe, the TOML file of a post-training (XPT) with a [transfer] table.
+"""Checks between the tables of a cross-lingual recipe, which would otherwise fail after hours of training.
 
-From raw text to balanced corpus it is a recipe like any other. Then its corpus is split into three parts, the source encoder is
-transferred in one or more variants, each is trained in two phases, and the models are fine-tuned on Korean and English
-benchmarks. All this is checked on reading, because it would otherwise fail hours later.
+Such a recipe describes a post-training (XPT): it makes a balanced corpus like any other and splits it into three parts,
+transfers the source encoder in one or more variants, trains each in two phases, and fine-tunes the models on Korean and English
+benchmarks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from korealbert.xpt.kept_tokenizer import NO_TOKENIZER_FILE, TokenizerSpec
 
 
 def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Position in the file and the mistake there."""
+    """Yield the mistakes in a recipe, each with its position in the file."""
     yield from _names(recipe)
     if recipe.phase2.freeze != "none":
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
@@ -41,7 +41,7 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
 
 
 def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Models and variants that tables speak of."""
+    """Check the names of models and variants."""
     known, measured = [*recipe.models, "source"], set()
     for name, benchmark in recipe.finetune.items():
         measured |= {*(benchmark.grid.models or known)}
@@ -59,7 +59,7 @@ def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
 
 
 def _control(control: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
-    """Check the noise and the export formats for a model from scratch."""
+    """Check that a model from scratch has a task for each of its losses and can be exported."""
     if control.long is not None:
         yield "field 'long': these recipes have rows of one length; remove it"
     if control.objective == "rtd" and views.word_order.portion:
@@ -69,15 +69,14 @@ def _control(control: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
     if control.wop_weight and not views.word_order.portion:
         yield f"wop_weight = {control.wop_weight}, but [views] word_order moves nothing; set wop_weight = 0"
     try:
-        checkpoint.settings(
-            control.config_for(vocab_size=8, sequence_length=1), export.SPECIAL_IDS
-        )  # No format minds these sizes.
+        # Whether there is a format for the model does not depend on these sizes.
+        checkpoint.settings(control.config_for(vocab_size=8, sequence_length=1), export.SPECIAL_IDS)
     except ValueError as error:
         yield f"field 'model': it could not be exported: {error}"
 
 
 def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Check the curve over snapshots and the English benchmarks against each other and the rest."""
+    """Check the English benchmarks, and the curve over snapshots that is measured on them."""
     table = recipe.language_loss
     if table != type(table)() and not recipe.english:
         yield "[language_loss]", "there is no benchmark to see it by; add one as [english.NAME], or remove the table"
@@ -93,7 +92,7 @@ def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
 
 
 def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Check that every model has positions for its inputs."""
+    """Check that every model has enough positions for its inputs."""
     controls = {f"control/{name}": control.model.longest_sequence for name, control in recipe.control.items()}
     try:
         source = recipe.positions_of_source()

@@ -1,8 +1,10 @@
-"""The graphs that the stages of recipes form; the first is that of a model."""
+"""The graphs of stages of all kinds of recipes; the first is that of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -22,11 +24,13 @@ from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
+from korealbert.recipe.ablation import Ablation, key_of
 from korealbert.recipe.benchmarks import (
     Benchmark,
     Measured,
     add_benchmark,
     add_benchmark_of_encoders,
+    add_ensemble,
     add_summary,
     published_scores,
 )
@@ -44,10 +48,10 @@ from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 
 
 def graph(recipe: Recipe) -> dict[str, Node]:
-    """The DAG of a recipe by label, every stage after those it reads."""
+    """Return the DAG of a recipe by label, every stage after its inputs."""
     nodes = Nodes()
     add = nodes.add
-    corpus = add_corpus(nodes, recipe)
+    corpus = _add_corpus(nodes, recipe)
     vocabulary = _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
@@ -63,23 +67,23 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     model = Measured.of(written, weights, recipe.pretrain.shape)
     others = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
-        finished = add_benchmark(add, name, benchmark, model)
+        finished = add_benchmark(nodes, name, benchmark, model)
         if (pretrained := benchmark.only(init="pretrained")) is not None:
-            finished |= add_benchmark_of_encoders(add, name, pretrained, others)
-        add_summary(add, name, benchmark, finished)
-    add_retrieval(add, recipe.retrieval, model, others)
-    add_further(nodes, recipe.further)
+            finished |= add_benchmark_of_encoders(nodes, name, pretrained, others)
+        add_summary(nodes, name, benchmark, finished)
+    add_retrieval(nodes, recipe.retrieval, model, others)
+    _add_further(nodes, recipe.further)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
 def corpus_graph(recipe: Corpus) -> dict[str, Node]:
-    """The DAG of a corpus alone by label, every stage after those it reads."""
+    """Return the DAG of a corpus alone by label, every stage after its inputs."""
     nodes = Nodes()
-    corpus = add_corpus(nodes, recipe)
+    corpus = _add_corpus(nodes, recipe)
     if recipe.vocab is not None:
         _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
-    add_further(nodes, recipe.further)
+    _add_further(nodes, recipe.further)
     nodes.add("report", registry.REPORT, recipe.report, **{label: label for label in nodes.by_label})
     return nodes.by_label
 
@@ -92,26 +96,26 @@ def _add_vocabulary(nodes: Nodes, corpus: str, spec: vocab.VocabSpec, compared: 
 
 
 def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
-    """The DAG of an evaluation by label, every stage after those it reads."""
+    """Return the DAG of an evaluation by label, every stage after its inputs."""
     nodes = Nodes()
     encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
-        add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
-    add_retrieval(nodes.add, recipe.retrieval, None, encoders)
+        add_summary(nodes, name, benchmark, add_benchmark_of_encoders(nodes, name, benchmark, encoders))
+    add_retrieval(nodes, recipe.retrieval, None, encoders)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
-def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
-    """Add the stages from raw text to one balanced corpus; returns the label of the last."""
+def _add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
+    """Add the stages from raw text to one balanced corpus; return the label of the last."""
     cleaned = {}
     for source, spec in recipe.extract.items():
-        brought = {}
+        inputs = {}
         if source in recipe.crawl:
-            brought["crawl"] = nodes.add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
+            inputs["crawl"] = nodes.add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
         if source in recipe.fetch:
-            brought["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
-        documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **brought)
+            inputs["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
+        documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **inputs)
         cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
     unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
     if recipe.quality is not None:
@@ -120,7 +124,7 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
 
 
 def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Measured]:
-    """Add the stages that check others' encoders; their labels by name."""
+    """Add the stages that check encoders made elsewhere; return their labels by name."""
     found = {}
     for name, model in encoders.items():
         found[name] = measured = _measured(f"encoder/{name}", model)
@@ -129,15 +133,15 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
 
 
 def _measured(label: str, model: Model) -> Measured:
-    """A model whose stage has this label."""
+    """Return the labels of a model whose stage has this label."""
     made = model.made
     return Measured.of(label, f"{label}/{made.training if made else ''}", made.shape if made else None, model.place)
 
 
 def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
-    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label.
+    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; return the label.
 
-    ``pretrain``: the label of one of those, which the stage reads too.
+    ``pretrain`` is the label of the one of those stages that becomes a second input.
     """
     inputs = {} if pretrain is None else {"pretrain": pretrain}
     if model.recipe is not None and model.made is not None:
@@ -148,10 +152,10 @@ def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model,
     return nodes.add(label, stage, model.place, **inputs)
 
 
-def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
-    """Add registered stages that this page does not name, given by table, from the inputs that they declare.
+def _add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
+    """Add registered stages that this file does not name, given by table, with the inputs that they declare.
 
-    Raises RecipeError where the recipe has none of the stages that one reads.
+    Raises RecipeError if the recipe does not make one of these inputs.
     """
     for table, spec in further.items():
         stage = registry.tables()[table]
@@ -162,7 +166,7 @@ def add_further(nodes: Nodes, further: Mapping[str, Spec]) -> None:
 
 
 def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
-    """Add the speed of architectures, where any are named, and the report of all that there is."""
+    """Add the report of all stages, and the speed of architectures if any are named."""
     spec = spec.model_copy(update={"published_scores": (*spec.published_scores, *published_scores(benchmarks))})
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
@@ -170,14 +174,14 @@ def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchma
 
 
 def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
-    """The DAG of a post-training by label, every stage after those it reads.
+    """Return the DAG of a post-training by label, every stage after its inputs.
 
-    ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
-    ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
-    ``english/MODEL`` (its source's vocabulary put back), ``features/MODEL/BENCHMARK`` and
-    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; of every benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
-    ``control/NAME``, ``encoder/NAME`` or ``source``; a snapshot is ``VARIANT/PHASE/STEP``. On English benchmarks it is named
-    ``language_loss/{ko,en}/MODEL``, by whose vocabulary it has.
+    Its labels are ``source`` (with ``source/…`` if another recipe makes it), ``split/PART``, ``transfer/VARIANT``,
+    ``phase1/VARIANT``, ``phase2/VARIANT`` and ``control/NAME``; for each model ``intrinsic/MODEL``, ``export/MODEL``,
+    ``english/MODEL`` (the model with the vocabulary of its source), ``features/MODEL/BENCHMARK`` and
+    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; for each benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
+    ``control/NAME``, ``encoder/NAME`` or ``source``, a snapshot ``VARIANT/PHASE/STEP``. On English benchmarks its name is
+    ``language_loss/ko/MODEL`` or, with the vocabulary of its source, ``language_loss/en/MODEL``.
     """
     return _TransferGraph(recipe).nodes.by_label
 
@@ -186,7 +190,7 @@ class _TransferGraph:
     def __init__(self, recipe: CrossLingualRecipe) -> None:
         self.recipe, self.nodes = recipe, Nodes()
         self.source = _add_model(self.nodes, "source", xpt_source.STAGE, recipe.source)
-        self.data, self.test = self._data(add_corpus(self.nodes, recipe))
+        self.data, self.test = self._data(_add_corpus(self.nodes, recipe))
         self.weights: dict[str, str] = {}
         self.models = {"source": _measured(self.source, recipe.source)}
         """Measured models, by name."""
@@ -198,15 +202,14 @@ class _TransferGraph:
             written = self.nodes.add(f"export/{model}", export.STAGE, spec, pretrain=weights, vocab=self.data["vocab"])
             self.models[model] = Measured.of(written, weights, recipe.made(model).shape)
         self.models |= {measured.model: measured for measured in _add_encoders(self.nodes, recipe.encoder).values()}
-        add = self.nodes.add
         for name, benchmark in recipe.finetune.items():
             models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
-            add_summary(add, name, benchmark, add_benchmark_of_encoders(add, name, benchmark, models))
+            add_summary(self.nodes, name, benchmark, add_benchmark_of_encoders(self.nodes, name, benchmark, models))
         self._language_loss()
         self.nodes.add("report", registry.CROSS_LINGUAL, recipe.report, **{label: label for label in self.nodes.by_label})
 
     def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Inputs of training, with the valid part held out; and the test data at the end."""
+        """Return the inputs of training, with the valid part held out, and the test data."""
         recipe, table, add = self.recipe, self.recipe.split, self.nodes.add
         train_spec = table.part("train", train_sentences=table.train_sentences)
         train = add("split/train", split.STAGE, train_spec, documents=corpus)
@@ -222,7 +225,7 @@ class _TransferGraph:
             words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
         rows = add("examples", packing.STAGE, recipe.examples, documents=train, heldout=valid, vocab=words)
         noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=words)
-        # Rows want something to train on: here the valid part, which nobody reads.
+        # The stage needs rows to train on. These, of the valid part, are never used.
         test_rows = add("examples/test", packing.STAGE, recipe.examples, documents=valid, heldout=test, vocab=words)
         one_view = recipe.views.model_copy(update={"views": 1})
         test_noise = add("views/test", views.STAGE, one_view, examples=test_rows, vocab=words)
@@ -236,23 +239,25 @@ class _TransferGraph:
                 weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
                 self.weights[f"{name}/{phase}"] = weights
         for name, control in recipe.control.items():
-            begun = {}
+            initial = {}
             if control.embeddings == "cooccurrence":
                 vectors = cooccurrence.CooccurrenceSpec().of_width(control.shape.embedding_size)
-                begun["cooccurrence"] = add(f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"])
-            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **begun)
+                initial["cooccurrence"] = add(
+                    f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"]
+                )
+            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **initial)
 
     def _language_loss(self) -> None:
-        """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""
-        add, curve_seeds = self.nodes.add, self.recipe.language_loss.curve_seeds
+        """Add the matrix {source, vocab-ko, vocab-en} × variants × phases with its summaries, and the curve over snapshots."""
+        curve_seeds = self.recipe.language_loss.curve_seeds
         for name, benchmark in self.recipe.english.items():
-            finished = add_benchmark_of_encoders(add, name, benchmark, dict(self._matrix()))
-            add_summary(add, name, benchmark, finished)
+            finished = add_benchmark_of_encoders(self.nodes, name, benchmark, dict(self._matrix()))
+            add_summary(self.nodes, name, benchmark, finished)
             if curve := benchmark.only(seeds=curve_seeds):
-                add_benchmark_of_encoders(add, name, curve, dict(self._snapshots()))
+                add_benchmark_of_encoders(self.nodes, name, curve, dict(self._snapshots()))
 
     def _matrix(self) -> Iterator[tuple[str, Measured]]:
-        """The models that read English, by name."""
+        """Yield the models of the matrix by name."""
         table = self.recipe.language_loss
         if table.source:
             yield "language_loss/en/source", self.models["source"]
@@ -261,7 +266,7 @@ class _TransferGraph:
             yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
 
     def _snapshots(self) -> Iterator[tuple[str, Measured]]:
-        """The models along the way, with their source's vocabulary put back, by name."""
+        """Yield the snapshots, each with the vocabulary of its source, by name."""
         for variant, (phase, spec) in product(self._variants(), self._phases()):
             for step in spec.snapshots:
                 yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)
@@ -278,3 +283,128 @@ class _TransferGraph:
             spec = vocabulary_swap.SwapSpec(snapshot=step)
             self.nodes.add(label, vocabulary_swap.STAGE, spec, source=self.source, model=self.weights[model])
         return self.models[model]._replace(model=label)
+
+
+def ablation_graph(ablation: Ablation) -> dict[str, Node]:
+    """Return the DAG of an ablation by label, every stage after its inputs. Raises RecipeError if two cells are equal.
+
+    Stages before pretraining keep their labels if all cells have them in common (``vocab``); otherwise the name of the first
+    cell that needs them is appended (``views/wop30``). Those of a cell are ``pretrain/CELL/SEED``,
+    ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. Ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
+    """
+    nodes = _UniqueNodes()
+    data = _data_stages(ablation, nodes)
+    first = data[next(iter(ablation.cells))]
+    noise = {
+        name: nodes.add(f"views/noise-{name}", views.STAGE, recipe.views, examples=first["examples"], vocab=first["vocab"])
+        for name, recipe in ablation.noise.items()
+    }
+    corpus = {label: label for label in nodes.by_label}
+    benchmarks = {column.benchmark for column in ablation.report.columns if column.benchmark}
+    rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
+    of_ensembles = {key_of(label) for row in rows.values() for label in row.ensemble}
+    runs: dict[str, str] = {}  # Labels of stages by the label that each would have if cells shared none.
+    finished: dict[tuple[str, str], dict[str, str]] = {}
+    for cell, recipe in ablation.cells.items():
+        for seed in ablation.spec.seeds:
+            own = f"{cell}/{seed}"
+            spec = recipe.pretrain.model_copy(update={"seed": seed})
+            inputs = dict(data[cell])
+            if starts_from := rows[cell].starts_from:
+                inputs["initial"] = runs[f"pretrain/{key_of(starts_from)}/{seed}"]
+            runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
+            for name, noised in noise.items():
+                layers = ablation.spec.layers and name == next(iter(noise))
+                scored = intrinsic.IntrinsicSpec(snapshot=recipe.export.snapshot, layers=layers)
+                inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
+                label = f"intrinsic/{own}/{name}"
+                runs[label] = nodes.add(label, intrinsic.STAGE, scored, **inputs)
+            # An ablation compares pretrained weights only.
+            tuned = {name: recipe.finetune[name].only(init="pretrained") for name in recipe.finetune if name in benchmarks}
+            if not any(tuned.values()):
+                continue
+            inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
+            runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
+            model = Measured.of(written, weights, spec.shape)
+            for name, benchmark in tuned.items():
+                if benchmark is None:
+                    continue
+                cells = benchmark.with_evidence() if cell in of_ensembles else benchmark
+                labels = add_benchmark(nodes, name, cells, model, root=f"{own}/")
+                runs |= {f"finetune/{own}/{name}/{each}": label for each, label in labels.items()}
+                finished.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in labels.items()})
+    for key, row in rows.items():
+        parts = [key_of(label) for label in row.ensemble]
+        for name in sorted(benchmarks) if parts else ():
+            members = {role: label for part in parts for role, label in finished[part, name].items()}
+            benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
+            runs[label] = add_ensemble(nodes, label, name, benchmark, members, row.members)
+    _refuse_twins(ablation, runs)
+    nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **runs)
+    return nodes.by_label
+
+
+def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
+    """Raise RecipeError if two cells have all stages in common, so that their labels claim a difference that is not there."""
+    known: dict[frozenset[str], str] = {}
+    for cell in ablation.spec.grid:
+        key = key_of(cell.label)
+        built = frozenset(label for run, label in runs.items() if run.split("/")[1] == key)
+        twin = known.setdefault(built, cell.label)
+        if twin != cell.label:
+            raise RecipeError(
+                f"{ablation.name}: cells {twin!r} and {cell.label!r} are one training, scored alike: what they set makes no "
+                "difference; correct `set`, or remove one"
+            )
+
+
+def _data_stages(ablation: Ablation, nodes: _UniqueNodes) -> dict[str, dict[str, str]]:
+    """Add all inputs of pretraining of every cell; return their labels by cell and role."""
+    graphs = {cell: graph(recipe) for cell, recipe in ablation.cells.items()}
+    first = next(iter(graphs))
+
+    def whose(cell: str, label: str) -> str:
+        return first if label in ablation.spec.shared else cell
+
+    @cache
+    def content(cell: str, label: str) -> tuple[object, ...]:
+        node = graphs[whose(cell, label)][label]
+        inputs = tuple((role, content(whose(cell, label), other)) for role, other in node.inputs.items())
+        return node.stage.name, node.spec.model_dump_json(), inputs
+
+    @cache
+    def place(cell: str, label: str) -> str:
+        owner = whose(cell, label)
+        node = graphs[owner][label]
+        inputs = {role: place(owner, other) for role, other in node.inputs.items()}
+        alike = all(label in own and content(each, label) == content(first, label) for each, own in graphs.items())
+        return nodes.add(label if alike else f"{label}/{owner}", node.stage, node.spec, **inputs)
+
+    if ablation.noise and len({content(cell, own["examples"].inputs["documents"]) for cell, own in graphs.items()}) > 1:
+        # All cells are scored on the held-out rows of the first one, so no cell may train on these documents.
+        for own in graphs.values():
+            read = own["pretrain"].inputs
+            own |= {read[role]: _without_rest(own[read[role]]) for role in ("examples", "examples_long") if role in read}
+    return {cell: {role: place(cell, label) for role, label in own["pretrain"].inputs.items()} for cell, own in graphs.items()}
+
+
+def _without_rest(node: Node) -> Node:
+    """Change a stage of rows so that no part of a held-out document is trained on."""
+    assert isinstance(node.spec, packing.ExamplesSpec)
+    return replace(node, spec=node.spec.model_copy(update={"heldout_rest": "unused"})) if node.spec.heldout_share else node
+
+
+class _UniqueNodes(Nodes):
+    """Merges the nodes of many graphs, equal ones as one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: dict[tuple[object, ...], str] = {}
+
+    def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
+        """Add a stage unless there is one with its spec and inputs; return the label of either."""
+        content = (stage.name, spec.model_dump_json(), *inputs.items())
+        if content not in self._labels:
+            self._labels[content] = super().add(label, stage, spec, **inputs)
+        return self._labels[content]

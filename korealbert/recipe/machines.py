@@ -1,4 +1,4 @@
-"""Machines that stages run on, as far as their price depends on it: this one, and those of ``data_specs/machines.toml``."""
+"""The machines that costs are estimated for: this one, and the profiles of ``data_specs/machines.toml``."""
 
 from __future__ import annotations
 
@@ -26,97 +26,94 @@ class _Figures(BaseModel):
 
 
 class Rate(_Figures):
-    """Costs of stages of one kind on the reference machine; ``korealbert.recipe.work`` defines their units."""
+    """Costs of one kind of stage on the reference machine; ``korealbert.recipe.work`` defines the units."""
 
     fixed_seconds: float = 2.0
     core_seconds: float = 0.0
-    """Seconds of one core for each unit of work."""
+    """Seconds of one core for a unit of work."""
     core_seconds_by_format: dict[str, float] = {}
-    """The same of single formats."""
     units_per_job: float = 8.0
-    """More cores than jobs have nothing to do."""
+    """Cores are idle if there are fewer jobs."""
     cores_used: int | None = None
-    """At most; None: all that there are."""
+    """Limit; None for all cores."""
     kept: float = 1.0
     """Bytes of text that come out for one that goes in."""
     kept_by_format: dict[str, float] = {}
     disk_bytes: float = 0.0
-    """On disk, for each unit of what comes out (a byte of text, a token, a parameter)."""
+    """Bytes on disk for a unit of output (a byte of text, a token, a parameter)."""
     memory_bytes: float = 3e8
     memory_bytes_per_core: float = 0.0
     memory_bytes_per_unit: float = 0.0
 
 
 class _Chip(_Figures):
-    """A device: a core of a processor, or a GPU with its share of the machine around it."""
+    """A core of a processor, or a GPU with its share of the machine."""
 
     title: str
     operations: float
-    """A second: the nominal peak of a GPU in bf16 without sparsity; what training reaches on a reference core."""
+    """Per second: the nominal peak of a GPU in bf16 without sparsity, or what training reaches on a reference core."""
     operations_fp32: float
-    """The same in fp32."""
     memory_gb: float = 0.0
-    """Memory of the GPU itself; 0: it is not a GPU."""
+    """Memory of the GPU; 0 if it is not one."""
     cores: int
-    """Of the processor, for each."""
+    """Processor cores for each chip."""
     source: str
 
 
 class _File(_Figures):
     probe_seconds: float
-    """Result of ``slowness`` on the reference machine."""
+    """Result of the probe for text on the reference machine."""
     step_seconds: float
-    """Of a training step, in addition to its operations."""
+    """Time of a training step in addition to its operations."""
     utilisation: float
-    """Share of its peak that training reaches on a GPU."""
+    """Share of a GPU's peak that training reaches."""
     utilised_from_width: int
-    """Narrower models reach less, in proportion to their width."""
+    """Narrower models utilise a GPU less, in proportion to their width."""
     half_matrix_rate_width: float
-    """Width of a model whose training reaches half of a core's rate of matrix products; a model of width w reaches the share
-    w / (w + this), because the rest of a layer's work grows with its width, the products with the square."""
+    """Width of a model whose training reaches half of a core's rate of matrix products. A model of width w reaches the share
+    w / (w + this): matrix products grow with the square of the width, the rest of a layer's work with the width."""
     emulated_slowdown: float
-    """A product in 16 bits takes so many times as long as one in fp32 on a core without ``half_precision_flags``."""
+    """Time of a 16-bit product relative to one in fp32 on a core without ``half_precision_flags``."""
     half_precision_units: frozenset[str]
-    """As ``/proc/cpuinfo`` names instructions that multiply in 16 bits faster than in 32."""
+    """Flags of ``/proc/cpuinfo`` for instructions that multiply faster in 16 bits than in 32."""
     half_precision_flags: frozenset[str]
-    """As ``/proc/cpuinfo`` names instructions on which torch's products in 16 bits are no slower than in 32; one is enough."""
+    """Flags of ``/proc/cpuinfo``, any of which lets torch multiply in 16 bits as fast as in 32."""
     chips: dict[str, _Chip]
     rates: dict[str, Rate]
 
 
 @cache
 def figures() -> _File:
-    """All that the file says."""
+    """Read ``machines.toml``."""
     path = Path(__file__).parents[1] / "data_specs" / "machines.toml"
     return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
 
 
 HALF = frozenset({"bf16", "fp16", "bfloat16", "float16"})
-"""Precisions of 16 bits, as pretraining and fine-tuning write them."""
+"""Names of 16-bit precisions in pretraining and fine-tuning."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of the stages."""
+    """A machine that stages run on."""
 
     title: str
     chip: _Chip
     chips: int = 1
     cores: int = 1
-    """Of the processor."""
     profile: bool = False
-    """Whether it is a profile of the file, to which builds on this machine do not apply."""
+    """Whether it is a profile rather than this machine; builds here then tell nothing about it."""
     slowness: float = 1.0
-    """Time of other work than training on a core, relative to the reference machine."""
+    """Time of work other than training on a core, relative to the reference machine."""
     matrix_rate: float = 0.0
-    """Operations a second of matrix products in fp32 on a core that trains; 0: training is as fast as the chip says."""
+    """Operations per second of matrix products in fp32 on a core that trains; 0 for the rate of the chip."""
     emulated: bool = False
-    """Whether such a core has no instructions for 16 bits."""
+    """Whether its cores have no instructions for 16 bits."""
     faster_precision: Literal["bf16", "fp32"] | None = None
-    """That of the faster matrix products, where they differ much."""
+    """The precision with much faster matrix products, if any."""
 
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
-        """Time of so many operations in so many steps, by a model of this width."""
+        """Estimate the time of so many operations in so many steps, for a model of this width."""
         known = figures()
         half = precision in HALF
         rate = (self.chip.operations if half else self.chip.operations_fp32) * self.chips
@@ -130,7 +127,7 @@ class Machine:
 
 
 def machine_named(name: str) -> Machine:
-    """A machine of the profiles: ``h100``, or ``h100x8`` for eight of them. Raises RecipeError naming those that there are."""
+    """Return a profile: ``h100``, or ``h100x8`` for eight of them. Raises RecipeError, which lists the known ones."""
     chips = figures().chips
     found = re.fullmatch(r"(.+?)(?:x([1-9]\d{0,4}))?", name)
     if found is None or found[1] not in chips:
@@ -141,13 +138,13 @@ def machine_named(name: str) -> Machine:
 
 
 def this_machine() -> Machine:
-    """The machine of this process; its first GPU trains where it has one that the file knows."""
+    """Return this machine. It trains on its first GPU, if the file has a profile of it."""
     cores = len(os.sched_getaffinity(0))
     for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
             if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
-                return Machine("this machine", chip, 1, cores, slowness=text_slowness(), faster_precision="bf16")
+                return Machine("this machine", chip, 1, cores, slowness=_text_slowness(), faster_precision="bf16")
     flags, core = _processor_flags(), figures().chips["core"]
     emulated = not figures().half_precision_flags & flags
     faster: Literal["bf16", "fp32"] | None = "fp32" if emulated else "bf16" if figures().half_precision_units & flags else None
@@ -156,7 +153,7 @@ def this_machine() -> Machine:
         core,
         cores,
         cores,
-        slowness=text_slowness(),
+        slowness=_text_slowness(),
         matrix_rate=matrix_rate(),
         emulated=emulated,
         faster_precision=faster,
@@ -164,8 +161,8 @@ def this_machine() -> Machine:
 
 
 @cache
-def text_slowness() -> float:
-    """Time of a small calculation with text on a core of this machine, relative to a core of the reference machine."""
+def _text_slowness() -> float:
+    """Measure a small calculation with text on a core of this machine, relative to the reference machine."""
     text = " ".join(map(str, range(1_000)))
     fastest = float("inf")
     for _ in range(200):
@@ -177,12 +174,12 @@ def text_slowness() -> float:
 
 @cache
 def matrix_rate() -> float:
-    """Operations a second of matrix products in fp32 on a core of this machine, by numpy: about 30 ms of processor time.
+    """Measure operations per second of numpy's matrix products in fp32 on a core, in about 30 ms of processor time.
 
-    The products are so small that no BLAS divides them among threads; the processor time of this thread does not count other
-    load. On a processor with AVX2 numpy's OpenBLAS and torch's MKL are equally fast (docs/results.md).
+    The products are too small for a BLAS to divide them among threads, and processor time does not count other load. On a
+    processor with AVX2, numpy's OpenBLAS and torch's MKL are equally fast (docs/results.md).
     """
-    size, number = 64, 16  # the second-level cache holds them: other load then moves the result by 1 %, beyond it by 30 %
+    size, number = 64, 16  # These fit into the second-level cache, where other load changes the result by 1 %, not by 30 %.
     left = np.ones((number, size, size), np.float32)
     right, product = np.ones((size, size), np.float32), np.empty_like(left)
     fastest = float("inf")
@@ -194,7 +191,7 @@ def matrix_rate() -> float:
 
 
 def _processor_flags() -> frozenset[str]:
-    """As the kernel names the instructions of this processor; none where it does not say."""
+    """Return the kernel's names for the instructions of this processor, none if they are unknown."""
     try:
         content = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:

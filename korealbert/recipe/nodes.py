@@ -1,4 +1,4 @@
-"""A graph of stages, and the parts of it that names mean."""
+"""A graph of stages, and the parts of it that a name selects."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class Node:
     stage: Stage[Any]
     spec: Spec
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the stages it reads, by role."""
+    """Labels of its inputs, by role."""
 
 
 class Nodes:
-    """A graph that is being made, every stage after those it reads."""
+    """A graph under construction. Every stage is added after its inputs."""
 
     def __init__(self) -> None:
         self.by_label: dict[str, Node] = {}
 
     def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add one stage with the labels of its inputs by role; returns its label."""
+        """Add a stage with the labels of its inputs by role; return its label."""
         self.by_label[label] = Node(label, stage, spec, inputs)
         return label
 
 
 def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
-    """The labels that a name means: a label itself, or all labels below it (``clean`` means every ``clean/…``).
+    """Return the labels that a name selects: the label itself, or all labels below it (``clean`` selects every ``clean/…``).
 
-    Raises RecipeError with the nearest valid name when it means nothing; ``option`` is named in the message.
+    Raises RecipeError, which names ``option`` and the nearest valid name, if there are none.
     """
     labels = [label for label in nodes if label == name or label.startswith(f"{name}/")]
     if not labels:
@@ -48,18 +48,18 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
 
 
 def onward(nodes: Mapping[str, Node], labels: Iterable[str]) -> set[str]:
-    """These labels, and those of all downstream stages."""
+    """Return these labels and those of all downstream stages."""
     found = set(labels)
-    for label, node in nodes.items():  # Inputs come before what reads them.
+    for label, node in nodes.items():  # Inputs come first.
         if found & set(node.inputs.values()):
             found.add(label)
     return found
 
 
 def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:
-    """The part of the graph that is needed to build ``target`` (all of it for None), in the same order.
+    """Return the part of the graph that ``target`` depends on, in the same order, or all of it if ``target`` is None.
 
-    Raises RecipeError when ``target`` means nothing.
+    Raises RecipeError if ``target`` selects nothing.
     """
     if target is None:
         return dict(nodes)

@@ -1,4 +1,4 @@
-"""Plan of a run: status of each stage with the reason, without running anything."""
+"""The plan of a run: whether each stage is cached, stale or new, why, and what it costs. Nothing is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import load_ablation
-from korealbert.recipe.ablation_dag import ablation_graph
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
 from korealbert.recipe.nodes import Node, onward, select
 from korealbert.recipe.nodes import until as part_until
@@ -28,9 +27,9 @@ _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]
     "corpus": (load_corpus, dag.corpus_graph),
     "cross-lingual": (load_cross_lingual, dag.transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
-    "ablation": (load_ablation, ablation_graph),
+    "ablation": (load_ablation, dag.ablation_graph),
 }
-"""How a recipe of each kind is read, and the graph it forms."""
+"""The loader of each kind of recipe, and what makes a graph of it."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,15 @@ class Planned:
     reasons: tuple[str, ...]
     """Why it is stale: ``max_chars: 100 → 200``, ``inputs: documents``, damage."""
     cost: Cost | None = None
-    """Estimated cost of building it; None where it would not run."""
+    """Estimated cost of building it; None if it is cached."""
     width: int = 0
-    """Of the model that it trains."""
+    """Width of the model that it trains."""
     advice: str = ""
-    """A precision in which the machine would train it faster, and what does not fit into its chips."""
+    """A precision in which the machine would train faster, and a warning if the memory of its chips is too small."""
 
     @property
     def takes(self) -> str:
-        """The expected time as people read it, or nothing; marked where no stage of its kind was built here."""
+        """The expected time, or ""; marked with ~ unless it is based on stages that were built here."""
         if self.cost is None:
             return ""
         shown = "network" if self.cost.seconds is None else duration(self.cost.seconds)
@@ -60,24 +59,24 @@ class Planned:
 
     @property
     def price(self) -> str:
-        """Operations of a pretraining, and the hours of a GPU for them, formatted; empty below some minutes."""
+        """Operations of a pretraining and the hours that a GPU takes for them, or "" if they are few."""
         operations = self.cost.operations if self.cost is not None else 0
         if not operations:
             return ""
         hours = machine_named(_GPU).training_seconds(operations, 0, width=self.width, precision="bf16") / 3600
-        if hours < _LEAST_HOURS:
+        if hours < _MIN_HOURS:
             return ""
         shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
         utilised = min(1.0, self.width / figures().utilised_from_width) * figures().utilisation
         return f"{operations:.2g} operations, about {shown} hours of an H100 that is utilised at {utilised:.0%}"
 
 
-_LEAST_HOURS = 0.1
+_MIN_HOURS = 0.1
 _GPU = "h100"
 
 
 def total(planned: Iterable[Planned]) -> str:
-    """Time, disk and memory that the stages which are to run take together, as people read it; nothing where none is."""
+    """Say how much time, disk and memory the stages that are to run take together; "" if there are none."""
     costs = [stage.cost for stage in planned if stage.cost is not None]
     if not costs:
         return ""
@@ -94,18 +93,18 @@ class _Prepared:
     name: str
     description: str
     nodes: Mapping[str, Node]
-    """By label, every stage after those it reads."""
+    """By label, every stage after its inputs."""
     rerun: frozenset[str]
-    """Labels of the stages to build although they are cached."""
+    """Labels of the stages to build even if they are cached."""
     planned: list[Planned]
     """Plan of each stage, in the order of ``nodes``."""
 
     def named(self, names: Iterable[str], *, option: str) -> set[str]:
-        """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
+        """Return the labels that names select among ``nodes``. Raises RecipeError if one selects nothing."""
         return {label for name in names for label in select(self.nodes, name, option=option)}
 
     def check(self, runtime: Runtime, *, elsewhere: Collection[str] = ()) -> None:
-        """Raise RecipeError naming the stage where one that would be built here, not ``elsewhere``, could not be."""
+        """Raise RecipeError if a stage to be built cannot be built here; stages built ``elsewhere`` are not checked."""
         for stage in self.planned:
             node = self.nodes[stage.label]
             if stage.status == "cached" or stage.label in elsewhere:
@@ -122,7 +121,7 @@ class _Prepared:
 
 
 def labels(path: Path, *, data: Path | None = None) -> list[str]:
-    """The labels of all stages of a recipe of any kind. Raises RecipeError for one that could not run."""
+    """Return the labels of all stages of a recipe of any kind. Raises RecipeError if it could not run."""
     read, graph = _READERS[kind_of(path)]
     return list(graph(read(path, data=data, overrides=None)))
 
@@ -139,12 +138,12 @@ def prepare(
     data_root: Path | None = None,
     machine: str | None = None,
 ) -> _Prepared:
-    """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
+    """Read a recipe of any kind, take the part that ``until`` depends on, and plan it.
 
-    ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all downstream stages;
-    ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given.
-    ``machine`` names the profile that costs are estimated for; by default this machine. Raises RecipeError for a recipe that
-    could not run and for names that mean nothing in it.
+    ``rerun`` names stages to build even if they are cached, ``from_stage`` one to rebuild with all its downstream stages.
+    ``overrides`` are fields by dotted name. If ``data_root`` is given, all files of the recipe must lie in it. ``machine``
+    names the profile that costs are estimated for, by default this machine. Raises RecipeError if the recipe could not run or a
+    name selects nothing.
     """
     read, graph = _READERS[kind_of(path)]
     with confined(data_root):
@@ -169,9 +168,9 @@ def prepare(
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:
-    """The stages that would run, with reasons and costs, without running anything.
+    """Plan all stages of a graph, with reasons and costs, without running anything.
 
-    ``rerun`` holds labels to build although they are cached, ``machine`` names another one that it would run on.
+    ``rerun`` holds labels to build even if they are cached, ``machine`` the profile of another machine.
     """
     profile = None if machine is None else machine_named(machine)
     history = store.artifacts()
@@ -186,7 +185,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         earlier = artifact or _newest(history, label, node.stage.name)
         reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
         if artifact is None and fault is None and earlier is not None:
-            reasons = difference(earlier.manifest, identity.document, node.spec)
+            reasons = _difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
@@ -198,7 +197,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
 def _priced(
     planned: Iterable[Planned], nodes: Mapping[str, Node], artifacts: Mapping[str, Artifact | None], prices: Prices
 ) -> Iterator[Planned]:
-    """The stages, those that are to run with their costs."""
+    """Yield the stages, with their costs if they are to run."""
     volumes: dict[str, Volume] = {}
     for stage in planned:
         node = nodes[stage.label]
@@ -219,57 +218,53 @@ def _advice(work: Work, machine: Machine) -> Iterator[str]:
         alike = HALF if chip.memory_gb and faster in HALF else {faster}  # Processors have no fast products in fp16.
         slow = {"precision": work.precision} | ({"optimizer.arithmetic": work.muon_arithmetic} if work.muon_operations else {})
         if fields := [field for field, precision in slow.items() if precision not in alike]:
-            told = " and ".join(f'{field} = "{faster}"' for field in fields)
+            settings = " and ".join(f'{field} = "{faster}"' for field in fields)
             who = "it trains" if fields[0] == "precision" else "Muon computes"
-            yield f"{who} in {slow[fields[0]]}; this machine multiplies faster in {faster}: set {told}"
+            yield f"{who} in {slow[fields[0]]}; this machine multiplies faster in {faster}: set {settings}"
     if 0 < chip.memory_gb * 1e9 < work.memory:
         yield f"it needs about {work.memory / 1e9:,.0f} GB of the {chip.memory_gb:g} GB that a chip has: lower micro_batch_size"
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
-    """The newest artifact of the same label, else of the same stage where a recipe has only one of it."""
+    """Return the newest artifact of this label, or of this stage if recipes have only one of it."""
     same = [a for a in history if a.manifest["label"] == label]
     same = same or [a for a in history if a.manifest["recipe"]["stage"] == stage and "/" not in label]
     return same[-1] if same else None
 
 
-_NAMED = 5
-"""Changed inputs that a reason names; a report has a hundred."""
+_MAX_NAMED_INPUTS = 5
+"""Changed inputs that a reason names; a report may have a hundred."""
 
 
-def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec | Mapping[str, Any]) -> tuple[str, ...]:
-    """What differs between an artifact, by its manifest, and a recipe and spec: fields, old → new, and roles of inputs."""
-    old, new = earlier["recipe"], recipe
+def _difference(earlier: Mapping[str, Any], new: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
+    """Say how a recipe and spec differ from the manifest of an earlier artifact: fields, old → new, and roles of inputs."""
+    old = earlier["recipe"]
     reasons = []
     if old["version"] != new["version"]:
         reasons.append(f"stage version: {old['version']} → {new['version']}")
-    fields = changed_fields(
-        earlier["spec"], old["spec"], spec.model_dump(mode="json") if isinstance(spec, Spec) else spec, new["spec"]
-    )
+    fields = changed_fields(earlier["spec"], old["spec"], spec.model_dump(mode="json"), new["spec"])
     reasons += [
         f"{name}: {before} → {after}" if before != after else f"{name}: content of {after} changed"
         for name, before, after in fields
     ]
     roles = sorted(role for role in {*old["inputs"], *new["inputs"]} if old["inputs"].get(role) != new["inputs"].get(role))
     if roles:
-        reasons.append(
-            f"inputs: {', '.join(roles if len(roles) <= _NAMED else [*roles[:_NAMED], f'{len(roles) - _NAMED} more'])}"
-        )
+        more = [f"{len(roles) - _MAX_NAMED_INPUTS} more"] if len(roles) > _MAX_NAMED_INPUTS else []
+        reasons.append(f"inputs: {', '.join([*roles[:_MAX_NAMED_INPUTS], *more])}")
     return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)
 
 
 _CONTENT = re.compile(r"\.(float|sha256|name)$")
-"""What identities write below the name of a field: a number in binary, the content and the name of a file. People read the
-field alone; real fields of these names they read too."""
+"""Suffixes that identities add to the name of a field: the binary form of a number, the content and the name of a file."""
 
 
 def changed_fields(
     shown: Mapping[str, Any], identified: Any, other_shown: Mapping[str, Any], other_identified: Any
 ) -> list[tuple[str, Any, Any]]:
-    """Fields of two specs that differ, by dotted name, each as it is written in the one and in the other.
+    """Return the fields in which two specs differ, by dotted name, with both values.
 
-    Each spec is given as people read it and as it enters the identity, which has the content of files. Equal values: a file's
-    content differs.
+    Each spec is given in readable form and as it enters the identity, which includes the content of files. If both values are
+    equal, the content of a file differs.
     """
     old_shown, new_shown = flat(shown, exact=True), flat(other_shown, exact=True)
     old_flat, new_flat = flat(identified, exact=True), flat(other_identified, exact=True)

@@ -1,8 +1,8 @@
 """Costs of stages before they are built: time, disk and memory, from units of work and rates.
 
-Of artifacts in the store the volumes are the counts of the manifest. Rates are those of ``data_specs/machines.toml``, on this
-machine scaled by two short probes (text, and matrix products for training), and corrected by the measured costs, relative to
-the rates, of stages of the same label, else of the same kind. What other kinds took says nothing: a short stage mostly waits.
+The volumes of artifacts in the store are the counts of their manifests. The rates are those of ``data_specs/machines.toml``. On
+this machine, two short probes scale them (text, and matrix products for training), and stages that were built here correct
+them: those of the same label, or else of the same kind. Other kinds tell nothing, because a short stage mostly waits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from korealbert.artifact.stage import host_facts
 from korealbert.recipe.machines import Machine, Rate, figures
 from korealbert.recipe.work import Given, Volume, Work, estimate
 
-_NEWEST = {"label": 6, "kind": 12}
-"""Artifacts of a label and of a kind that its rate follows, at most."""
-_TELLING_SECONDS = 60
-"""Of measured stages, by the rates: what they took beside the rates counts by half for work beyond theirs."""
+_MAX_ARTIFACTS = {"label": 6, "kind": 12}
+"""The newest artifacts of a label or kind that correct its rate."""
+_PRIOR_SECONDS = 60
+"""Weight of the rates for work beyond that of the measured stages: as much as that of stages of this length."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Cost:
     """Estimated cost of a stage."""
 
     seconds: float | None
-    """None: it depends on the network."""
+    """None if it depends on the network."""
     disk_bytes: float
     memory_bytes: float
-    """The most at one time."""
+    """The peak."""
     operations: float
-    """Floating-point operations of training; 0 of other stages."""
+    """Floating-point operations of training; 0 for other stages."""
     basis: Literal["measured", "rates", "profile"]
-    """Stages that were built here, the rates that korealbert ships, or the profile of another machine."""
+    """Stages that were built here, the rates in the package, or the profile of another machine."""
 
 
 def _counted(volume: Volume, artifact: Artifact) -> Volume:
-    """A volume with the counts of the artifact's manifest."""
+    """Replace estimates of a volume by the counts of the artifact's manifest."""
     stats = artifact.stats
     found: dict[str, Any] = {}
     if (text := stats.get("bytes_out")) is not None:
@@ -58,50 +58,47 @@ def _counted(volume: Volume, artifact: Artifact) -> Volume:
 
 @dataclass(frozen=True)
 class _Built:
-    """Stages that were built on this machine, together."""
+    """Sums over stages that were built on this machine."""
 
     number: int
-    took: float
-    """Seconds."""
-    expected: float
-    """Seconds by the rates."""
-    size: float
-    """Bytes on disk."""
-    predicted: float
-    """Bytes on disk by the rates."""
+    seconds: float
+    expected_seconds: float
+    """By the rates."""
+    disk_bytes: float
+    expected_disk_bytes: float
 
     @property
-    def larger(self) -> float:
+    def disk_ratio(self) -> float:
         """Bytes on disk relative to the rates."""
-        return self.size / self.predicted if self.predicted else 1.0
+        return self.disk_bytes / self.expected_disk_bytes if self.expected_disk_bytes else 1.0
 
-    def seconds(self, by_rate: float) -> float:
-        """Time of a stage that takes so many seconds by the rates.
+    def corrected(self, seconds: float) -> float:
+        """Return how long a stage will take that takes so many seconds by the rates.
 
-        Up to the work of a measured stage in proportion to what it took; beyond it the less beside the rates the shorter the
-        measured ones were, because little work tells how long a machine was busy and not how fast it is.
+        Up to the work of one measured stage, time is proportional to the measured one. Beyond it, short measured stages correct
+        the rates little: little work shows how busy a machine was rather than how fast it is.
         """
-        if not self.expected:
-            return by_rate
-        alike = min(by_rate, self.expected / self.number)
-        slower = (self.took + _TELLING_SECONDS) / (self.expected + _TELLING_SECONDS)
-        return alike * self.took / self.expected + (by_rate - alike) * slower
+        if not self.expected_seconds:
+            return seconds
+        alike = min(seconds, self.expected_seconds / self.number)
+        slowdown = (self.seconds + _PRIOR_SECONDS) / (self.expected_seconds + _PRIOR_SECONDS)
+        return alike * self.seconds / self.expected_seconds + (seconds - alike) * slowdown
 
 
-def _alike(label: str) -> str:
-    """Of a fine-tuning of one seed, what it has in common with those of other seeds and other weights: they do equal work."""
+def _without_seed(label: str) -> str:
+    """Remove seed and initial weights from the label of a fine-tuning: those of one benchmark do equal work."""
     return re.sub(r"(/pretrained|/random)?/\d+$", "", label)
 
 
 def _typical(built: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Those that took at most twice as long beside the rates as the median; others waited on a busy machine."""
-    slower = [(took + _TELLING_SECONDS) / (expected + _TELLING_SECONDS) for took, expected, *_ in built]
-    most = 2 * median_low(slower)
-    return [one for one, ratio in zip(built, slower, strict=True) if ratio <= most]
+    """Drop stages whose slowdown is more than twice the median: they waited on a busy machine."""
+    slowdowns = [(seconds + _PRIOR_SECONDS) / (expected + _PRIOR_SECONDS) for seconds, expected, *_ in built]
+    most = 2 * median_low(slowdowns)
+    return [one for one, slowdown in zip(built, slowdowns, strict=True) if slowdown <= most]
 
 
 class Prices:
-    """Costs of stages on a machine; rates are corrected by earlier builds there."""
+    """Costs of stages on a machine, with rates corrected by earlier builds there."""
 
     def __init__(self, history: Iterable[Artifact], stages: Mapping[str, Stage[Any]], machine: Machine) -> None:
         self.machine = machine
@@ -110,7 +107,7 @@ class Prices:
         self._history = [] if machine.profile else list(history)
 
     def volume(self, stage: Stage[Any], spec: Any, given: Given, built: Artifact | None) -> tuple[Volume, Work]:
-        """Output of an artifact, built or not, and the work for it. Specs that contradict their data cost nothing."""
+        """Estimate the volume of an artifact and the work for it. Specs that contradict their data cost nothing."""
         try:
             volume, work = estimate(stage, spec, given)
         except (ValueError, KeyError, OSError):
@@ -118,13 +115,13 @@ class Prices:
         return (volume if built is None else _counted(volume, built)), work
 
     def cost(self, label: str, kind: str, work: Work, *, training: bool) -> Cost:
-        """Cost of a stage here."""
+        """Estimate the cost of a stage."""
         seconds, disk, memory = self._by_rate(kind, work)
         basis: Literal["measured", "rates", "profile"] = "profile" if self.machine.profile else "rates"
-        if (built := self._built.get(("label", _alike(label))) or self._built.get(("kind", kind))) is not None:
-            seconds, disk, basis = built.seconds(seconds), disk * built.larger, "measured"
-        took = None if work.network else min(seconds, work.at_most_seconds)
-        return Cost(took, disk, memory, work.operations + work.muon_operations if training else 0.0, basis)
+        if (built := self._built.get(("label", _without_seed(label))) or self._built.get(("kind", kind))) is not None:
+            seconds, disk, basis = built.corrected(seconds), disk * built.disk_ratio, "measured"
+        time = None if work.network else min(seconds, work.at_most_seconds)
+        return Cost(time, disk, memory, work.operations + work.muon_operations if training else 0.0, basis)
 
     def _by_rate(self, kind: str, work: Work) -> tuple[float, float, float]:
         rate, cores = figures().rates.get(kind, Rate()), self.machine.cores
@@ -138,7 +135,7 @@ class Prices:
 
     @cached_property
     def _built(self) -> dict[tuple[str, str], _Built]:
-        """Stages built on this machine, by label and by kind."""
+        """Sums over the stages built on this machine, by label and by kind."""
         here = host_facts()
         sums: dict[tuple[str, str], list[tuple[float, ...]]] = {}
         for artifact in reversed(self._history):
@@ -148,15 +145,15 @@ class Prices:
                 continue
             kind = manifest["recipe"]["stage"]
             seconds, disk, _ = self._by_rate(kind, work)
-            for key in (("label", _alike(manifest["label"])), ("kind", kind)):
+            for key in (("label", _without_seed(manifest["label"])), ("kind", kind)):
                 seen = sums.setdefault(key, [])
-                if len(seen) < _NEWEST[key[0]]:
+                if len(seen) < _MAX_ARTIFACTS[key[0]]:
                     seen.append((manifest["wall_seconds"], seconds, artifact.size, disk))
         typical = {key: _typical(seen) for key, seen in sums.items()}
         return {key: _Built(len(some), *map(sum, zip(*some, strict=True))) for key, some in typical.items()}
 
     def _of(self, artifact: Artifact) -> tuple[Volume, Work | None]:
-        """The volume of an artifact in the store and its work; None where its spec is no longer valid."""
+        """Return the volume of an artifact in the store and its work, which is None if its spec is no longer valid."""
         if artifact.name not in self._known:
             self._known[artifact.name] = Volume(), None
             with suppress(ValueError, KeyError, OSError):

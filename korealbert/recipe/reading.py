@@ -1,5 +1,4 @@
-"""Reading a recipe's TOML file into the validated specs of every stage: of a model from raw text, a corpus, a post-training and
-an evaluation."""
+"""Reading a recipe's TOML file into the validated specs of its stages, for every kind but ablations."""
 
 from __future__ import annotations
 
@@ -75,19 +74,15 @@ from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
-_OF_RETRIEVAL = ("retrieval", "bi_encoder")
-
-_LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
-
-
+_RETRIEVAL_TABLES = ("retrieval", "bi_encoder")
+_LONG_TABLES = ("examples_long", "views_long")
 _MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "sentence_task": "none",
     "masking": {"unit": "token"},
     "word_order": {"portion": 0.0},
 }
-"""RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
-
-_OF_CROSS_LINGUAL: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
+"""RoBERTa's noise: single pieces, no sentence task, nothing moved. [views] of a recipe overrides it."""
+_CROSS_LINGUAL_TABLES: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
     "dedup": (dedup.DedupSpec, {}),
     "balance": (balance.BalanceSpec, {}),
     "split": (SplitTable, {}),
@@ -99,19 +94,15 @@ _OF_CROSS_LINGUAL: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
     "language_loss": (LanguageLossTable, {}),
     "report": (CrossLingualReportSpec, {}),
 }
-"""The spec of a table, and what its fields are where it does not say otherwise."""
-
-_RESERVED = ("source", "control", "encoder", "language_loss")
-"""Prefixes of labels of models that are not variants."""
-
-_FURTHER = ("examples", "source", "transfer", "variants", "control", "finetune", "english", "encoder")
-"""Its other tables."""
-
-_BESIDE: Mapping[Kind, Sequence[str]] = {
+"""The spec of each table of a cross-lingual recipe, with defaults of this kind of recipe."""
+_OTHER_CROSS_LINGUAL_TABLES = ("examples", "source", "transfer", "variants", "control", "finetune", "english", "encoder")
+_RESERVED_VARIANTS = ("source", "control", "encoder", "language_loss")
+"""Names that begin the labels of other models."""
+_MEASURING_TABLES: Mapping[Kind, Sequence[str]] = {
     "model": ("encoder",),
     "cross-lingual": ("encoder", "finetune", "english", "language_loss"),
 }
-"""Tables of a recipe that its models are made without; an encoder could be the model of the very recipe that names this one."""
+"""Tables that are ignored when a recipe is read for its models; an encoder there may be a model of the recipe that names it."""
 
 
 def load(
@@ -119,59 +110,43 @@ def load(
 ) -> Recipe:
     """Read and validate a recipe.
 
-    Relative paths in it start at the recipe's directory; ``${data}`` in a path stands for the directory that the
-    recipe's top-level ``data`` names, or for the argument ``data``, and ``${shipped}`` for that of the rules, sources and
-    benchmarks which the package ships. ``overrides`` holds fields or whole tables by dotted name (``pretrain.model.share``)
-    that take the place of the recipe's, ``without`` names some that are taken out before. Raises RecipeError for anything that
-    could not run.
+    Relative paths start at the recipe's directory. ``${data}`` in a path stands for ``data``, by default for the directory that
+    the recipe's top-level ``data`` names, and ``${shipped}`` for the directory of rules, sources and benchmarks in the package.
+    ``overrides`` replace fields or whole tables by dotted name (``pretrain.model.share``) after those named by ``without`` are
+    removed. Raises RecipeError if the recipe could not run.
     """
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
-        tables = [*registry.tables(), *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]
+        tables = [*registry.tables(), *_LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
         sources = problems.of(partial(reader.sources, tables))
-        single, further = _once(reader, registry.STAGES, Recipe, problems)
+        single, further = _single_tables(reader, registry.STAGES, Recipe, problems)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
         encoders = problems.of(reader.encoders)
         retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ())))
     reader.check_sources(sources, **single)
     single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
-    length, model = single["examples"].sequence_length, single["pretrain"].model
-    if length > model.longest_sequence:
-        offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
-        raise RecipeError(
-            f"{reader.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
-            f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
-        )
-    step, kept = single["export"].snapshot, single["pretrain"].snapshots
-    if step is not None and step not in kept:
-        raise RecipeError(
-            f"{reader.path}, [export]: snapshot = {step} is none of snapshots = {list(kept)} of [pretrain]; add it there"
-        )
-    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & single["export"].model_fields_set):
-        raise RecipeError(
-            f"{reader.path}, [export]: {min(given)} is a setting of modern encoders, which [pretrain.model] is not; remove it"
-        )
-    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
+    _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
+    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
-        **reader.brought(sources),
+        **reader.corpus_fields(sources),
         finetune=benchmarks,
         retrieval=retrieval,
         encoder=encoders,
         further=further,
         **single,
-        **_long(reader, single["examples"], single["pretrain"]),
+        **_long_specs(reader, single["examples"], single["pretrain"]),
     )
 
 
-def _once(
+def _single_tables(
     reader: Reader, stages: Sequence[Stage[Any]], kind: type[Recipe | Corpus], problems: Problems
 ) -> tuple[dict[str, Any], dict[str, Spec]]:
-    """The specs of the stages with one table by its name: fields of the recipe, and those of further stages that it names."""
+    """Read the stages with a single table: those that are fields of the recipe, and further ones if it has their tables."""
     own, further = {}, {}
     known = {field.name for field in fields(kind)}
     for name, stage in registry.tables(stages).items():
-        if name == "quality":  # It names sources, and a recipe may be without it.
+        if name == "quality":  # It is optional, and read with the sources that it names.
             continue
         if name in known:
             own[name] = problems.of(partial(reader.spec, stage.spec, name))
@@ -180,25 +155,43 @@ def _once(
     return own, further
 
 
+def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainSpec, written: export.ExportSpec) -> None:
+    """Raise RecipeError if [examples] or [export] does not fit [pretrain]."""
+    length, model = examples.sequence_length, pretrain.model
+    if length > model.longest_sequence:
+        offset = getattr(model, "position_offset", 0)  # Modern encoders have none.
+        less = f" less position_offset = {offset}" if offset else ""
+        raise RecipeError(
+            f"{path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
+            f"{model.max_positions}{less}; shorten the examples or raise max_positions"
+        )
+    step, snapshots = written.snapshot, list(pretrain.snapshots)
+    if step is not None and step not in snapshots:
+        raise RecipeError(f"{path}, [export]: snapshot = {step} is none of snapshots = {snapshots} of [pretrain]; add it there")
+    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
+        remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
+        raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
+
+
 def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
-    """With the width of the model. Raises RecipeError where the table is given and not used."""
+    """Set the width to that of the model. Raises RecipeError if the table is given and not used."""
     if "cooccurrence" in reader.tables and pretrain.embeddings == "random":
         remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
         raise RecipeError(f"{reader.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
     return spec.of_width(pretrain.shape.embedding_size)
 
 
-def _long(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec) -> dict[str, Any]:
-    """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
-    given = [name for name in _LONG if name in reader.tables]
+def _long_specs(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec) -> dict[str, Any]:
+    """Read the specs of the long rows and their views, whose defaults are the specs of the short ones."""
+    given = [name for name in _LONG_TABLES if name in reader.tables]
     if pretrain.long is None:
         if given:
             remedy = "say from which step on in [pretrain.long], or remove the table"
             raise RecipeError(f"{reader.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
-        return dict.fromkeys(_LONG)
+        return dict.fromkeys(_LONG_TABLES)
     length, short = pretrain.model.longest_sequence, examples.sequence_length
-    # A document gives up to 2 + length / short times as many short rows as long ones: so the documents that are held out
-    # of the long rows have been held out of the short ones.
+    # A document gives up to 2 + length / short times as many short rows as long ones. With so many fewer rows, the documents
+    # that are held out of the long rows are held out of the short ones too.
     held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
     inherited = {**reader.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
     rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **reader.table("examples_long")})
@@ -212,9 +205,9 @@ def _long(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec
 
 
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
-    """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
+    """Read and validate an evaluation; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
-    reader.refuse_unknown(["encoder", "finetune", *_OF_RETRIEVAL, "speed", "report"])
+    reader.refuse_unknown(["encoder", "finetune", *_RETRIEVAL_TABLES, "speed", "report"])
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", EncoderGrid))
@@ -232,30 +225,30 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
 
 
 def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Corpus:
-    """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError for anything that could not run."""
+    """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
     with Problems() as problems:
         sources = problems.of(partial(reader.sources, registry.tables(registry.CORPUS)))
-        single, further = _once(reader, registry.CORPUS, Corpus, problems)
+        single, further = _single_tables(reader, registry.CORPUS, Corpus, problems)
     reader.check_sources(sources, **single)
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
         single["vocab"] = None
-    return Corpus(**reader.brought(sources), further=further, **single)
+    return Corpus(**reader.corpus_fields(sources), further=further, **single)
 
 
 def load_cross_lingual(
     path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
 ) -> CrossLingualRecipe:
-    """Read and validate a cross-lingual recipe; see ``load``. Raises RecipeError for anything that could not run."""
+    """Read and validate a cross-lingual recipe; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides, without)
-    tables = dict(_OF_CROSS_LINGUAL)
+    tables = dict(_CROSS_LINGUAL_TABLES)
     if "tokenizer" in reader.table("vocab"):
         tables["vocab"] = TokenizerSpec, {}
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, [*_OF_CROSS_LINGUAL, *_FURTHER]))
+        sources = problems.of(partial(reader.sources, [*tables, *_OTHER_CROSS_LINGUAL_TABLES]))
         single: dict[str, Any] = {
-            name: problems.of(partial(reader.validate, kind, name, {**before, **reader.table(name)}))
-            for name, (kind, before) in tables.items()
+            name: problems.of(partial(reader.validate, kind, name, {**defaults, **reader.table(name)}))
+            for name, (kind, defaults) in tables.items()
         }
         single["examples"] = problems.of(partial(reader.spec, packing.ExamplesSpec, "examples", heldout_share=0.0))
         single["encoder"] = problems.of(reader.encoders)
@@ -269,7 +262,7 @@ def load_cross_lingual(
     if isinstance(single["vocab"], TokenizerSpec) and "random_of" not in single["views"].masking.model_fields_set:
         pieces = single["views"].masking.model_copy(update={"random_of": "pieces"})
         single["views"] = single["views"].model_copy(update={"masking": pieces})
-    recipe = CrossLingualRecipe(**reader.brought(sources), **single)
+    recipe = CrossLingualRecipe(**reader.corpus_fields(sources), **single)
     wrong = [f"{path}, {where}: {problem}" for where, problem in problems_of(recipe)]
     if wrong:
         raise RecipeError("\n".join(wrong))
@@ -277,12 +270,12 @@ def load_cross_lingual(
 
 
 def _variants(reader: Reader) -> dict[str, TransferSpec]:
-    """Every variant is [transfer] with some fields set otherwise; without any there is one, named ``xpt``."""
+    """Read the variants, whose defaults are [transfer]; without a table there is one, named ``xpt``."""
     common = reader.table("transfer")
     names = reader.names("variants") or ["xpt"]
     for name in names:
-        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
-            reserved = ", ".join(map(repr, _RESERVED))
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED_VARIANTS:
+            reserved = ", ".join(map(repr, _RESERVED_VARIANTS))
             raise RecipeError(
                 f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and none of {reserved}"
             )
@@ -293,10 +286,10 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
 
 
 class Reader(Tables):
-    """The tables of a recipe."""
+    """Reads the tables that recipes of several kinds have, and checks them against each other."""
 
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
-        """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
+        """Read the sources by name. Raises RecipeError if the file has tables other than those of sources and ``tables``."""
         with Problems() as problems:
             problems.of(partial(self.refuse_unknown, [*registry.per_source(), "quality", *tables]))
             found = problems.of(partial(self.names, "extract"))
@@ -308,29 +301,29 @@ class Reader(Tables):
                 problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}"))
             for table in ("crawl", "fetch", "clean") if found is not None else ():
                 problems.of(partial(self._refuse_strays, table, names))
-            brought = [name for table in ("crawl", "fetch") for name in problems.of(partial(self.names, table)) or ()]
+            downloaded = [name for table in ("crawl", "fetch") for name in problems.of(partial(self.names, table)) or ()]
             for name, source in sources.items():
-                if source is not None and not source.paths and name not in brought:
+                if source is not None and not source.paths and name not in downloaded:
                     remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                     problems.add(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
         return sources
 
     def _refuse_strays(self, table: str, sources: Collection[str]) -> None:
-        """Raise RecipeError where a table of this kind names no source."""
+        """Raise RecipeError if a table of this kind names no source."""
         strays = [name for name in self.names(table) if name not in sources]
         if strays:
             message = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
             raise RecipeError("\n".join(message.format(name, nearest(name, sources), name) for name in strays))
 
     def refuse_unknown(self, tables: Iterable[str]) -> None:
-        """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
+        """Raise RecipeError if the file has a table other than these, or an unknown field at the top."""
         known = [*TOP, *tables]
         unknown = [name for name in self.tables if name not in known]
         if unknown:
             raise RecipeError("\n".join(f"{self.path}: unknown table or field [{n}]{nearest(n, known)}" for n in unknown))
 
-    def brought(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
-        """Name and description of the recipe, and what its sources are made of."""
+    def corpus_fields(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
+        """Return the fields of a ``CorpusRecipe`` that describe the recipe and its sources."""
         return {
             **self.heading(),
             "crawl": {name: self._crawl(name, sources[name]) for name in self.names("crawl")},
@@ -341,7 +334,7 @@ class Reader(Tables):
         }
 
     def _quality(self, sources: Iterable[str]) -> QualitySpec | None:
-        """None without a table. Raises RecipeError for a source that the recipe does not have."""
+        """Read [quality], if there is one. Raises RecipeError if it names a source that the recipe does not have."""
         if "quality" not in self.tables:
             return None
         spec, known = self.spec(QualitySpec, "quality"), list(sources)
@@ -361,7 +354,7 @@ class Reader(Tables):
         return spec
 
     def check_sources(self, sources: Iterable[str], **specs: Any) -> None:
-        """Checks across tables: the names of sources that ``balance``, ``dedup`` and ``vocab`` speak of."""
+        """Raise RecipeError if [balance], [dedup] or [vocab] names a source that the recipe does not have."""
         named = {
             "[balance], field 'sources'": specs["balance"].sources if self.table("balance") else (),
             "[dedup], field 'priority'": specs["dedup"].priority,
@@ -375,14 +368,14 @@ class Reader(Tables):
                         problems.add(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}; there are {known}")
 
     def heading(self) -> dict[str, str]:
-        """Name and description of the recipe."""
+        """Return the name and the description of the recipe."""
         return {
             "name": str(self.tables.get("name", self.path.stem)),
             "description": str(self.tables.get("description", "")),
         }
 
     def encoders(self) -> dict[str, Model]:
-        """The models of ``[encoder.NAME]`` by name."""
+        """Read the models of ``[encoder.NAME]`` by name."""
         for name in self.names("encoder"):
             if name in INITS:
                 raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
@@ -394,7 +387,7 @@ class Reader(Tables):
     def check_lengths(
         self, benchmarks: Mapping[str, Benchmark[Any]], encoders: Mapping[str, Model], others: Mapping[str, int | None]
     ) -> None:
-        """Raise RecipeError where a benchmark's inputs may be longer than one of the models that read them has positions."""
+        """Raise RecipeError if inputs of a benchmark may be longer than a model's positions; ``others`` are own models."""
         positions = dict(others)
         for name, encoder in encoders.items():
             try:
@@ -412,7 +405,7 @@ class Reader(Tables):
         encoders: Collection[str],
         speed: SpeedSpec,
     ) -> None:
-        """Raise RecipeError where the table of a report names something that the recipe does not measure as printed."""
+        """Raise RecipeError if the table of the report names something that the recipe does not measure as printed."""
         if layout.table is None:
             return
         wanted: list[tuple[str, str, Collection[str]]] = [
@@ -429,9 +422,9 @@ class Reader(Tables):
         refuse_bi_encoders(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
 
     def model(self, name: str, *, post_trained: bool = False) -> Model:
-        """The model of the table of this dotted name; ``post_trained``: a cross-lingual recipe may make it too.
+        """Read the model of a table; if ``post_trained``, a cross-lingual recipe may make it too.
 
-        Raises RecipeError where neither it nor what makes it could be had.
+        Raises RecipeError if the model cannot be found and the recipe that makes it could not run.
         """
         table, where = self.spec(ModelTable, name), f"{self.path}, [{name}]"
         if table.recipe is None:
@@ -439,9 +432,9 @@ class Reader(Tables):
         other = named_recipe(where, self.path.parent / table.recipe)
         try:
             kind = kind_of(other)
-            if kind not in (_BESIDE if post_trained else ("model",)):
+            if kind not in (_MEASURING_TABLES if post_trained else ("model",)):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
-            without = [beside for beside in _BESIDE[kind] if beside in read_toml(other)]
+            without = [ignored for ignored in _MEASURING_TABLES[kind] if ignored in read_toml(other)]
             read = load if kind == "model" else load_cross_lingual
             recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
         except ValueError as error:
@@ -453,7 +446,7 @@ class Reader(Tables):
 
 
 def _made_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> Made:
-    """The model of this name. Raises ValueError where there is none, or several and no name."""
+    """Return the model of this name. Raises ValueError if there is none, or if there are several and no name is given."""
     if isinstance(recipe, Recipe):
         if model is not None:
             raise ValueError("that recipe makes one model; remove it")

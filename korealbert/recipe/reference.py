@@ -1,6 +1,6 @@
-"""Every table and field of a recipe as a Markdown page, from the specs themselves: ``python -m korealbert.recipe.reference``.
+"""Generates the Markdown page and the JSON Schema of all tables and fields of recipes from the specs and their docstrings.
 
-A field's meaning is the docstring beneath it, its limits are those of the specification. The output is ``docs/recipes.md``.
+``python -m korealbert.recipe.reference`` prints the page, which is ``docs/recipes.md``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _LIKE: dict[type[BaseModel], tuple[type[BaseModel], str]] = {
     PhaseSpec: (PretrainSpec, "pretrain"),
     KoreanGrid: (FinetuneGrid, "finetune.NAME"),
 }
-"""Tables that list only their differences from another one."""
+"""Tables that list only the fields that differ from another one."""
 
 _SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     ExtractSpec: frozenset({"source"}),
@@ -103,7 +103,7 @@ _SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     RetrievalTable: frozenset({"system", "init", "seed"}),
     BiEncoderTable: frozenset({"init", "seed", "apart_from"}),
 }
-"""Fields whose value is the table's name or a cell's place in its grid."""
+"""Fields that follow from the table's name or from a cell's place in its grid."""
 
 _PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true or false", InputPath: "path"}
 
@@ -124,7 +124,7 @@ This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD]
     for table, kinds in {f"{name}.NAME": kinds for name, kinds in _PER_NAME.items()}.items():
         parts.append(_section(table, kinds))
@@ -160,13 +160,13 @@ def _rows(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, s
 
 @cache
 def _classes(module: str) -> Mapping[str, ast.ClassDef]:
-    """The classes of a module as they are written, by name."""
+    """Parse the classes of a module, by name."""
     written = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
     return {node.name: node for node in written if isinstance(node, ast.ClassDef)}
 
 
 def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
-    """The docstring beneath each field of a model, its parents' included."""
+    """Return the docstring below each field of a model and its parents."""
     found: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
         if not issubclass(parent, BaseModel) or parent is BaseModel:
@@ -232,9 +232,9 @@ def _limits(field: FieldInfo) -> str:
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """Models that a field's value is, or may be."""
+    """Return the models that the value of a field may be."""
     inner = [kind, *(part for part in get_args(kind) if get_origin(kind) in (Union, UnionType, Annotated))]
-    if all(get_origin(part) is Annotated for part in inner[1:]):  # Each variant has a tag, by which it is chosen.
+    if all(get_origin(part) is Annotated for part in inner[1:]):  # Variants of a tagged union.
         inner = [get_args(part)[0] for part in inner[1:]] or inner
     found = [part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)]
     return list(dict.fromkeys(found))
@@ -244,14 +244,14 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _JsonSchema(GenerateJsonSchema):
-    """Of specs as recipes write them: with the meaning of each field, and without those that the recipe itself sets."""
+    """Adds the meaning of each field, and omits fields that the recipe sets itself."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Names say it."""
+        """Omit titles, which would repeat the names."""
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """A table."""
+        """Return the schema of a table."""
         found, kind = super().model_schema(schema), schema["cls"]
         fields, meanings = found.get("properties", {}), _field_meanings(kind)
         for name in _SET_BY_THE_RECIPE.get(kind, frozenset()) & fields.keys():
@@ -263,13 +263,13 @@ class _JsonSchema(GenerateJsonSchema):
         return {**found, "description": _line(inspect.cleandoc(kind.__doc__ or "")), "title": kind.__name__}
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        """Some tables fit several variants, until a field says which it is."""
+        """Allow tables that fit several variants because the field that chooses one has a default."""
         found = super().tagged_union_schema(schema)
         return {"anyOf": found["oneOf"]} if "oneOf" in found else found
 
 
 def json_schema() -> dict[str, Any]:
-    """A JSON Schema (draft 2020-12) of recipes of all kinds, for editors: tables, fields, types, limits, defaults, meanings."""
+    """Return a JSON Schema (draft 2020-12) of all kinds of recipes, with types, limits, defaults and meanings, for editors."""
     once: dict[str, tuple[type[BaseModel], ...]] = {name: (stage.spec,) for name, stage in registry.tables().items()}
     once |= {"examples_long": once["examples"], "views_long": once["views"]}
     many, others = dict(_PER_NAME), _OTHER_KINDS["Cross-lingual recipes"][1]
@@ -293,7 +293,7 @@ def json_schema() -> dict[str, Any]:
         required = sorted({name for part in parts for name in part.get("required", ())})
         fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
         named = {"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}
-        meaning = "The benchmark, where the table has another name; or the TOML file that defines it."
+        meaning = "The benchmark, if the table has another name, or the TOML file that defines it."
         fields["task"] = {"anyOf": list(named), "description": meaning}
         if fields.get("train"):
             required = [name for name in required if name != "train"]  # The benchmark's file may name it.
@@ -314,7 +314,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def benchmark_schema() -> dict[str, Any]:
-    """A JSON Schema (draft 2020-12) of the TOML file of a benchmark, for editors."""
+    """Return a JSON Schema (draft 2020-12) of the TOML file of a benchmark, for editors."""
     return {"$schema": _DRAFT, **BenchmarkTable.model_json_schema(schema_generator=_JsonSchema)}
 
 

@@ -1,7 +1,7 @@
-"""All stages, one line each. Adding a stage is writing it in its room, and adding its line here.
+"""All stages, one line each. To add a stage, write it in its room and add its line here.
 
-A stage's name, table, inputs, place in reports and deployment are declared in its module (``Stage``). Recipes, the graph,
-reports, ``inspect``, docs/recipes.md and prefect.yaml take them from here.
+Its ``Stage`` declares name, table, inputs, place in reports and deployment. Recipes, the graph, reports, ``inspect``,
+docs/recipes.md and prefect.yaml take them from here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CORPUS: tuple[Stage[Any], ...] = (
     vocab.STAGE,
     sizes.STAGE,
 )
-"""Those of a corpus and its vocabulary: a recipe of a corpus alone has no other tables but `[report]`."""
+"""Stages of a corpus and its vocabulary. A recipe of a corpus alone has only their tables and `[report]`."""
 
 MODEL: tuple[Stage[Any], ...] = (
     packing.STAGE,
@@ -65,42 +65,40 @@ MODEL: tuple[Stage[Any], ...] = (
     retrieval.STAGE,
     speed.STAGE,
 )
-"""Those of a model, and of what is measured on it."""
+"""Stages of a model and its evaluation."""
 
 STAGES = (*CORPUS, *MODEL)
-"""In the order of reports. A stage with a table that ``dag.graph`` does not name is built where a recipe has
-its table, from the inputs that it declares."""
+"""In the order of reports. A stage that ``dag.graph`` does not name is built, from its declared inputs, if a recipe has its
+table."""
 
 REPORT = replace(report.STAGE, run=partial(report.run, stages=STAGES))
-"""The report of a recipe or an evaluation."""
 ABLATION = replace(ablation.STAGE, run=partial(ablation.run, stages=STAGES))
-"""The report of a grid."""
 CROSS_LINGUAL = replace(cross_lingual.STAGE, run=partial(cross_lingual.run, stages=STAGES))
-"""The report of a post-training, whose own stages ``dag.transfer_graph`` chains."""
+"""The reports of a recipe or evaluation, of an ablation, and of a post-training."""
 
 
 def tables(stages: Sequence[Stage[Any]] = STAGES) -> Mapping[str, Stage[Any]]:
-    """Those of ``stages`` that have one table in a recipe, and the report, by the name of the table."""
+    """Return the stages with a single table in a recipe, and the report, by the name of the table."""
     return {stage.table: stage for stage in (*stages, REPORT) if stage.table and "." not in stage.table}
 
 
 def names(stages: Sequence[Stage[Any]] = STAGES) -> list[str]:
-    """The tables of ``stages``, whether one or many of a kind: ``dedup``, and ``clean`` for ``[clean.SOURCE]``."""
+    """Return the names of all tables of ``stages``: ``dedup``, and ``clean`` for ``[clean.SOURCE]``."""
     return [stage.table.split(".")[0] for stage in stages if stage.table]
 
 
 def per_source() -> list[str]:
-    """The tables that a recipe has once for each source, in the order of the stages."""
+    """Return the names of tables that a recipe has once for each source, in the order of the stages."""
     return [stage.table.removesuffix(".SOURCE") for stage in STAGES if stage.table.endswith(".SOURCE")]
 
 
 def shows(name: str) -> Literal["documents", "examples", "urls"]:
-    """The contents that ``inspect`` shows of the artifacts of a stage."""
+    """Return which contents ``inspect`` shows of the artifacts of a stage."""
     return next((stage.shows for stage in STAGES if stage.name == name), "documents")
 
 
 def by_name() -> Mapping[str, Stage[Any]]:
-    """All stages by their own name, those of reports, a post-training and an ablation too."""
+    """Return all stages by name, including reports and the stages of post-trainings and ablations."""
     xpt = (split.STAGE, source.STAGE, kept_tokenizer.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE)
     further = (*xpt, intrinsic.STAGE, search.PROPOSAL, ensemble.STAGE)
     return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}

@@ -1,4 +1,4 @@
-"""Retrieval in a recipe: its tables `[retrieval.NAME]` and `[bi_encoder.NAME]`, and the stages that they form."""
+"""Retrieval in a recipe: the tables `[retrieval.NAME]` and `[bi_encoder.NAME]`, and the stages that they form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
 from korealbert.huggingface.modern import ModernBert
-from korealbert.recipe.benchmarks import Add, Measured, Seed, fetch_spec
+from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
+from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, Tables
 
 
@@ -26,10 +27,10 @@ class BiEncoderTable(BiEncoderSpec):
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """One training per seed."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
-    """Start from the pretrained weights, and from random ones; encoders of others from theirs alone."""
+    """Initial weights: pretrained, and random ones as a baseline; other encoders start from their own weights only."""
 
     def cell(self, init: Init, seed: int, apart_from: tuple[CollectionSpec, ...]) -> BiEncoderSpec:
-        """One training."""
+        """Return the spec of one training."""
         return BiEncoderSpec(**_fields(self, BiEncoderSpec) | {"init": init, "seed": seed, "apart_from": apart_from})
 
 
@@ -39,10 +40,10 @@ class RetrievalTable(RetrievalSpec):
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """Seeds of random weights, one run each."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
-    """The pretrained weights as they are, and random ones; of encoders of others theirs alone."""
+    """Weights to search with: pretrained, and random ones as a baseline; of other encoders only their own."""
 
     def cell(self, **fields: Any) -> RetrievalSpec:
-        """One system. What makes no difference to it is at its default, so that equal runs are one artifact."""
+        """Return the spec of one system. Fields that do not affect it are left at their default, so equal runs are cached."""
         given = _fields(self, RetrievalSpec) | fields
         of_others = ("init", "seed", "max_length", "query_prefix", "document_prefix", "precision")
         dropped = ("k1", "b") if given["system"] == "vectors" else of_others
@@ -50,7 +51,7 @@ class RetrievalTable(RetrievalSpec):
 
     @property
     def collection(self) -> CollectionSpec:
-        """The collection."""
+        """The spec of the collection alone."""
         return CollectionSpec(**_fields(self, CollectionSpec))
 
 
@@ -66,7 +67,7 @@ class Retrieval(NamedTuple):
 
 
 def read_retrieval(tables: Tables, encoders: Iterable[str], *, own: bool = True) -> Retrieval:
-    """Both kinds of tables of a file; ``own``: it makes a model itself. Raises RecipeError for one that could not run."""
+    """Read both kinds of tables; ``own``: the recipe makes a model itself. Raises RecipeError if one could not run."""
     reserved = ("system", "init", "seed", "apart_from", *(() if own else ("inits",)))
     with Problems() as problems:
         found = Retrieval(
@@ -86,43 +87,46 @@ def _read(tables: Tables, where: str, kind: type[Any], reserved: Iterable[str]) 
     return tables.spec(kind, where)
 
 
-def add_retrieval(add: Add, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
+def add_retrieval(nodes: Nodes, retrieval: Retrieval, own: Measured | None, others: Mapping[str, Measured]) -> None:
     """Add all bi-encoders, and all systems on all collections.
 
-    ``own``: the recipe's own model, ``others`` encoders by name. Labels are
-    ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and ``retrieval/COLLECTION/SYSTEM``; a SYSTEM is ``bm25-morphemes``, and of each
-    model ``[ENCODER/]bm25-pieces``, ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
+    ``own`` is the recipe's model, ``others`` are encoders by name. Labels are ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and
+    ``retrieval/COLLECTION/SYSTEM``. Systems are ``bm25-morphemes``, and for each model ``[ENCODER/]bm25-pieces``,
+    ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
     """
     files = {}
     for name, table in retrieval.collections.items():
         if table.remote is not None:
-            files[name] = add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
+            files[name] = nodes.add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
     models = {"": own} if own is not None else {}
     models |= {f"{name}/": measured for name, measured in others.items()}
-    trained = dict(_add_bi_encoders(add, retrieval, models, files))
+    trained = dict(_add_bi_encoders(nodes, retrieval, models, files))
     for name, table in retrieval.collections.items():
-        given = {"data": files[name]} if name in files else {}
+        data = {"data": files[name]} if name in files else {}
+        for system, inputs, spec in _systems(table, models, trained):
+            nodes.add(f"retrieval/{name}/{system}", retrieval_stage.STAGE, spec, **data, **inputs)
 
-        def run(
-            where: str, read: Any, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any
-        ) -> None:
-            add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **read)
 
-        run("bm25-morphemes", {}, system="bm25-morphemes")
-        for root, measured in models.items():
-            run(f"{root}bm25-pieces", {"model": measured.model}, system="bm25-pieces")
-            if root or "pretrained" in table.inits:
-                run(f"{root}pretrained", {"model": measured.model}, system="vectors")
-            for seed in table.seeds if not root and "random" in table.inits else ():
-                run(f"random/{seed}", _trained(measured), system="vectors", init="random", seed=seed)
-        for where, label in trained.items():
-            run(where, {"model": label}, system="vectors")
+def _systems(
+    table: RetrievalTable, models: Mapping[str, Measured], trained: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str], RetrievalSpec]]:
+    """Yield the systems that search a collection, each with its inputs and spec."""
+    yield "bm25-morphemes", {}, table.cell(system="bm25-morphemes")
+    vectors = table.cell(system="vectors")
+    for root, measured in models.items():
+        yield f"{root}bm25-pieces", {"model": measured.model}, table.cell(system="bm25-pieces")
+        if root or "pretrained" in table.inits:
+            yield f"{root}pretrained", {"model": measured.model}, vectors
+        for seed in table.seeds if not root and "random" in table.inits else ():
+            yield f"random/{seed}", _trained(measured), table.cell(system="vectors", init="random", seed=seed)
+    for system, label in trained.items():
+        yield system, {"model": label}, vectors
 
 
 def _add_bi_encoders(
-    add: Add, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
+    nodes: Nodes, retrieval: Retrieval, models: Mapping[str, Measured], files: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Their systems and seeds, and their labels."""
+    """Add the bi-encoders; yield the name of the system and the label of each."""
     apart = tuple(table.collection for table in retrieval.collections.values())
     fetched = {f"apart/{n}": files[name] for n, name in enumerate(retrieval.collections) if name in files}
     for name, table in retrieval.bi_encoders.items():
@@ -132,10 +136,10 @@ def _add_bi_encoders(
                 for seed in table.seeds:
                     where = f"{name}/{root}{init}/{seed}"
                     spec = table.cell(init, seed, apart)
-                    yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
+                    yield where, nodes.add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, **inputs, **fetched)
 
 
-def _trained(measured: Measured) -> dict[str, Any]:
-    """Inputs of what trains an encoder or draws fresh weights for it, by role."""
-    # Layers of modern encoders share nothing, so that the export says all that this needs.
+def _trained(measured: Measured) -> dict[str, str]:
+    """Return the inputs, by role, of a stage that trains an encoder or draws fresh weights for it."""
+    # Layers of modern encoders share no weights, so the export alone is enough.
     return {"model": measured.model} if measured.architecture == ModernBert.model_type else measured.inputs

@@ -1,4 +1,4 @@
-"""A recipe of each kind as it was read: the validated specs of its stages, and the models that others may name."""
+"""Recipes as read: the validated specs of the stages of each kind, and the models that other recipes may name."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Vocabulary = Literal["ko", "en"]
 
 
 class ModelTable(ModelPlace):
-    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, BigBird, DeBERTa-v2, ModernBERT, …"""
+    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; only to be measured also XLM-R, BigBird, DeBERTa-v2, ModernBERT, …"""
 
     hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
-    """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
+    """The Hugging Face repository that the directory is a copy of; an error names it if the directory is missing."""
     recipe: str | None = None
-    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
+    """Instead of a place, the path of another recipe, relative to this one; its model is built as part of this graph."""
     model: str | None = None
-    """The model of that recipe, where it is a cross-lingual one: ``itl/phase2``, ``control/mlm``. None: the only variant after
+    """The model of that recipe if it is a cross-lingual one: ``itl/phase2``, ``control/mlm``. By default the only variant after
     phase 2."""
     set: dict[str, Any] = Field(default_factory=dict)
-    """Fields of that recipe to set otherwise: ``set.pretrain.steps = 9_000``."""
+    """Fields to change in that recipe: ``set.pretrain.steps = 9_000``."""
 
     @model_validator(mode="after")
     def _one_of_all(self) -> Self:
@@ -65,7 +65,7 @@ class ModelTable(ModelPlace):
         return self
 
     def place(self) -> ModelPlace:
-        """Without the recipe: what the stage that checks the model is told."""
+        """Return the spec of the stage that checks the model, without the recipe."""
         return ModelPlace(path=self.path, package=self.package, folder=self.folder)
 
 
@@ -77,9 +77,9 @@ class Made(NamedTuple):
     training: str
     """Label of its last training."""
     shape: AnyConfig | None
-    """None where it is not known before its source is read."""
+    """None if it is unknown before its source is read."""
     longest_input: int | None
-    """Positions for tokens; None where that is not known here."""
+    """Positions for tokens; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class Model:
 
     place: ModelPlace
     recipe: Recipe | CrossLingualRecipe | None = None
-    """The recipe that makes it, where it has no place."""
+    """The recipe that makes it, if it has no place."""
     made: Made | None = None
     """Which of that recipe's models it is."""
 
     def longest_input(self) -> int | None:
-        """Pieces for which it has positions; None where that is not known here: it sets no bound, or its package is elsewhere.
+        """Return the number of its positions, or None if it has no limit or its package is not installed here.
 
-        Raises ValueError where its configuration cannot be read.
+        Raises ValueError if its configuration cannot be read.
         """
         if self.made is not None:
             return self.made.longest_input
@@ -109,31 +109,30 @@ class Model:
 
 @dataclass(frozen=True)
 class CorpusRecipe:
-    """The validated specs from raw text to one balanced corpus, which recipes of all kinds begin with."""
+    """The validated specs from raw text to one balanced corpus, with which recipes of several kinds begin."""
 
     name: str
     description: str
     crawl: Mapping[str, CrawlSpec]
-    """By source, for sources whose pages are crawled."""
+    """By source, if its pages are crawled."""
     fetch: Mapping[str, FetchSpec]
-    """By source, for sources whose dump is fetched."""
+    """By source, if its dump is fetched."""
     extract: Mapping[str, ExtractSpec]
     clean: Mapping[str, clean.CleanSpec]
     dedup: dedup.DedupSpec
     quality: QualitySpec | None
-    """Where the recipe has a table for it."""
     balance: balance.BalanceSpec
 
 
 @dataclass(frozen=True)
 class Corpus(CorpusRecipe):
-    """The validated specs of a corpus alone, with a vocabulary where there is a table for it."""
+    """The validated specs of a corpus alone, with a vocabulary if it has the table."""
 
     vocab: vocab.VocabSpec | None
     vocab_sizes: sizes.VocabSizesSpec
     report: report.ReportSpec
     further: Mapping[str, Spec]
-    """By table: specs of registered stages that have no field here, where the recipe has their table."""
+    """Specs of other registered stages, by table, if the recipe has their tables."""
 
 
 @dataclass(frozen=True)
@@ -145,18 +144,17 @@ class Recipe(CorpusRecipe):
     examples: packing.ExamplesSpec
     views: ViewsSpec
     examples_long: packing.ExamplesSpec | None
-    """Rows of pretraining's phase of long sequences, where it has one."""
+    """Rows of the phase of long sequences, if pretraining has one."""
     views_long: ViewsSpec | None
-    """Their noise."""
     cooccurrence: CooccurrenceSpec
-    """Used where the word embeddings begin with its vectors."""
+    """Used if the word embeddings are initialised with its vectors."""
     pretrain: PretrainSpec
     export: ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
     """Benchmarks by name."""
     retrieval: Retrieval
     encoder: Mapping[str, Model]
-    """By name: others' encoders that every benchmark measures too."""
+    """Other encoders, by name, that every benchmark measures too."""
     speed: SpeedSpec
     report: report.ReportSpec
     further: Mapping[str, Spec]
@@ -164,7 +162,7 @@ class Recipe(CorpusRecipe):
 
     @property
     def made(self) -> Made:
-        """Its model."""
+        """The model of the recipe."""
         return Made("export", "pretrain", self.pretrain.shape, self.pretrain.model.longest_sequence)
 
 
@@ -193,12 +191,12 @@ class SplitTable(Spec):
     valid_sentences: int = Field(default=100_000, ge=1)
     """Sentences of the valid part."""
     train_sentences: int | None = Field(default=None, ge=1)
-    """Sentences that models are trained on; None: all that are left."""
+    """Sentences that models are trained on; by default all that are left."""
     vocabulary_sentences: int | None = Field(default=None, ge=1)
-    """Sentences of the train part that the vocabulary is learnt from: 4,000,000 where models of 400,000 are to have the
-    vocabulary of those of 4,000,000. None: ``train_sentences``."""
+    """Sentences of the train part that the vocabulary is learnt from, by default ``train_sentences``. With 4,000,000, models
+    trained on 400,000 sentences have the vocabulary of those trained on 4,000,000."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Seed of the order; with another one all three parts are others."""
+    """Seed of the shuffling before the corpus is split."""
 
     @model_validator(mode="after")
     def _vocabulary_holds_training(self) -> Self:
@@ -210,7 +208,7 @@ class SplitTable(Spec):
         return self
 
     def part(self, name: Literal["train", "valid", "test"], *, train_sentences: int | None = None) -> SplitSpec:
-        """The spec of one part."""
+        """Return the spec of one part."""
         sizes = {"test_sentences": self.test_sentences, "valid_sentences": self.valid_sentences}
         return SplitSpec(part=name, level=self.level, **sizes, train_sentences=train_sentences, seed=self.seed)
 
@@ -219,23 +217,23 @@ class LanguageLossTable(Spec):
     """``[language_loss]``: which models are fine-tuned on the English benchmarks of ``[english.NAME]``."""
 
     variants: Annotated[tuple[str, ...], EACH_ONCE] = ()
-    """Variants of the matrix; empty: all."""
+    """Variants of the matrix; by default all."""
     phases: Annotated[tuple[Phase, ...], EACH_ONCE] = Field(default=PHASES, min_length=1)
     """Phases of the matrix."""
     vocabularies: Annotated[tuple[Vocabulary, ...], EACH_ONCE] = Field(default=("ko", "en"), min_length=1)
-    """``ko``: the model as it is; ``en``: with its source's vocabulary put back."""
+    """``ko``: the model as it is; ``en``: the model with the vocabulary of its source."""
     source: bool = True
-    """The source itself, as the line to compare with."""
+    """Whether to measure the source itself as a baseline."""
     curve_seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = ()
-    """Seeds under which every snapshot of the phases is fine-tuned too, with its source's vocabulary; empty: no curve."""
+    """Seeds for fine-tuning every snapshot of the phases, with the vocabulary of its source; by default there are none."""
 
 
 class KoreanGrid(PretrainedGrid):
     """The cells of one Korean benchmark, for each of its models."""
 
     models: Annotated[tuple[str, ...], EACH_ONCE] = ()
-    """Models that are fine-tuned: ``itl/phase2``, ``control/mlm``, ``encoder/NAME``, ``source``; empty: every variant after
-    each phase, every control and every encoder."""
+    """Models to fine-tune: ``itl/phase2``, ``control/mlm``, ``encoder/NAME``, ``source``. By default every variant after each
+    phase, every control and every encoder."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +242,6 @@ class CrossLingualRecipe(CorpusRecipe):
 
     split: SplitTable
     vocab: vocab.VocabSpec | TokenizerSpec
-    """The source's tokenizer where it says so."""
     examples: packing.ExamplesSpec
     views: ViewsSpec
     source: Model
@@ -253,42 +250,42 @@ class CrossLingualRecipe(CorpusRecipe):
     phase1: PhaseSpec
     phase2: PhaseSpec
     control: Mapping[str, PretrainSpec]
-    """Models of the same text from scratch, by name."""
+    """Models trained from scratch on the same text, by name."""
     export: ExportSpec
     finetune: Mapping[str, Benchmark[KoreanGrid]]
     """Korean benchmarks by name."""
     english: Mapping[str, Benchmark[PretrainedGrid]]
     """English benchmarks by name."""
     encoder: Mapping[str, Model]
-    """By name: others' encoders that Korean benchmarks measure too."""
+    """Other encoders, by name, that Korean benchmarks measure too."""
     language_loss: LanguageLossTable
     report: CrossLingualReportSpec
 
     @property
     def trained(self) -> list[str]:
-        """Every model that it trains."""
+        """The names of all models that it trains."""
         return [f"{name}/{phase}" for name in self.variants for phase in PHASES] + [f"control/{name}" for name in self.control]
 
     @property
     def models(self) -> list[str]:
-        """Every model that is fine-tuned unless a benchmark names others."""
+        """The names of the models that a benchmark fine-tunes by default."""
         return [*self.trained, *(f"encoder/{name}" for name in self.encoder)]
 
     def made(self, model: str) -> Made:
-        """One of ``trained``. Raises ValueError where the source's configuration cannot be read."""
+        """Return one of the ``trained`` models. Raises ValueError if the source's configuration cannot be read."""
         name, _, rest = model.partition("/")
         if name == "control":
             control = self.control[rest]
             return Made(f"export/{model}", model, control.shape, control.model.longest_sequence)
         source, shape = self.shape_of_source, None
-        # From an export that does not say which layers share weights, a transfer takes each layer separately.
+        # An export that repeats shared layers is transferred without sharing, so the shape is not known from the recipe.
         if source is not None and not checkpoint.repeats_blocks(source):
             shape = target_config(source, self.variants[name], vocab_size=ANY_VOCABULARY)
         return Made(f"export/{model}", f"{rest}/{name}", shape, self.positions_of_source())
 
     @property
     def shape_of_source(self) -> AnyConfig | None:
-        """None where it is not known here."""
+        """The shape of the source, or None if it is unknown here."""
         if self.source.made is not None:
             return self.source.made.shape
         with suppress(ValueError):  # The stage that reads it from its package reports the fault.
@@ -298,7 +295,7 @@ class CrossLingualRecipe(CorpusRecipe):
 
     @property
     def export_of_variants(self) -> ExportSpec:
-        """How models trained from the source present themselves: their classifiers are the source's unless [export] says."""
+        """The export of models trained from the source, whose classifiers are like the source's by default."""
         given = self.export.model_dump(include=self.export.model_fields_set)
         if isinstance(self.source.recipe, Recipe):
             theirs = self.source.recipe.export
@@ -309,9 +306,9 @@ class CrossLingualRecipe(CorpusRecipe):
         return self.export
 
     def positions_of_source(self) -> int | None:
-        """Positions that tokens of the source can take; None where it is in a package, which may be installed elsewhere only.
+        """Return the number of positions of the source, or None if it is in a package, which may not be installed here.
 
-        Raises ValueError where its configuration cannot be read.
+        Raises ValueError if its configuration cannot be read.
         """
         if self.source.made is not None:
             return self.source.made.longest_input

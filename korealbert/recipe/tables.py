@@ -1,8 +1,7 @@
-"""The tables of a TOML file, read into specs with errors that name file, table, field and remedy; and its kind."""
+"""Reading the tables of a recipe's TOML file into specs, with errors that name file, table, field and remedy; its kind."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -31,28 +30,25 @@ from korealbert.recipe import registry
 from korealbert.shipped import SPECS, is_shipped, names
 
 DATA = "${data}"
-"""Stands for the directory of the data in the paths of a recipe."""
+"""In paths, stands for the directory of the recipe's data."""
 SHIPPED = "${shipped}"
-"""Stands there for the directory of the rules, sources and benchmarks that the package ships."""
-
-_LONGEST_NAME = 100
-"""Characters of a table's name, which is part of labels, of columns and of messages."""
-
+"""In paths, stands for the directory of rules, sources and benchmarks in the package."""
 TOP = ("name", "description", "data")
-"""Fields of no table."""
+"""Fields of a recipe outside its tables."""
+_MAX_NAME_CHARACTERS = 100
+"""Limits the name of a table, which becomes part of labels, columns and messages."""
+_UNION_TAGS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
+"""Parts of pydantic's error locations that are no fields, but say which type of a union was tried."""
 
-_VARIANTS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
-"""Parts of pydantic's locations other than fields: the form of a value among several."""
 
-
-def _fault_of(name: str) -> str | None:
-    """Why a table may not have this name, or None."""
+def _rule_against(name: str) -> str | None:
+    """Return the rule that the name of a table breaks, or None."""
     if "." in name:
         return "holds no dot"
     if not name.isprintable():
         return "holds no control characters"
-    if len(name) > _LONGEST_NAME:
-        return f"has at most {_LONGEST_NAME} characters"
+    if len(name) > _MAX_NAME_CHARACTERS:
+        return f"has at most {_MAX_NAME_CHARACTERS} characters"
     if any(not part or part != part.strip() for part in name.split("/")):
         return "is not empty and has no blanks around it, nor has any of its parts between slashes"
     return None
@@ -66,7 +62,7 @@ _data_root: ContextVar[Path | None] = ContextVar("data_root", default=None)
 
 @contextmanager
 def confined(data_root: Path | None) -> Iterator[None]:
-    """Refuse every path of the recipes read meanwhile that leads out of a directory; None: any file may be named."""
+    """Refuse paths outside a directory in all recipes that are read in this context; None allows any path."""
     if data_root is not None and not data_root.is_dir():
         raise RecipeError(f"the data root {data_root} is no directory")
     token = _data_root.set(data_root)
@@ -77,12 +73,12 @@ def confined(data_root: Path | None) -> Iterator[None]:
 
 
 def data_root() -> Path | None:
-    """The directory that recipes are confined to just now."""
+    """Return the directory that recipes are confined to in this context, if any."""
     return _data_root.get()
 
 
 def named_recipe(where: str, path: Path) -> Path:
-    """A recipe that another one names. Raises RecipeError, beginning with ``where``, for one that is not in the data root."""
+    """Return the path of a recipe that another one names. Raises RecipeError if it lies outside the data root."""
     within = data_root()
     try:
         if within is not None:
@@ -98,13 +94,13 @@ class RecipeError(ValueError):
 
 
 class Problems:
-    """Everything that is wrong with independent parts of a recipe, raised as one RecipeError at the end of a ``with`` block."""
+    """Collects errors of independent parts of a recipe, and raises them as one RecipeError at the end of a ``with`` block."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
 
     def of(self, read: Callable[[], T]) -> T:
-        """What ``read`` returns. Where it raises RecipeError, nothing, to be used after the block only, which then raises."""
+        """Return what ``read`` returns. If it raises RecipeError, return None, which must not be used within the block."""
         try:
             return read()
         except RecipeError as error:
@@ -112,7 +108,7 @@ class Problems:
             return cast(T, None)
 
     def add(self, problem: str) -> None:
-        """One more thing that is wrong."""
+        """Add an error."""
         self._found.append(problem)
 
     def __enter__(self) -> Self:
@@ -126,7 +122,7 @@ class Problems:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises RecipeError naming the file, and the nearest one where it does not exist."""
+    """Read the tables of a TOML file. Raises RecipeError, with the nearest name if the file does not exist."""
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
     except FileNotFoundError:
@@ -143,7 +139,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _override(tables: dict[str, Any], name: str, value: Any) -> None:
-    """Put a value in place of the field or table of this dotted name. Raises ValueError where the way there is no table."""
+    """Set the field or table of a dotted name. Raises ValueError if the name leads through something that is no table."""
     *parents, last = name.split(".")
     if not all((*parents, last)):
         raise ValueError(f"{name!r} is no dotted name of a field")
@@ -157,7 +153,7 @@ def _override(tables: dict[str, Any], name: str, value: Any) -> None:
 
 
 def flattened(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested and dotted names as dotted ones alike. Raises ValueError where one is given twice."""
+    """Write nested and dotted names all as dotted ones. Raises ValueError if one is given twice."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         inner = {f"{name}.{key}": v for key, v in flattened(value).items()} if isinstance(value, dict) else {name: value}
@@ -169,7 +165,7 @@ def flattened(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _take_out(tables: dict[str, Any], name: str) -> None:
-    """Remove the field or table of this dotted name. Raises ValueError where there is none."""
+    """Remove the field or table of a dotted name. Raises ValueError if there is none."""
     *parents, last = name.split(".")
     table: Any = tables
     for parent in parents:
@@ -180,7 +176,7 @@ def _take_out(tables: dict[str, Any], name: str) -> None:
 
 
 class Tables:
-    """Turns the tables of one TOML file into specs; knows file and table for every error."""
+    """Turns the tables of one TOML file into specs, and names file and table in every error."""
 
     def __init__(
         self, path: Path, data: Path | None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
@@ -204,27 +200,27 @@ class Tables:
         self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
 
     def names(self, table: str) -> list[str]:
-        """The names of ``[table.NAME]``, in the order of the file."""
+        """Return the names of ``[table.NAME]`` in the order of the file. Raises RecipeError for a name that is not allowed."""
         section = self.tables.get(table, {})
         if not isinstance(section, dict):
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         if wrong := {name: value for name, value in section.items() if not isinstance(value, dict)}:
             sources = self.tables.get("extract", {}) if table != "extract" else {}
-            if wrong.keys() <= sources.keys():  # Each is a source's table that is none.
+            if wrong.keys() <= sources.keys():  # Tables of sources, each written as a field.
                 raise RecipeError("\n".join(self._no_table(f"{table}.{name}", value) for name, value in wrong.items()))
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         for name in section:
-            if (fault := _fault_of(name)) is not None:
-                lines = self.path.read_text("utf-8-sig").splitlines()
-                quoted = (n for n, line in enumerate(lines, start=1) if re.search(rf"""["']{re.escape(name)}["']""", line))
-                line = "".join(f", line {number}" for number in itertools.islice(quoted, 1))
+            if (rule := _rule_against(name)) is not None:
+                quoted = re.compile(rf"""["']{re.escape(name)}["']""")
+                lines = enumerate(self.path.read_text("utf-8-sig").splitlines(), start=1)
+                place = next((f", line {number}" for number, line in lines if quoted.search(line)), "")
                 shown = json.dumps(name, ensure_ascii=not name.isprintable())
-                better = re.sub(r"[^\w/ -]+", "_", name).strip("_/ ")[:_LONGEST_NAME]
-                raise RecipeError(f"{self.path}{line}: [{table}.{shown}]: a name {fault}; write {better or 'another'}")
+                better = re.sub(r"[^\w/ -]+", "_", name).strip("_/ ")[:_MAX_NAME_CHARACTERS]
+                raise RecipeError(f"{self.path}{place}: [{table}.{shown}]: a name {rule}; write {better or 'another'}")
         return list(section)
 
     def table(self, name: str) -> dict[str, Any]:
-        """A copy of the table of this dotted name; an empty one where the file has none."""
+        """Return a copy of the table of a dotted name, empty if the file has none."""
         table: Any = self.tables
         for part in name.split("."):
             table = table.get(part, {})
@@ -236,21 +232,21 @@ class Tables:
         return f"{self.path}: [{name}] must be a table, it is a {type(value).__name__}"
 
     def spec(self, kind: type[B], name: str, **extra: Any) -> B:
-        """The spec of a table; ``extra`` are fields that the recipe sets and the table must not."""
+        """Read the spec of a table; ``extra`` are fields that the recipe sets itself and the table must not set."""
         table = self.table(name)
         self.refuse_reserved(name, table, extra)
         return self.validate(kind, name, {**table, **extra})
 
     def refuse_reserved(self, name: str, table: Mapping[str, Any], reserved: Iterable[str]) -> None:
-        """Raises RecipeError where a table sets a field that the recipe sets itself."""
+        """Raise RecipeError if a table sets a field that the recipe sets itself."""
         for field_name in reserved:
             if field_name in table:
                 raise RecipeError(f"{self.path}, [{name}]: field {field_name!r} is set by the recipe itself; remove it")
 
     def validate(self, kind: type[B], name: str, table: dict[str, Any]) -> B:
-        """A spec from the fields of the table of this name. Raises RecipeError naming file, table, field and remedy."""
+        """Make a spec from the fields of a table. Raises RecipeError naming file, table, field and remedy."""
         try:
-            # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
+            # Validated as JSON, where strict mode still accepts arrays for tuples, but no "60" for 60.
             text = json.dumps(self._with_places(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": data_root()})
         except ValidationError as error:
@@ -266,27 +262,27 @@ class Tables:
         return [self._with_places(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every missing file of a table, and where it can be obtained."""
+        """Raise RecipeError naming every missing file of a table and where to get it."""
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
-        told_once = [] if self.data.exists() else ours
+        summarized = [] if self.data.exists() else ours
         described = ours if is_shipped(self.path) else []
         lines = [
             f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
             f"{_origin(spec, name, shipped=path in described)}"
             for name, path in missing
-            if path not in told_once
+            if path not in summarized
         ]
         if ours:
-            lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if told_once else ""
+            lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarized else ""
             lines.append(f"{lacking}{DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:
             raise RecipeError("\n".join(lines))
 
 
 def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
-    """Where the missing file of a field can be obtained; ``shipped``: it is one of the data of a recipe of the package."""
+    """Say where to get the missing file of a field; ``shipped``: a recipe of the package names it in its data."""
     if isinstance(spec, FinetuneSpec):
         task = tasks.load(spec.task)
         return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
@@ -303,7 +299,7 @@ def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
 
 
 def _instead(path: Path) -> str:
-    """What a path may mean that does not exist: a pattern, or the nearest name where its directory exists."""
+    """Suggest what a missing path was meant to be: a pattern, or the nearest name in its directory."""
     pattern = next((part for part in path.parts if set("*?[") & set(part)), None)
     if pattern is not None:
         directory = Path(*path.parts[: path.parts.index(pattern)])
@@ -313,8 +309,8 @@ def _instead(path: Path) -> str:
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
-    """All that pydantic found, a line each."""
-    return explained_at(f"{path}, [{table}]" if table else str(path), kind, error, _VARIANTS)
+    """Write the errors that pydantic found, one a line."""
+    return explained_at(f"{path}, [{table}]" if table else str(path), kind, error, _UNION_TAGS)
 
 
 def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
@@ -332,7 +328,7 @@ def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with some fields changed, those of tables within it one by one."""
+    """Return a table with some fields changed, merging the tables within it."""
     both = {
         name: merged(table[name], value) if isinstance(value, dict) and isinstance(table.get(name), dict) else value
         for name, value in changes.items()
@@ -341,7 +337,7 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _neighbours(path: Path) -> list[str]:
-    """Recipes that a name may mean: those in its directory, and those that the package ships."""
+    """Return the names of recipes in the directory of a path, and of those in the package."""
     here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     return here if path.is_absolute() else [*here, *names()]
 
@@ -355,15 +351,15 @@ KINDS: dict[Kind, str] = {
     "evaluation": "an evaluation of others' encoders",
     "ablation": "an ablation",
 }
-"""What each makes."""
+"""What a recipe of each kind makes."""
 
 
 def kind_of(path: Path) -> Kind:
-    """The kind of a recipe. Raises RecipeError where it cannot be read.
+    """Return the kind of a recipe. Raises RecipeError if it cannot be read.
 
-    An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
-    evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary, where a misspelt
-    name counts as the nearest one, and one that is near to none does not count.
+    An ablation names a recipe to start from, a cross-lingual recipe has tables of transfer or training phases, and an
+    evaluation has encoders and no text. A corpus has only tables of its text and vocabulary; misspelt names count as the
+    nearest known one, and names near to none are ignored.
     """
     tables = read_toml(path)
     known = (*TOP, *registry.names(), registry.REPORT.table)

@@ -1,7 +1,7 @@
-"""The work of stages before they are built, from their specs and the files that these name.
+"""Estimates the work of stages from their specs and the files that these name, before they are built.
 
-Volumes (bytes of text, rows, examples, the model's shape) pass through the graph as artifacts do. A stage's work is a number of
-units, of operations and of training steps; ``data_specs/machines.toml`` says what a unit of each stage is.
+Each stage turns the volumes of its inputs (bytes of text, rows, examples, the model's shape) into a volume of its own. Its work
+is a number of units, operations and training steps; ``data_specs/machines.toml`` says what a unit of each stage is.
 """
 
 from __future__ import annotations
@@ -31,47 +31,44 @@ from korealbert.recipe.machines import HALF, Rate, figures
 from korealbert.xpt.transfer import target_config
 
 PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
-"""Endings of packed files, and how many times as long their text is, about."""
-_UNPACKED_AT_MOST = 16 << 20
-"""Bytes: packed files up to this size are unpacked to see how long their text is; of larger archives so much, to see which
+"""Estimated compression ratio by the ending of packed files."""
+_MAX_UNPACKED_BYTES = 16 << 20
+"""Packed files up to this size are unpacked to measure their text. Of larger archives this much is unpacked, to estimate which
 share of them is wanted."""
 _BYTES_PER_SENTENCE = 90
-"""Of Korean text in UTF-8, film reviews among it."""
-_EXAMPLE_BYTES = 400
-"""Of a benchmark whose examples are no lines."""
-_HELD_OUT = 0.05
-"""Share of a benchmark's training examples that become its dev part where it has none."""
-_FILL = 0.93
-"""Of a row's positions, about."""
-_TRAINED = 16
-"""Bytes of memory for a parameter: itself, its gradient and two moments, each in fp32."""
-_PRODUCTS = 1024
-"""Up to so many positions attention is products of matrices in 16 bits on a processor (``korealbert.model.attention``)."""
-_MUON = 30
-"""Operations of an update for each parameter of a square matrix and each of its rows: five steps of Newton and Schulz, each of
-three products."""
+"""Mean length of a Korean sentence in UTF-8, film reviews included."""
+_BYTES_PER_EXAMPLE = 400
+"""Assumed for benchmarks whose examples are not lines."""
+_DEV_SHARE = 0.05
+"""Share of a benchmark's training examples that become its dev part if it has none."""
+_FILLED_SHARE = 0.93
+"""Estimated share of a row's positions that hold pieces."""
+_BYTES_PER_TRAINED_PARAMETER = 16
+"""The parameter, its gradient and two moments, each in fp32."""
+_MAX_MATRIX_ATTENTION = 1024
+"""Longest rows whose attention is computed as matrix products in 16 bits on a processor (``korealbert.model.attention``)."""
+_MUON_OPERATIONS = 30
+"""Operations of an update per parameter and row of a square matrix: five Newton-Schulz steps of three products each."""
 
 
 @dataclass(frozen=True)
 class Volume:
-    """Estimated output of an artifact; 0 where it has none."""
+    """Estimated contents of an artifact; 0 for what it does not have."""
 
     text: float = 0.0
-    """Bytes of documents, or of files."""
+    """Bytes of documents or files."""
     rows: float = 0.0
-    """For training."""
     length: int = 0
-    """Positions of such a row."""
+    """Positions of a row."""
     slots: tuple[int, int] = (0, 0)
-    """In such a row: pieces to predict, and moved ones."""
+    """Pieces to predict and moved pieces in a row."""
     pieces: int = 0
-    """Of a vocabulary."""
+    """Size of the vocabulary."""
     examples: Mapping[str, float] = field(default_factory=dict)
-    """Of a benchmark by split, in the order of ``SPLITS``."""
+    """Examples of a benchmark by split, in the order of ``SPLITS``."""
     example_length: float = 0.0
-    """Pieces of such an example in the mean."""
+    """Mean number of pieces in an example."""
     config: AnyConfig | None = None
-    """Of a model."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +76,23 @@ class Work:
     """The work of a stage."""
 
     units: float = 0.0
-    """In the unit of the rate of its kind."""
+    """In the unit of its kind of stage."""
     written: float = 0.0
-    """Units of output."""
+    """Output, in its own unit."""
     operations: float = 0.0
-    """Of training, in its precision."""
+    """Floating-point operations of training, in ``precision``."""
     muon_operations: float = 0.0
-    """Of Muon's updates."""
+    """Operations of Muon's updates, in ``muon_arithmetic``."""
     muon_arithmetic: str = "fp32"
-    """Their precision."""
     steps: float = 0.0
     width: int = 0
     precision: str = "fp32"
     memory: float = 0.0
-    """Bytes, in addition to those of the rate."""
+    """Bytes in addition to those of the rate."""
     format: str = ""
     at_most_seconds: float = math.inf
     network: bool = False
-    """Whether it waits for remote servers, so that its time is unknown."""
+    """Whether it waits for remote servers, so its time is unknown."""
 
 
 Given = Mapping[str, Volume]
@@ -104,16 +100,16 @@ Given = Mapping[str, Volume]
 
 
 def estimate(stage: Stage[Any], spec: Any, given: Given) -> tuple[Volume, Work]:
-    """Output of an artifact of a stage, and the work for it."""
+    """Estimate the volume of an artifact of a stage and the work to build it."""
     return _KINDS.get(stage.name, _plain)(spec, given, figures().rates.get(stage.name, Rate()))
 
 
 def _plain(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    """A stage of which nothing else is known; its volume is that of its inputs."""
+    """Any other stage: the more inputs, the more work."""
     return Volume(), Work(units=len(given), written=1)
 
 
-def _brought(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _downloaded(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     path = getattr(spec, "path", None)
     size = unpacked(path.path) if isinstance(path, InputPath) else 0.0
     return Volume(text=size), Work(units=size / 1e6, written=size, network=path is None)
@@ -155,13 +151,13 @@ def _vocab_sizes(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 
 def _bytes_per_piece(pieces: int) -> float:
-    """Of Korean text in UTF-8 under a vocabulary of this size: 4.45 at 8,000 and 5.3 at 32,000 (docs/results.md, scale.md)."""
+    """Return bytes of Korean text for each piece of a vocabulary: 4.45 at 8,000, 5.3 at 32,000 (docs/results.md, scale.md)."""
     return float(4.45 * (max(pieces, 256) / 8_000) ** 0.126)
 
 
 def _examples(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     text, pieces = given["documents"].text, given["vocab"].pieces
-    rows = text / _bytes_per_piece(pieces) / (_FILL * spec.sequence_length)
+    rows = text / _bytes_per_piece(pieces) / (_FILLED_SHARE * spec.sequence_length)
     made = Volume(rows=rows, length=spec.sequence_length, pieces=pieces)
     return made, Work(units=text / 1e6, written=rows * spec.sequence_length)
 
@@ -175,7 +171,7 @@ def _views(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 def _cooccurrence(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     rows = given["examples"]
-    # Twelve thousand positions are counted in the time of one piece's vector.
+    # Counting 12,000 positions takes as long as computing the vector of one piece.
     counted = min(spec.max_tokens, rows.rows * rows.length) / 12_000
     return Volume(), Work(units=(rows.pieces + counted) / 1e3, written=rows.pieces * 512)
 
@@ -197,8 +193,8 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
     muon, arithmetic = 0, "fp32"
     if isinstance(spec.optimizer, MuonSpec):
         arithmetic = spec.optimizer.arithmetic
-        muon = spec.steps * _MUON * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
-    memory = parameters * _TRAINED + activations
+        muon = spec.steps * _MUON_OPERATIONS * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
+    memory = parameters * _BYTES_PER_TRAINED_PARAMETER + activations
     return Volume(config=config, pieces=pieces), Work(
         written=parameters * (1 + len(spec.snapshots)),
         operations=operations,
@@ -213,12 +209,15 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
 
 
 def _activations(config: AnyConfig, sequences: float, length: int, precision: str) -> float:
-    """Bytes that a forward pass keeps for the backward pass, as measured on a processor (docs/results.md).
+    """Return the bytes that a forward pass keeps for the backward pass, as measured on a processor (docs/results.md).
 
-    Scores of attention are kept where products of matrices or dropout make them; kernels keep none.
+    Attention scores are kept if they are computed as matrix products or with dropout; fused kernels keep none.
     """
     half = precision in HALF
-    each, seen = 50 if half else 120, float(length if (half and length <= _PRODUCTS) or config.attention_dropout else 0)
+    each, seen = (
+        50 if half else 120,
+        float(length if (half and length <= _MAX_MATRIX_ATTENTION) or config.attention_dropout else 0),
+    )
     if isinstance(config, ModernConfig):
         each = 50 if half else 85
         globally = -(-config.num_layers // config.global_every) / config.num_layers
@@ -229,7 +228,7 @@ def _activations(config: AnyConfig, sequences: float, length: int, precision: st
 
 
 def _model(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    """A stage that writes the model that it reads, or one of a directory."""
+    """A stage that writes the model that it reads as input or from a directory."""
     made = given.get("model") or given.get("pretrain") or given.get("source") or Volume()
     directory = spec.directory() if hasattr(spec, "directory") else None
     if directory is not None:
@@ -257,7 +256,7 @@ def _features(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     read = sum(counts.values())
     length = min(spec.max_length, pieces / read + 2) if read else spec.max_length
     counts["test"] = counts["test"] or counts["train"] * (spec.test_share or 0)
-    counts["dev"] = counts["dev"] or counts["train"] * _HELD_OUT
+    counts["dev"] = counts["dev"] or counts["train"] * _DEV_SHARE
     for split in SPLITS:
         counts[split] = min(counts[split], getattr(spec, f"max_{split}_examples") or math.inf)
     positions = sum(counts.values()) * length
@@ -277,7 +276,9 @@ def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     each = training_flops(config, length=round(data.example_length), mlm_slots=0, wop_slots=0)
     passes = epochs * (train + dev / 3) + (dev + test * spec.tested) / 3
     at_once = spec.micro_batch_size or spec.batch_size
-    memory = expected_parameters(config) * _TRAINED + _activations(config, at_once, spec.max_length, spec.precision)
+    memory = expected_parameters(config) * _BYTES_PER_TRAINED_PARAMETER + _activations(
+        config, at_once, spec.max_length, spec.precision
+    )
     work = Work(
         written=written,
         operations=passes * each,
@@ -295,13 +296,13 @@ def _summary(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 
 def _speed(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    # Three forward passes are about as much as forward and backward.
+    # Inference is about as much work as training: three forward passes instead of one with a backward pass.
     turns = (spec.steps + spec.warmup_steps) * len(spec.architectures) * (1 + spec.inference)
     return Volume(), Work(units=turns * spec.batch_size * spec.sequence_length / 4096 / spec.shrink**1.5, written=1)
 
 
 _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
-    **dict.fromkeys(("crawl", "fetch"), _brought),
+    **dict.fromkeys(("crawl", "fetch"), _downloaded),
     "extract": _extract,
     **dict.fromkeys(("clean", "dedup", "quality", "balance"), _corpus),
     "xpt_split": _split,
@@ -319,13 +320,15 @@ _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
     "summary": _summary,
     "speed": _speed,
 }
-"""By the name of the stage; any other is priced by the number of its inputs."""
+"""Estimators by the name of the stage."""
 
 
 @lru_cache(maxsize=256)
 def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> float:
-    """Bytes in a file, a directory or an archive once unpacked, about; 0 where there is none. Of directories and archives only
-    those of ``members`` and not of ``exclude``, patterns as extraction has them."""
+    """Estimate the unpacked bytes of a file, directory or archive; 0 if it does not exist.
+
+    Files within count if they match ``members`` and not ``exclude``, with the patterns of the extract stage.
+    """
     wanted = MemberFilter(members, exclude)
     if path.is_dir():
         inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
@@ -335,26 +338,26 @@ def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> f
     if is_archive(path.name):
         return _unpacked_archive(path, wanted)
     size, packing = path.stat().st_size, PACKED.get(path.suffix.lower())
-    if packing is None or size > _UNPACKED_AT_MOST:
+    if packing is None or size > _MAX_UNPACKED_BYTES:
         return size * (packing or 1)
     return float(sum(len(block) for _, block in _blocks(path)))
 
 
 def _unpacked_archive(path: Path, members: MemberFilter) -> float:
     size = path.stat().st_size
-    if size > _UNPACKED_AT_MOST and path.suffix.lower() == ".zip":
+    if size > _MAX_UNPACKED_BYTES and path.suffix.lower() == ".zip":
         with suppress(zipfile.BadZipFile, OSError):
             return float(sum(one.file_size for one in zipfile.ZipFile(path).infolist() if members.takes(one.filename)))
     wanted = total = 0
     for member, block in _blocks(path):
         wanted, total = wanted + len(block) * members.takes(member), total + len(block)
-        if total >= _UNPACKED_AT_MOST < size:
+        if total >= _MAX_UNPACKED_BYTES < size:
             return size * PACKED.get(path.suffix.lower(), 1) * wanted / total
     return wanted
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What a file or an archive holds, unpacked, with the member that it is of, up to what cannot be read."""
+    """Yield the unpacked blocks of a file or archive, each with the name of its member, up to the first unreadable one."""
     with suppress(ReadFault, OSError):
         for raw in open_files([path], "*", ReadLimits()):
             while not isinstance(raw, Quarantined) and (block := raw.read()):
@@ -363,13 +366,13 @@ def _blocks(path: Path) -> Iterator[tuple[str, bytes]]:
 
 @lru_cache(maxsize=256)
 def _benchmark(path: Path, member: str) -> tuple[float, float]:
-    """Examples and bytes of a benchmark file, about."""
+    """Estimate the number of examples and of bytes in a benchmark file."""
     size = unpacked(path, f"*{member}" if member else "*")
     if (member or path.name).split(".", 1)[-1].startswith("json"):
-        return size / _EXAMPLE_BYTES, size
+        return size / _BYTES_PER_EXAMPLE, size
     with suppress(ReadFault, OSError):
         for raw in open_files([path], f"*{member}" if member else "*", ReadLimits()):
             if not isinstance(raw, Quarantined):
                 begin = raw.read(1 << 18)
                 return size * begin.count(b"\n") / max(1, len(begin)), size
-    return size / _EXAMPLE_BYTES, size
+    return size / _BYTES_PER_EXAMPLE, size

@@ -11,11 +11,11 @@ from korealbert.artifact import Artifact, Stage, Statistics, ancestors
 T = TypeVar("T", bound=Statistics)
 
 _MAX_NAMED = 4
-"""Most artifacts of one stage that a sentence names one by one."""
+"""A sentence lists the artifacts of a stage by name up to this number, and only counts more of them."""
 
 
 class Artifacts:
-    """The artifacts of one run by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
+    """Artifacts of one run by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
 
     def __init__(self, inputs: Mapping[str, Artifact], stages: Sequence[Stage[Any]]) -> None:
         self._stages = {stage.label: stage for stage in stages}
@@ -24,7 +24,7 @@ class Artifacts:
 
     @property
     def counting(self) -> list[str]:
-        """The stages that count documents: in, out, dropped, quarantined."""
+        """Labels of the stages that count documents."""
         return [
             label
             for label, stage in self._stages.items()
@@ -33,26 +33,26 @@ class Artifacts:
 
     @property
     def missing(self) -> list[str]:
-        """Required stages that this run does not have, up to the last that it has: a corpus lacks no training."""
+        """Required stages that the run lacks before the last one that it has; a run of a corpus alone lacks no training."""
         required = [label for label, stage in self._stages.items() if stage.required]
         last = max((place for place, label in enumerate(required) if self.of(label)), default=-1)
         return [label for label in required[: last + 1] if not self.of(label)]
 
-    def of(self, place: str) -> dict[str, Artifact]:
-        """All artifacts of a stage by label, or those below a part of a label: ``pretrain/wop30``."""
-        return {label: artifact for label, artifact in self.by_label.items() if f"{label}/".startswith(f"{place}/")}
+    def of(self, prefix: str) -> dict[str, Artifact]:
+        """Return the artifacts by label whose label begins with a stage or more of a label: ``pretrain/wop30``."""
+        return {label: artifact for label, artifact in self.by_label.items() if f"{label}/".startswith(f"{prefix}/")}
 
     def one(self, stage: str) -> Artifact | None:
-        """The artifact of a stage that occurs once in a run, or None."""
+        """Return the artifact of a stage that occurs once in a run, or None."""
         return next(iter(self.of(stage).values()), None)
 
     def stats(self, stage: str, kind: type[T]) -> T | None:
-        """Its statistics, or None."""
+        """Return the statistics of a stage that occurs once in a run, or None."""
         artifact = self.one(stage)
         return artifact.stats_as(kind) if artifact else None
 
     def origin(self, *stages: str) -> str:
-        """A sentence that names the artifacts which numbers come from."""
+        """Return a sentence that names the artifacts of these stages."""
         parts = []
         for stage in stages:
             found = self.of(stage)
@@ -66,11 +66,10 @@ class Artifacts:
 
 
 def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:
-    """Raise ValueError where a cell was built from another model than the one that its label names, or is of another task than
-    the cells of its benchmark.
+    """Raise ValueError if a cell was built from another model than its label says, or from another task than its benchmark.
 
-    ``model_of`` gives the label of a cell's model, or None where the artifact is not a cell. A cell without any of these models
-    among its ancestors proves nothing and passes.
+    ``model_of`` returns the label of a cell's model, or "" if the artifact is not a cell. A cell passes if none of the models
+    is among its ancestors.
     """
     _refuse_mixed_tasks(artifacts)
     above: dict[str, set[str]] = {}
@@ -90,7 +89,7 @@ def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], 
 
 
 def _refuse_mixed_tasks(artifacts: Mapping[str, Artifact]) -> None:
-    """All of ``finetune/…/BENCHMARK/INIT/SEED`` and ``ensemble/…/BENCHMARK`` must have one task for each benchmark."""
+    """Raise ValueError unless the cells and ensembles of each benchmark have one task."""
     cells: dict[str, dict[str, list[str]]] = {}
     for label, artifact in artifacts.items():
         stage, *rest = label.split("/")
@@ -105,7 +104,7 @@ def _refuse_mixed_tasks(artifacts: Mapping[str, Artifact]) -> None:
 
 
 def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:
-    """Stage by stage, those that are not among ``stages`` last; within a stage by name, numbers by their value."""
+    """Sort key: by stage, unknown stages last; within a stage by name, with numbers by their value."""
     stage, *rest = label.split("/")
     position = stages.index(stage) if stage in stages else len(stages)
     words = [re.split(r"(\d+)", part) for part in rest]

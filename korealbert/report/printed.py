@@ -1,4 +1,4 @@
-"""Columns as a paper prints them, and the source of the printed numbers: of ablations, and of tables in other reports."""
+"""Columns of a paper's table, and the published numbers of that table, for ablations and other reports."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Printed(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"statistic"})
 
     table: str
-    """Published scores: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
+    """File of published scores: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
     source: str
-    """The table's own name there: ``ALBERT Table 4``."""
+    """Name of the table in this file: ``ALBERT Table 4``."""
     model: str = "{label}"
     """The table's name for the model of a row: ``{label}`` is replaced by the row's label, ``*`` matches anything."""
     statistic: Literal["mean", "median"] = "mean"
-    """What the paper prints of several runs; a median of ours over all runs then stands above the printed numbers, too."""
+    """Statistic over runs that the paper prints. With ``median``, our medians over all runs are shown in addition to means."""
 
     @field_validator("table")
     @classmethod
@@ -50,62 +50,63 @@ class Printed(Spec):
         return published.load(self.table).filter(source=self.source)
 
     def model_of(self, label: str, template: str | None = None) -> str:
-        """The published name of a row, by the table's template or another. Raises ValueError where it fits no model of the
-        table, or several."""
+        """Return the published name of a row's model, by the table's template or another one.
+
+        Raises ValueError unless it matches exactly one model of the table.
+        """
         wanted = (self.model if template is None else template).replace("{label}", label)
         pattern = re.compile(".*".join(map(re.escape, wanted.split("*"))))
         models: list[str] = self._rows["model"].unique(maintain_order=True).to_list()
         found = [model for model in models if pattern.fullmatch(model)]
         if len(found) != 1:
             raise ValueError(
-                f"{wanted!r} names {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
-                'Mend the label or the template, or write printed = "" for a row that is not in the paper'
+                f"{wanted!r} matches {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
+                'Correct the label or the template, or write printed = "" for a row that is not in the paper'
             )
         return found[0]
 
     def elsewhere(self, source: str) -> Self:
-        """The same models in another table of the paper; this one for an empty name. Raises ValueError for an unknown one."""
+        """Return the same models in another table of the paper, or this table if ``source`` is empty."""
         return self.model_validate({**self.model_dump(), "source": source}) if source else self
 
     def pairs(self) -> set[tuple[str, str]]:
-        """Every task and metric that the table prints."""
+        """Return every task and metric that the table prints."""
         return set(self._rows.select("task", "metric").iter_rows())
 
     def values(self, model: str) -> dict[tuple[str, str], tuple[str, float | None]]:
-        """Value as printed, and as a number, by task and metric."""
+        """Return the values of a model by task and metric, each as printed and as a number."""
         rows = self._rows.filter(model=model).select("task", "metric", "value", "number").iter_rows()
         return {(task, metric): (value, number) for task, metric, value, number in rows}
 
 
 class Column(Spec):
-    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, what training took, or only the printed
-    numbers."""
+    """A column: a benchmark's metric, a held-out accuracy, a mean of columns, a cost of training, or printed numbers alone."""
 
     later: ClassVar[frozenset[str]] = frozenset({"training", "source"})
 
     title: str = Field(min_length=1)
-    """As printed."""
+    """Title of the column, as printed."""
     benchmark: str = ""
-    """A benchmark of the recipe: a table [finetune.NAME] of it."""
+    """A benchmark of the recipe, whose table is [finetune.NAME]."""
     metric: str = ""
     """Metric of the benchmark; the task's main one by default."""
     heldout: Task | None = None
-    """Accuracy on the held-out rows: of masked pieces, sentence order (or next sentence, by the noise), word order."""
+    """Accuracy on held-out rows: of masked pieces, sentence order (or next sentence, depending on the noise), word order."""
     noise: str = ""
     """Noise of the held-out rows; by default that of the row's own views."""
     average: tuple[tuple[str, ...], ...] = ()
-    """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
+    """Titles of the columns to average; those of one inner list are averaged first (F1 and EM of one benchmark)."""
     training: Training | None = None
-    """Of pretraining: the encoder's parameters, without heads; the tokens per second as a multiple of the baseline's, on the
-    machines that the two ran on; or the hours of its steps, where it has a budget of time."""
+    """A cost of pretraining: ``parameters`` of the encoder, without heads; ``speedup``, tokens per second relative to the
+    baseline, on the machines that both ran on; or ``hours`` of its steps, if its budget is a time."""
     printed: tuple[str, str] | None = None
     """Task and metric of the printed number."""
     source: str = ""
-    """Another table of the paper that the printed number is in: ``ALBERT Table 1``."""
+    """Table of the paper that the printed number is in, if it is another one: ``ALBERT Table 1``."""
 
     @property
     def is_score(self) -> bool:
-        """Whether its values are scores times 100."""
+        """Whether the values are scores times 100."""
         return self.training is None
 
     @model_validator(mode="after")
@@ -124,22 +125,21 @@ class Column(Spec):
 
 
 class Measure(NamedTuple):
-    """What the scores of a benchmark are."""
+    """Task and main metric of a benchmark."""
 
     task: str
     title: str
-    """The task's, for people."""
+    """Title of the task."""
     metric: str
-    """The main one."""
 
 
 _HELDOUT: Mapping[Task, tuple[str, ...]] = {"mlm": ("MLM",), "sop": ("SOP", "NSP"), "wop": ("WOP",)}
-"""What the published tables call the tasks of held-out rows, whose metric they call ``intrinsic_acc``."""
+"""Names of the held-out tasks in published tables, which call their metric ``intrinsic_acc``."""
 
 
 def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: Mapping[str, Measure]) -> list[str]:
-    """A sentence on each column whose printed number is not known to measure what ours does; ``measures`` by benchmark."""
-    told = []
+    """Return a sentence on each column whose printed number may measure something else; ``measures`` are by benchmark."""
+    sentences = []
     for column in columns:
         if printed is None or column.printed is None:
             continue
@@ -155,8 +155,8 @@ def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: 
             continue
         if not same:
             averages = [each.title for each in columns if any(column.title in group for group in each.average)]
-            told.append(
+            sentences.append(
                 f"{column.title}: ours is {ours}, the printed number is called {name!r} of {task!r}"
                 + (f"; the difference is in {', '.join(averages)} too." if averages else ".")
             )
-    return told
+    return sentences

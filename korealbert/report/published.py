@@ -1,12 +1,11 @@
-"""Published scores, as printed, each row with its source and known misprints.
+"""Published scores as printed, each with its source and known misprints.
 
-They ship with the package, but for those that benchmarks outside it bring. A change of a shipped number needs a new version of
-the report stage.
+They ship with the package; benchmarks outside of it bring their own. Changing a shipped number needs a new version of the
+report stage.
 """
 
 from __future__ import annotations
 
-import io
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,64 +27,52 @@ class OwnScore(PublishedScore):
     task: str = Field(min_length=1)
     """Name of the benchmark."""
     metric: str = Field(min_length=1)
-    """The metric."""
+    """Metric of the score."""
 
 
 TableOrScore = str | OwnScore
-"""Published scores next to a run's: a table of the package by name, or one further score."""
+"""Published scores to compare with: a table of the package, or a single score."""
 
 
 def tables() -> list[str]:
-    """Names of the published tables, sorted."""
+    """Return the sorted names of the published tables."""
     return sorted(path.name.removesuffix(".csv") for path in _directory().iterdir() if path.name.endswith(".csv"))
 
 
 @cache
 def load(name: str) -> pl.DataFrame:
-    """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M),
-    ``note``: known problems of the row; may be empty; and ``noted``: their numbers in ``known_problems``, from 1.
+    """Read a table: ``COLUMNS`` as text; ``number``, null for a value such as 108M; ``note``, the known problems of the row;
+    and ``noted``, their numbers in ``known_problems``, from 1.
 
-    Raises ValueError naming the known tables, or file and row of a row without model, value or source.
+    Raises ValueError if there is no such table.
     """
     if name not in tables():
         raise ValueError(f"there is no published table {name!r}; known are {', '.join(tables())}")
-    content = _directory().joinpath(f"{name}.csv").read_bytes()
-    frame = parse(content, f"published/{name}.csv")
+    frame = pl.read_csv(_directory().joinpath(f"{name}.csv").read_bytes(), infer_schema=False)
     known = [row for row in _toml("misprints")["row"] if row["table"] == name]
-    noted = [[place for place, row in enumerate(known) if _meant(row, printed)] for printed in frame.iter_rows(named=True)]
+    noted = [[place for place, row in enumerate(known) if _applies(row, printed)] for printed in frame.iter_rows(named=True)]
     return frame.with_columns(
+        number=pl.col("value").cast(pl.Float64, strict=False),
         note=pl.Series([" ".join(known[place]["note"] for place in places) for places in noted], dtype=pl.String),
         noted=pl.Series([[place + 1 for place in places] for places in noted], dtype=pl.List(pl.Int64)),
     )
 
 
-def parse(content: bytes, file: str) -> pl.DataFrame:
-    """Parse one table; see ``load``."""
-    frame = pl.read_csv(io.BytesIO(content), infer_schema=False)
-    if tuple(frame.columns) != COLUMNS:
-        raise ValueError(f"{file}, header: found {','.join(frame.columns)}; the columns are {','.join(COLUMNS)}")
-    for column in COLUMNS:
-        blank = frame.with_row_index(offset=2).filter(pl.col(column).fill_null("").str.strip_chars() == "")
-        if blank.height:
-            raise ValueError(f"{file}, line {blank['index'][0]}, field {column!r}: empty; fill it in as the source prints it")
-    return frame.with_columns(number=pl.col("value").cast(pl.Float64, strict=False))
-
-
 def known_problems(name: str) -> list[tuple[str, str]]:
-    """Of each known problem of a table the rows that it is about, and what it is."""
-    return [(_place(row), row["note"]) for row in _toml("misprints")["row"] if row["table"] == name]
+    """Return the known problems of a table, each as the rows that it is about and a note."""
+    return [(_rows_of(row), row["note"]) for row in _toml("misprints")["row"] if row["table"] == name]
 
 
 def notes(name: str) -> list[str]:
-    """Known problems of a table, a sentence each."""
+    """Return the known problems of a table as sentences."""
     return [f"{place}: {note}" for place, note in known_problems(name)]
 
 
 def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:
-    """The printed numbers of these tables that measure the same as this task's metric, best first.
+    """Return the printed numbers that measure the same as a task's metric, the best first.
 
-    ``matches.toml`` lists such columns of the package's tables; metrics are never matched by name. Further scores say of which
-    task and metric they are.
+    ``matches.toml`` lists the columns of the package's tables that do; metrics are never matched by name. Single scores state
+    their task and metric.
     """
     columns = [column for column in _toml("matches").get(task, {}).get(metric, []) if column[0] in names]
     frames = [
@@ -100,23 +87,26 @@ def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.Data
 
 
 def matches(task: str, metric: str, table: str, printed: tuple[str, str]) -> bool:
-    """Whether a task and metric that a table prints are known to be this task's metric."""
+    """Whether a task and metric of a printed table are known to measure the same as this task's metric."""
     return [table, *printed] in _toml("matches").get(task, {}).get(metric, [])
 
 
-def apart(task: str, names: Sequence[TableOrScore]) -> list[str]:
-    """Why columns of these tables that look like a task's are not comparable with it, in full sentences."""
-    return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
+def not_comparable(task: str, names: Sequence[TableOrScore]) -> list[str]:
+    """Return sentences on why columns of these tables that look like a task's are not comparable with it."""
+    return [
+        column["why"] for column in _toml("misprints")["not_comparable"] if column["task"] == task and column["table"] in names
+    ]
 
 
-def _meant(row: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
-    fields = [(printed[name], row[name]) for name in COLUMNS if name in row]
+def _applies(problem: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
+    """Whether a known problem is about a printed row."""
+    fields = [(printed[name], problem[name]) for name in COLUMNS if name in problem]
     return all(value in wanted if isinstance(wanted, list) else value == wanted for value, wanted in fields)
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    """The rows that a known problem is about: ``ALBERT Table 2; ALBERT-xxlarge; MNLI``."""
-    fields = [row[name] for name in ("source", "model", "task", "metric") if name in row]
+def _rows_of(problem: Mapping[str, Any]) -> str:
+    """Describe the rows that a known problem is about: ``ALBERT Table 2; ALBERT-xxlarge; MNLI``."""
+    fields = [problem[name] for name in ("source", "model", "task", "metric") if name in problem]
     return "; ".join(" and ".join(field) if isinstance(field, list) else field for field in fields) or "All rows"
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning scores by benchmark, read from the ``metrics.json`` of each cell; a cell is one task × one encoder × one seed."""
+"""Fine-tuning scores by benchmark, read from the ``metrics.json`` of each cell: one benchmark × one system × one seed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from korealbert.huggingface.onnx import FILES
 from korealbert.report import published
 
 ONNX_SPLITS = {f"test_onnx_{form}": f"ONNX {form}" for form in FILES}
-"""Scores of the model as ONNX in ``metrics.json``, and what tables call them."""
+"""Names of the ONNX models' scores in ``metrics.json`` and in tables."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fine-tuning run: a cell of the grid benchmark × system × seed."""
+    """One fine-tuning run."""
 
     artifact: Artifact
     metrics: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def init(self) -> str:
-        """pretrained or random."""
+        """Initial weights: pretrained or random."""
         return str(self.metrics["init"])
 
     @property
@@ -40,38 +40,38 @@ class Cell:
 
     @property
     def dev(self) -> float:
-        """The task's main metric on dev in the best epoch, times 100."""
+        """Main metric on dev in the best epoch, times 100."""
         return float(self.metrics["dev"][self.metrics["metric"]])
 
     @property
     def test(self) -> float:
-        """The task's main metric on test, times 100."""
+        """Main metric on test, times 100."""
         return float(self.metrics["test"][self.metrics["metric"]])
 
     def undefined(self, metric: str, split: str = "test") -> str:
-        """Why the official script prints ``nan`` for a metric, on test or another split; nothing where it prints a number."""
+        """Return why the official script prints ``nan`` for a metric, or "" if it prints a number."""
         return why_undefined(self.metrics, metric, split)
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its settings."""
+        """Settings of the run."""
         spec: Mapping[str, Any] = self.artifact.manifest["spec"]
         return spec
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """All cells of one benchmark: the same task and settings, several systems and seeds."""
+    """All cells with the same task and settings: several systems and seeds."""
 
     name: str
-    """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
+    """Name in the recipe: ``nsmc``, ``nsmc_small``."""
     cells: Sequence[Cell]
     summary: Mapping[str, Any]
-    """``summary.json`` of the benchmark, or nothing where no summary was made."""
+    """Content of ``summary.json``; empty without a summary."""
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Confidence interval of the mean test score in the task's main metric, by system; none where a score is undefined."""
+        """Confidence intervals of the mean test score in the main metric by system; systems with undefined scores have none."""
         known = {name: found.get("interval") for name, found in self.summary.get("systems", {}).items()}
         return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends and not self.undefined(name)}
 
@@ -82,107 +82,106 @@ class Benchmark:
 
     @property
     def head(self) -> str:
-        """The head, where it is not the task's own: ``mean``, ``bi-encoder``. That of ELECTRA follows from the encoder."""
+        """Head, if it is not the task's own: ``mean``, ``bi-encoder``. ELECTRA's is left out; it follows from the encoder."""
         return str(self.cells[0].metrics.get("head", "")).replace(_OF_ARCHITECTURE, "")
 
     @property
     def head_title(self) -> str:
-        """The head for people, and on what its vectors were trained before; empty for the task's own."""
+        """Title of the head, with the triples that it was trained on before; "" for the task's own."""
         title = _HEAD_TITLES.get(self.head, self.head)
         title += ", whitened" if self.cells[0].metrics.get("settings", {}).get("whiten") else ""
         before = self.cells[0].metrics.get("contrast")
         return f"{title} after {before['title']} triples" if before else title
 
     def head_of(self, system: str) -> str:
-        """The head of a system for people, empty for the task's own."""
+        """Return the title of a system's head, or "" for the task's own."""
         found = str(self.of(system)[0].metrics.get("head", ""))
         return _HEAD_TITLES[found] if found == _OF_ARCHITECTURE else self.head_title
 
     @property
     def name_with_head(self) -> str:
-        """The recipe's name, and a head that is not the task's own."""
+        """Name in the recipe, with the head if it is not the task's own."""
         return f"{self.name}, {self.head_title}" if self.head else self.name
 
     @property
     def task(self) -> str:
-        """The task's name, with a head other than its own, so that no table confuses the two."""
+        """Name of the task, with the head if it is not the task's own, so that tables keep them apart."""
         task = str(self.cells[0].metrics["task"])
         return f"{task}/{self.head}" if self.head else task
 
     @property
     def compared_with(self) -> str:
-        """The task whose published scores are comparable with these; none for a bi-encoder, as those are of cross-encoders."""
+        """Task whose published scores are comparable; "" for a bi-encoder, since the published ones are of cross-encoders."""
         return "" if self.head == "bi-encoder" else str(self.cells[0].metrics["task"])
 
     @property
     def metric(self) -> str:
-        """The task's main metric."""
+        """Main metric of the task."""
         return str(self.cells[0].metrics["metric"])
 
     @property
     def title(self) -> str:
-        """The task's title, with the benchmark's name in the recipe where they differ, and a head other than the task's own."""
+        """Title of the task, with the name in the recipe if it differs, and the head if it is not the task's own."""
         title = str(self.cells[0].metrics["title"])
         named = title if self.name == self.cells[0].metrics["task"] else f"{title} ({self.name})"
         return f"{named}, {self.head_title}" if self.head else named
 
     @property
     def systems(self) -> list[str]:
-        """The systems: the inits of the run's own model first, in their order."""
-        return sorted({cell.system for cell in self.cells}, key=lambda name: (name not in INITS, _place(name), name))
+        """Names of the systems: the run's own model first, pretrained before random, then other encoders by name."""
+        return [*(init for init in INITS if self.of(init)), *sorted({cell.system for cell in self.cells} - {*INITS})]
 
     @property
     def lead(self) -> str:
-        """The system shown first: the run's own model, or the best encoder where there is none."""
-        own = [init for init in INITS if self.of(init)]
-        return own[0] if own else max(self.systems, key=lambda system: mean_and_sd(self.values(system))[0])
+        """System shown first: the run's own model, or else the best encoder."""
+        first = self.systems[0]
+        return first if first in INITS else max(self.systems, key=lambda system: mean_and_sd(self.values(system))[0])
 
     def of(self, system: str) -> list[Cell]:
-        """The cells of one system, by seed."""
+        """Return the cells of a system by seed."""
         return sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.seed)
 
     def values(self, system: str, metric: str | None = None, *, kind: str = "test") -> list[float]:
-        """Test scores of one system, by seed: official ones (``test``), ``test_corrected`` or ``test_oracle``, where cells have
-        them."""
+        """Return a system's scores by seed: official (``test``), ``test_corrected``, ``test_oracle`` or ``ONNX_SPLITS``."""
         found = [(cell.metrics.get(kind) or {}).get(metric or self.metric) for cell in self.of(system)]
         return [float(value) for value in found if value is not None]
 
     def shown(self, system: str, metric: str | None = None, *, kind: str = "test") -> str:
-        """Scores of one system as ``mean ± sd`` over seeds, or for how many of them there is none; a dash without cells."""
+        """Return a system's scores as ``mean ± sd``, a dash without any, or the number of seeds with an undefined score."""
         values, missing = self.values(system, metric, kind=kind), len(self.undefined(system, metric, kind=kind))
         if missing:
             return undefined_for(missing, seeds(len(values)) if missing < len(values) else "")
         return spread(values) if values else MISSING
 
     def undefined(self, system: str, metric: str | None = None, *, kind: str = "test") -> dict[int, str]:
-        """Why there is no official score, by seed. ``values`` then has ours, as charts need a number."""
+        """Return why official scores are undefined, by seed. ``values`` has our scores for these, since charts need numbers."""
         found = {cell.seed: cell.undefined(metric or self.metric, kind) for cell in self.of(system)}
         return {seed: why for seed, why in found.items() if why}
 
     @property
     def metrics(self) -> list[str]:
-        """All metrics, the main one first."""
+        """Names of all metrics, the main one first."""
         return sorted(self.cells[0].metrics["test"], key=lambda name: (name != self.metric, name))
 
     @property
     def metric_title(self) -> str:
-        """The main metric's name for people."""
+        """Title of the main metric."""
         return metric_title(self.metric)
 
     @property
     def gain(self) -> float | None:
-        """Mean of pretrained minus mean of random, or None where one of them was not run or is undefined."""
+        """Mean of pretrained minus mean of random weights; None if one of them was not run or is undefined."""
         pretrained, random = ([] if self.undefined(init) else self.values(init) for init in INITS)
         return mean_and_sd(pretrained)[0] - mean_and_sd(random)[0] if pretrained and random else None
 
     @property
     def part(self) -> str:
-        """``30 of 50,000 examples`` where scores are not over the official test set, as published ones are; else nothing."""
+        """``30 of 50,000 examples`` if scores are over a part of the official test set, else ""."""
         return part_tested(self.cells[0].metrics)
 
 
 def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
-    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` and ``finetune/ENCODER/BENCHMARK/INIT/SEED`` artifacts.
+    """Return the benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` and ``finetune/ENCODER/BENCHMARK/INIT/SEED`` artifacts.
 
     ``summaries`` are the ``summary/BENCHMARK`` artifacts; a benchmark without one has no intervals.
     """
@@ -192,52 +191,45 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
         init = str(metrics["init"])
         *root, benchmark = _parts(label, init)
         cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
-    return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
+    benchmarks = []
+    for name, own in cells.items():
+        summary = summaries.get(f"summary/{name}")
+        benchmarks.append(Benchmark(name, own, {} if summary is None else summary.read_json("summary.json")))
+    return benchmarks
 
 
 def benchmark_of(label: str, init: str) -> str:
-    """The benchmark of the label of a cell with these initial weights."""
+    """Return the benchmark in the label of a cell with these initial weights."""
     return _parts(label, init)[-1]
 
 
 def _parts(label: str, init: str) -> list[str]:
-    """``[ENCODER, BENCHMARK]`` or ``[BENCHMARK]``: labels omit initial weights where all runs start from pretrained ones."""
+    """``[ENCODER, BENCHMARK]`` or ``[BENCHMARK]``. Labels omit the initial weights if no run starts from random ones."""
     return [part for part in label.split("/")[1:-1] if part != init]
 
 
-def _summary(artifact: Artifact | None) -> Mapping[str, Any]:
-    if artifact is None:
-        return {}
-    summary: Mapping[str, Any] = artifact.read_json("summary.json")
-    return summary
-
-
-def _place(system: str) -> int:
-    return INITS.index(system) if system in INITS else 0
-
-
 def seeds(number: int) -> str:
-    """How many seeds, in words."""
+    """Return ``1 seed``, ``2 seeds``."""
     return "1 seed" if number == 1 else f"{number} seeds"
 
 
 def undefined_for(missing: int, runs: str = "") -> str:
-    """What stands in the place of a mean that lacks so many of its ``runs`` (``3 seeds``); nothing: all of them."""
+    """Return the text for a mean of which some ``runs`` (``3 seeds``) are undefined; without ``runs`` all are."""
     return f"undefined for {missing} of {runs}" if runs else "undefined"
 
 
 def part_tested(metrics: Mapping[str, Any]) -> str:
-    """How many of the official test examples a ``metrics.json`` is over, ``30 of 50,000 examples``; nothing where of all."""
+    """Return ``30 of 50,000 examples`` if ``metrics.json`` is over a part of the official test set, else ""."""
     return part_of(metrics["examples_test"], metrics["examples_test_official"]) if "examples_test" in metrics else ""
 
 
 def note_of(*parts: str, undefined: str = "") -> str:
-    """A note of a row of CSV: its ``parts`` that are not empty, and why the score is undefined."""
+    """Join the parts of a CSV note that are not empty, and the reason why the score is undefined."""
     return "; ".join(filter(None, (*parts, f"undefined: {undefined}" if undefined else "")))
 
 
 def metric_title(name: str) -> str:
-    """A metric's name for people."""
+    """Return a metric's name for people."""
     return name.title() if name in ("spearman", "pearson") else name
 
 
@@ -248,7 +240,7 @@ _HEAD_TITLES = {
     "answerability": "classifier of answerability",
     "electra": "ELECTRA's head (dense layer, GELU)",
 }
-"""Heads whose names are not plain enough."""
+"""Titles of heads whose names need an explanation."""
 
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
@@ -256,14 +248,13 @@ CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", 
 def table(
     benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.TableOrScore], more: Iterable[tuple[Any, ...]] = ()
 ) -> pl.DataFrame:
-    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric; then ``more``
-    rows, which are no benchmark's.
+    """Return all scores, one per row: ours, the published ones of the same task and metric, then ``more`` rows.
 
-    ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our
-    artifact's name or a publication's table; ``note`` has the known misprint of a printed value, and of ours the
-    head, where it is not the task's own, how many of the official examples were tested, and why there is no value. The splits
-    ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best reachable
-    predictions; ``ONNX_SPLITS`` the same with the predictions of the model as ONNX.
+    ``value`` is times 100 and as exact as ``metrics.json``, or null if the official script prints ``nan``; ``source`` is our
+    artifact's name or a publication's table. ``note`` has the known misprint of a printed value. For ours it has the head, if
+    it is not the task's own, the number of official examples that were tested, and why there is no value. All ``test`` splits
+    have the same examples: ``test_corrected`` is scored as the benchmark's paper defines, ``test_oracle`` has the best
+    reachable predictions, and ``ONNX_SPLITS`` those of the model as ONNX.
     """
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:

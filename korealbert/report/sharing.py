@@ -1,8 +1,8 @@
-"""Selection of the files of an artifact or a directory for the Hugging Face hub, and their upload.
+"""Select the files of an artifact or directory for the Hugging Face hub, and upload them.
 
-A model is the output of ``export`` with the card that knows its fine-tuning scores; a corpus the documents of ``clean``,
-``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores are in ``model-index`` too, where the hub's
-pages read them. A directory that ``export-corpus`` wrote, or a copy of an export, goes as it is.
+A model is the output of ``export``, with its fine-tuning scores on the card and in ``model-index``, which the hub's pages show.
+A corpus is the documents of ``clean``, ``dedup`` or ``balance`` as Parquet. Licenses follow from the sources. A directory that
+``export-corpus`` wrote, or a copy of an export, is uploaded unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CARD = "README.md"
 _MODEL = ("config.json", "model.safetensors", "tokenizer.json", _CARD)
 """Files of every exported model."""
 _TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json")
-_MORE = (*_TOKENIZER, *POOLING_FILES, *ONNX_FILES.values())
+_OPTIONAL = (*_TOKENIZER, *POOLING_FILES, *ONNX_FILES.values())
 _CORPORA = ("clean", "dedup", "balance")
 _HUB_TASKS = (
     (QuestionAnswering, "question-answering"),
@@ -45,7 +45,7 @@ _HUB_TASKS = (
     (SequenceRegression, "sentence-similarity"),
     (MultipleChoice, "multiple-choice"),
 )
-"""The hub's names of kinds of benchmarks; all others classify texts."""
+"""The hub's names for kinds of benchmarks; all others are text classification."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,22 @@ class Parcel:
 
     kind: Literal["model", "dataset"]
     files: Mapping[str, Path]
-    """By path in the repository."""
+    """Local files by path in the repository."""
     card: str
     license: str
     why: str
-    """Why the license is ``other``, or nothing."""
+    """Reason why the license is ``other``, or ""."""
 
     @property
     def measures(self) -> list[str]:
-        """The scores of ``model-index`` as people read them."""
+        """Scores of ``model-index`` for people."""
         found = _data(self.card).get("eval_results") or [] if self.kind == "model" else []
         return [f"{each.dataset_name}: {each.metric_name} {each.metric_value}" for each in found]
 
 
 @contextmanager
 def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
-    """The upload of an export, a bi-encoder, or the documents of some artifacts. Raises ValueError for any other stage."""
+    """Prepare the upload of an export, a bi-encoder, or a corpus. Raises ValueError for artifacts of other stages."""
     stages = {artifact.manifest["recipe"]["stage"] for artifact in artifacts}
     if stages == {"export"}:
         yield _model(artifacts[-1])
@@ -84,19 +84,18 @@ def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / title
         write_dataset(artifacts, directory, "parquet")
-        yield Parcel("dataset", _all_of(directory), (directory / _CARD).read_text("utf-8"), license, why)
+        yield Parcel("dataset", _corpus_files(directory), (directory / _CARD).read_text("utf-8"), license, why)
 
 
 def parcel_of_directory(directory: Path) -> Parcel:
-    """The upload of a directory that ``export`` or ``export-corpus`` wrote. Raises ValueError for any other one."""
+    """Prepare the upload of a directory that ``export`` or ``export-corpus`` wrote. Raises ValueError for any other one."""
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        files = {name: directory / name for name in (*_MODEL, *_MORE) if (directory / name).is_file()}
-        return Parcel("model", files, card, str(_data(card).get("license")), "")
+        return Parcel("model", _model_files(directory), card, str(_data(card).get("license")), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
-        return Parcel("dataset", _all_of(directory), card, str(_data(card).get("license")), "")
+        return Parcel("dataset", _corpus_files(directory), card, str(_data(card).get("license")), "")
     raise ValueError(
         f"{directory}: neither an exported model ({', '.join(_MODEL)}) nor a corpus of `korealbert export-corpus` "
         f"({_CARD}, data/*.parquet); name an artifact (export, balance) or such a directory"
@@ -108,9 +107,13 @@ def _data(card: str) -> Any:
     return ModelCard(card).data
 
 
-def _all_of(directory: Path) -> dict[str, Path]:
-    """The files of a corpus, and nothing else that may lie there."""
+def _corpus_files(directory: Path) -> dict[str, Path]:
+    """Return the card and the data files of a corpus, without other files in the directory."""
     return {_CARD: directory / _CARD} | {f"data/{path.name}": path for path in sorted((directory / "data").iterdir())}
+
+
+def _model_files(directory: Path) -> dict[str, Path]:
+    return {name: directory / name for name in (*_MODEL, *_OPTIONAL) if (directory / name).is_file()}
 
 
 def _model(export: Artifact) -> Parcel:
@@ -127,14 +130,13 @@ def _model(export: Artifact) -> Parcel:
     if results := [*_heldout(pretrain), *_finetuned(benchmarks)]:
         data.model_name = str(export.manifest["spec"]["title"])
         data.eval_results = results
-    files = {name: export.path / name for name in (*_MODEL, *_MORE) if (export.path / name).is_file()}
-    return Parcel("model", files, str(card), license, why)
+    return Parcel("model", _model_files(export.path), str(card), license, why)
 
 
 def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
-    """The fine-tuning cells of an exported model by label: of each benchmark those alone that have the newest cell's settings.
+    """Return the fine-tuning cells of an exported model by label, only those with the settings of the benchmark's newest cell.
 
-    Cells of one label differ where somebody tried other settings before, and a mean over both is of neither.
+    A store may have cells from earlier settings under the same labels, and a mean over both would be wrong.
     """
     found: dict[str, Artifact] = {}
     settings: dict[str, Any] = {}
@@ -145,17 +147,15 @@ def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
         init = recipe["spec"]["init"]
         benchmark = scores.benchmark_of(label, init)
         own = [recipe["version"], {field: value for field, value in recipe["spec"].items() if field not in ("init", "seed")}]
-        # What a search chose is an input, and another one for each init.
-        if (
-            settings.setdefault(benchmark, own) == own
-            and settings.setdefault(f"{benchmark}/{init}", recipe["inputs"]) == (recipe["inputs"])
-        ):
+        same_settings = settings.setdefault(benchmark, own) == own
+        # The result of a search is an input, and there is one for each init.
+        if same_settings and settings.setdefault(f"{benchmark}/{init}", recipe["inputs"]) == recipe["inputs"]:
             found.setdefault(label, artifact)
     return dict(reversed(found.items()))
 
 
 def _heldout(pretrain: Artifact) -> Iterator[EvalResult]:
-    """Scores on the documents that were held out of pretraining; none of a model that finds replaced tokens."""
+    """Yield scores on documents held out of pretraining; a model that finds replaced tokens has none."""
     found = pretrain.stats_as(PretrainStats).heldout or {}
     where: dict[str, Any] = {
         "task_type": "fill-mask",
@@ -168,7 +168,7 @@ def _heldout(pretrain: Artifact) -> Iterator[EvalResult]:
 
 
 def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
-    """The mean test score over seeds of each benchmark, from pretrained weights."""
+    """Yield the mean test score of each benchmark over the seeds of pretrained weights."""
     for benchmark in benchmarks:
         values = benchmark.values("pretrained")
         if not values or benchmark.undefined("pretrained"):
@@ -189,29 +189,29 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
 
 
 def check_name(repo: str) -> None:
-    """Raises ValueError for a name of a repository that the hub does not take."""
+    """Raise ValueError if the hub does not accept the name of a repository."""
     try:
         validate_repo_id(repo)
     except ValueError:
         form = "ASCII letters and digits with a single -, _ or . between them, at most 96 characters, no .git at the end"
-        raise ValueError(f"{repo!r} is no name on the hub: it is USER/NAME or NAME, of {form}") from None
+        raise ValueError(f"{repo!r} is not a valid name on the hub: write USER/NAME or NAME with {form}") from None
 
 
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
-    """Upload to a repository, which is made where there is none; the address of the commit.
+    """Upload to a repository, which is created if necessary, and return the address of the commit.
 
-    Files that the hub has already are not sent again: repeat the call after an interrupted upload. Raises ValueError without a
-    token, for a name that the hub does not take, for a public repository unless ``public``, and with the hub's answer.
+    Files that the hub already has are not sent again, so repeat the call after an interrupted upload. Raises ValueError without
+    a token, for an invalid name, for a public repository unless ``public``, and with the hub's answer if the upload fails.
     """
     check_name(repo)
     if get_token() is None:
-        raise ValueError("no token of the hub: run `hf auth login`, or set HF_TOKEN")
+        raise ValueError("no token for the hub: run `hf auth login`, or set HF_TOKEN")
     api = HfApi()
     try:
         repo = repo if "/" in repo else f"{api.whoami()['name']}/{repo}"
         found = _visibility(api, what, repo)
         if found == "public" and not public:
-            raise ValueError(f"{repo} is there and public; say --public, or name another repository")
+            raise ValueError(f"{repo} is a public repository; add --public, or name another one")
         made = api.create_repo(repo, repo_type=what.kind, private=None if found else not public, exist_ok=True).repo_id
         with tempfile.TemporaryDirectory() as scratch:
             for name, path in what.files.items():
@@ -225,13 +225,13 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     except (HfHubHTTPError, OSError) as error:
         answer = " ".join(str(error).split())
         raise ValueError(
-            f"{repo}: the hub at {api.endpoint} did not take it ({answer}); mend that and repeat the command"
+            f"{repo}: the upload to {api.endpoint} failed ({answer}); fix the problem and repeat the command"
         ) from None
     return str(done.commit_url)
 
 
 def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
-    """``private`` or ``public``; nothing where there is no such repository yet."""
+    """Return ``private`` or ``public``, or "" if there is no such repository yet."""
     try:
         return "private" if api.repo_info(repo, repo_type=what.kind).private else "public"
     except RepositoryNotFoundError:
@@ -239,12 +239,12 @@ def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
 
 
 def address(what: Parcel, repo: str) -> str:
-    """Address of the repository; ``USER`` in it is whose token it will be."""
+    """Return the address of the repository; ``USER`` in it stands for the owner of the token."""
     named = repo if "/" in repo else f"USER/{repo}"
     return "/".join([constants.ENDPOINT, *(["datasets"] if what.kind == "dataset" else []), named])
 
 
 def sizes(what: Parcel) -> Mapping[str, int]:
-    """Bytes by path in the repository."""
+    """Return the size in bytes of each file by path in the repository."""
     own = {_CARD: len(what.card.encode())}
     return {name: own.get(name, path.stat().st_size) for name, path in what.files.items()}

@@ -1,9 +1,8 @@
-"""Stage `report`: every artifact of a run → its scores, published ones, and the lineage of both.
+"""Stage `report`: all artifacts of a run → a report of scores, published scores, and how everything was made.
 
-Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
-``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
-``model-card.md``. Only times and costs depend on when and where the inputs were built: equal inputs give equal
-bytes of all else, and equal manifests of all.
+Inputs: all artifacts of a run by label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
+``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg``, and ``model-card.md`` if a model was
+exported. Equal inputs give equal bytes, except for times and costs, which depend on when and where the inputs were built.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ class ReportSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"note", "table", "published_scores"})
 
     title: str = Field(default="", max_length=200)
-    """Title of the report; empty: named after the result of the run."""
+    """Title of the report. By default it names the result of the run."""
     note: str = Field(default="", max_length=1000)
     """A note above all numbers."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
-    """Tables of published scores to show next to ours: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Tables of published scores to compare with: albert, ax_encoder, klue_readme, koelectra_readme, korealbert, xpt."""
     table: PrintedTable | None = None
-    """A table of a paper to fill: models are its rows, benchmarks its columns."""
+    """A table of a paper to fill with our numbers: models are its rows, benchmarks its columns."""
     published_scores: tuple[OwnScore, ...] = ()
-    """Further published scores; the recipe takes those that the TOML files of its benchmarks name."""
+    """Further published scores. The recipe adds those in the TOML files of its benchmarks."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
-    """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
+    """Titles of dropped documents to quote per reason; 0 if the corpus must not be shown."""
 
     samples: int = Field(default=6, ge=0, le=100)
-    """Documents of the corpus whose beginning is quoted; 0 quotes none, where the corpus may not be shown."""
+    """Documents of the corpus to quote the beginning of; 0 if the corpus must not be shown."""
     hardest_examples: int = Field(default=5, ge=0, le=20)
-    """Test examples with the largest loss quoted per benchmark; 0 quotes none, where the benchmark may not be shown."""
+    """Test examples with the largest loss to quote per benchmark; 0 if the benchmark must not be shown."""
 
     @field_validator("published")
     @classmethod
@@ -71,13 +70,13 @@ class ReportStats(Statistics):
     figures: int
     scores: int
     means: dict[str, dict[str, float]]
-    """Mean test score times 100 by benchmark and initial weights, where it is defined."""
+    """Mean test score times 100 by benchmark and initial weights; undefined ones are left out."""
     missing: list[str]
-    """Stages that the run does not have."""
+    """Stages that the run lacks."""
 
 
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
-    """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
+    """Write the report. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
     compared: list[TableOrScore] = [*spec.published, *spec.published_scores]
@@ -110,8 +109,9 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     made = "from raw text to scores" if scored else "from raw text to a model" if trained else "a corpus"
     title = spec.title or f"korealbert: {made}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
-    if (card := _card_with_scores(artifacts, benchmarks)) is not None:
-        atomic_write(out_dir / "model-card.md", card.encode())
+    export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
+    if export is not None and pretrain is not None:
+        atomic_write(out_dir / "model-card.md", card_with_scores(export, pretrain, benchmarks).encode())
     return ReportStats(
         sections=[section.anchor for section in sections],
         figures=figures,
@@ -125,7 +125,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
 
 
 def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
-    """The label of the model of ``finetune/BENCHMARK/INIT/SEED`` or ``finetune/ENCODER/BENCHMARK/INIT/SEED``."""
+    """Return a function from the label of a fine-tuning cell to that of its model."""
 
     def model_of(label: str) -> str:
         stage, *rest = label.split("/")
@@ -135,35 +135,24 @@ def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
     return model_of
 
 
-def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
-    """The exported model's card with the scores of all fine-tuning runs, or None where no model was exported."""
-    export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
-    return None if export is None or pretrain is None else card_with_scores(export, pretrain, benchmarks)
-
-
 def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[Benchmark]) -> str:
-    """The card of an exported model with the scores of fine-tuning runs."""
+    """Return the card of an exported model with the scores of fine-tuning runs."""
     spec = export.manifest["spec"]
-    cells = [
-        FinetunedScores(
-            name,
-            cell.init,
-            benchmark.metric,
-            None if cell.undefined(benchmark.metric, "dev") else cell.dev,
-            None if cell.undefined(benchmark.metric) else cell.test,
-        )
-        for benchmark in benchmarks
-        for cell in benchmark.cells
-        for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
-        for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
-    ]
+    cells = []
+    for benchmark in benchmarks:
+        for cell in benchmark.cells:
+            name = ", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))
+            name += f" ({benchmark.part})" if benchmark.part else ""
+            dev = None if cell.undefined(benchmark.metric, "dev") else cell.dev
+            test = None if cell.undefined(benchmark.metric) else cell.test
+            cells.append(FinetunedScores(name, cell.init, benchmark.metric, dev, test))
     facts = ModelFacts.of(pretrain, title=spec["title"], license=spec["license"], snapshot=spec.get("snapshot"))
     return model_card(facts, pretrain, finetuned=cells, limits=untrained_parts(facts.config))
 
 
 STAGE = Stage(
     "report",
-    version=17,
+    version=18,
     spec=ReportSpec,
     run=run,
     table="report",

@@ -1,9 +1,9 @@
-"""Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece crosses.
+"""Cuts text into morphemes before it is cut into pieces: an invisible separator marks each boundary, and no piece crosses it.
 
-Kiwi analyses each word by itself, so a sentence is cut in the same way alone and within a paragraph, and a known word costs
-nothing. On Wikipedia 98 % of the boundaries equal those of the whole sentence's analysis, at twice its speed or more.
+Kiwi analyses each word separately, so a sentence is cut the same way alone and within a paragraph, and known words are cached.
+On Wikipedia 98 % of the boundaries equal those of analysing whole sentences, at more than twice the speed.
 
-``for_directory`` gives a ``transformers`` tokenizer that cuts texts as in pretraining; its offsets are those of the uncut text.
+``for_directory`` returns a ``transformers`` tokenizer that cuts texts as in pretraining; its offsets refer to the uncut text.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from korealbert.artifact.shards import map_shards
 from korealbert.vocab.normalisation import joins, rules
 
 BOUNDARY = "\u2063"
-"""INVISIBLE SEPARATOR: normalisation leaves it alone, a tokenizer made for morphemes takes it out. One that a text has already
-is read as a space."""
+"""INVISIBLE SEPARATOR. Normalisation leaves it alone, and a tokenizer made for morphemes removes it. If a text already
+contains one, it is read as a space."""
 
 MORPHEMES_FILE = "morphemes.json"
-"""Next to a vocabulary whose text is cut into morphemes wherever it is encoded: by which analyser."""
+"""Names the analyser of a vocabulary whose text is cut into morphemes wherever it is encoded."""
 
 _WORDS_REMEMBERED = 1 << 18
-"""About 60 MB in each process."""
+"""Cached words: about 60 MB in each process."""
 
 SENTENCES_PER_SHARD = 20_000
 _SPACE_FOR_BOUNDARY = "\u200b"
 _LETTERS = re.compile(r"\w{1,64}")
-_STRETCH = re.compile(r"\S{1,64}")
-"""A word, or a part of a very long one: Kiwi's memory grows with its input."""
+_WORD = re.compile(r"\S{1,64}")
+"""A word, or a part of a very long one, because Kiwi's memory grows with its input."""
 
 
 def write_analyser(directory: Path) -> None:
-    """Note which analyser the vocabulary of a directory needs."""
+    """Record which analyser the vocabulary of a directory needs."""
     write_json(directory / MORPHEMES_FILE, _analyser(), indent=2, sort_keys=True)
 
 
 def needs_morphemes(directory: Path) -> bool:
-    """Whether the text for the vocabulary of a directory is to be cut. Raises ValueError when this analyser is another one."""
+    """Whether text for the vocabulary of a directory must be cut. Raises ValueError if the analyser here is another one."""
     path = directory / MORPHEMES_FILE
     if not path.is_file():
         return False
@@ -65,17 +65,17 @@ def needs_morphemes(directory: Path) -> bool:
 
 
 def split_morphemes(text: str) -> str:
-    """The text with ``BOUNDARY`` between the morphemes of each word; taken out again, it is the text."""
-    return _STRETCH.sub(lambda word: _split_word(word[0]), text.replace(BOUNDARY, _SPACE_FOR_BOUNDARY))
+    """Return the text with ``BOUNDARY`` between the morphemes of each word; without these it is the text itself."""
+    return _WORD.sub(lambda word: _split_word(word[0]), text.replace(BOUNDARY, _SPACE_FOR_BOUNDARY))
 
 
 def morphemes(text: str) -> list[str]:
-    """The morphemes of each run of letters and digits as Kiwi spells them (했다: 하, 었, 다), in lower case."""
+    """Return the morphemes of each run of letters and digits as Kiwi spells them (했다: 하, 었, 다), in lower case."""
     return [form for word in _LETTERS.findall(_normalizer().normalize(text)) for form in _forms(word)]
 
 
 def cut_sentences(sentences: Sequence[str], out_dir: Path, runtime: Runtime) -> list[str]:
-    """All sentences through ``split_morphemes``, on all of a runtime's cores; reports the rate at the end of each stretch."""
+    """Apply ``split_morphemes`` to all sentences on all of a runtime's cores; reports the speed."""
     directory = out_dir / ".morphemes"
     directory.mkdir(exist_ok=True)
     started = time.monotonic()
@@ -106,20 +106,20 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _boundaries(word: str) -> list[int]:
-    """Where morphemes begin within a word, as places of its own characters."""
+    """Return the indices at which morphemes begin within a word."""
     shown, origin = _normalizer().normalize(word, with_offsets=True)
     places = set()
     for part in re.finditer(r"\S+", shown):
         for start in _morpheme_starts(part[0]):
             before, after = origin[part.start() + start - 1], origin[part.start() + start]
-            # Within the replacement of one character (㎏ is kg) there is no place to cut.
+            # The replacement of one character (㎏ becomes kg) cannot be cut.
             if before < after and not joins(word[after]):
                 places.add(after)
     return sorted(places)
 
 
 def _morpheme_starts(word: str) -> list[int]:
-    """Beginnings of morphemes but the first; where two share a syllable (했 is 하 and 었) there is none between them."""
+    """Return where morphemes begin, except the first; if two share a syllable (했 is 하 and 었) there is no boundary."""
     starts, reached = [], 1
     for morpheme in _kiwi().tokenize(word) if len(word) > 1 else ():
         if reached <= morpheme.start < len(word):
@@ -141,7 +141,7 @@ def _kiwi() -> Any:
 
 @cache
 def _normalizer() -> Any:
-    sentencepiece.set_min_log_level(2)  # It would log how it compiles the table.
+    sentencepiece.set_min_log_level(2)  # Otherwise it logs how it compiles the table.
     return sentencepiece.SentencePieceNormalizer(
         norm_map=list(rules().items()),
         escape_whitespaces=False,
@@ -151,21 +151,21 @@ def _normalizer() -> Any:
 
 
 def for_directory(tokenizer: Any, directory: Path) -> Any:
-    """The tokenizer as the vocabulary of its directory needs it: itself, or one that cuts texts into morphemes first.
+    """Return the tokenizer, wrapped to cut texts into morphemes first if the vocabulary of its directory needs that.
 
-    Raises ValueError when another analyser cut the texts of pretraining.
+    Raises ValueError if the texts of pretraining were cut by another analyser.
     """
     return _MorphemeTokenizer(tokenizer) if needs_morphemes(directory) else tokenizer
 
 
 class _MorphemeTokenizer:
-    """Called like the tokenizer that it wraps; offsets are those of the texts as they were given."""
+    """Called like the tokenizer that it wraps; offsets refer to the original texts."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
     def __call__(self, text: str | Sequence[str], text_pair: str | Sequence[str] | None = None, **options: Any) -> Any:
-        """The tokenizer's output for the cut texts; a special piece is cut only where the tokenizer reads it as text."""
+        """Return the tokenizer's output for the cut texts; a special piece is only cut if the tokenizer reads it as text."""
         texts = [self._split(text), self._split(text_pair)]
         encoded = self._tokenizer(*texts, **options)
         if "offset_mapping" in encoded:
@@ -198,11 +198,11 @@ class _MorphemeTokenizer:
 
 
 def _places(text: str | None) -> list[int]:
-    """Where a cut text has boundaries."""
+    """Return where a cut text has boundaries."""
     return [found.start() for found in re.finditer(BOUNDARY, text or "")]
 
 
 def _before(places: Sequence[int], span: Sequence[int]) -> tuple[int, int]:
-    """A span of the cut text as one of the text before."""
+    """Convert a span of the cut text to one of the original text."""
     begin, end = span
     return begin - bisect_left(places, begin), end - bisect_left(places, end)

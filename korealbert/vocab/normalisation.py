@@ -1,16 +1,16 @@
 """Normalisation of text before it is cut into pieces: one table, which two libraries follow exactly.
 
-Unicode's NFKC reorders and recomposes over any distance, which SentencePiece's table of short sequences cannot. So the table
-here holds what such a table can say, and the ``tokenizers`` library, whose NFKC is the whole one, is held to it by a barrier
-that it puts wherever its NFKC would reach further:
+Unicode's NFKC reorders and recomposes over any distance, which SentencePiece's table of short sequences cannot express. The
+table contains what such a table can express. The ``tokenizers`` library applies full NFKC, so a barrier character is inserted
+wherever its NFKC would go further than the table:
 
 - each character becomes its own NFKC form; ``SEPARATORS`` become spaces;
 - conjoining jamo compose (Hangul as macOS writes file names), and a letter with one accent or voicing mark composes;
-- nothing else does: a second mark stays apart, and so do the compatibility jamo, lest ``ㅋㅋㅜㅜ`` become ``ㅋ쿠ㅜ``.
+- nothing else does: a second mark stays separate, and so do compatibility jamo, so ``ㅋㅋㅜㅜ`` does not become ``ㅋ쿠ㅜ``.
 
-In a SentencePiece model the table is compiled (``precompiled_charsmap``): the size of an automaton in bytes, the automaton, and
-what sequences become. The automaton is a double array of Darts-clone: a unit of 32 bits for each node, whose child by a byte is
-at the node's own place, its offset and the byte, joined by exclusive or. Sequences are in UTF-8.
+A SentencePiece model contains the compiled table (``precompiled_charsmap``): the size of an automaton in bytes, the automaton,
+and the replacements. The automaton is a Darts-clone double array: a unit of 32 bits for each node, whose child by a byte is at
+the exclusive or of the node's own place, its offset and the byte. Sequences are in UTF-8.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ SEPARATORS = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""Characters read as a space in addition to those that NFKC makes one: controls, zero-width and direction marks, ``▁``
-itself."""
+"""Characters read as a space in addition to those that NFKC turns into one: controls, zero-width and direction marks, and
+``▁`` itself."""
 
 _BARRIER = "\x01"
-"""Stands between characters that must not compose; one of ``SEPARATORS``, so that no text holds it by then."""
+"""Inserted between characters that must not compose. It is one of ``SEPARATORS``, so no text contains it at that point."""
 _LEADING, _VOWELS, _TRAILING = range(0x1100, 0x1113), range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _SYLLABLES = range(0xAC00, 0xD7A4)
 
 
 class _Compositions(NamedTuple):
-    """What NFKC joins beyond single characters, Hangul aside."""
+    """What NFKC joins beyond single characters, except Hangul."""
 
     seconds: dict[str, set[str]]
-    """By mark: the letters that make one character with it."""
+    """For each mark, the letters with which it makes one character."""
     joining: set[str]
-    """Every character that NFKC may join to, or move before, the one in front; Hangul included."""
+    """Every character that NFKC may join to the one before it, or move before it; including Hangul."""
 
 
 @cache
 def rules() -> dict[str, str]:
-    """The table: what each sequence becomes. From left to right the longest sequence is replaced first; the result is final."""
+    """Return the table: the replacement of each sequence. Text is replaced once, from left to right, longest sequence first."""
     characters = _characters()
     nfkc = dict(zip(characters, _each(normalizers.NFKC(), characters), strict=True))
     table = {character: form for character, form in nfkc.items() if form != character}
@@ -69,14 +69,15 @@ def rules() -> dict[str, str]:
 
 
 def rules_tsv() -> str:
-    """The table as ``SentencePieceTrainer`` reads it: code points in hexadecimal, a tab between the two sides."""
+    """Return the table as ``SentencePieceTrainer`` reads it: code points in hexadecimal, a tab between the two sides."""
     return "".join(f"{_hexadecimal(source)}\t{_hexadecimal(target)}\n" for source, target in sorted(rules().items()))
 
 
 def normalizer() -> normalizers.Normalizer:
-    """The same for the ``tokenizers`` library, runs of spaces made one and the last taken off, as SentencePiece does."""
-    # The one space that may stay in front becomes the ▁ of the first word; a stripped one would shift the offsets that
-    # Metaspace's "first" goes by.
+    """Return the same for the ``tokenizers`` library, with runs of spaces merged and trailing ones removed, as SentencePiece
+    does."""
+    # One leading space may stay and becomes the ▁ of the first word. Stripping it would shift the offsets on which Metaspace's
+    # "first" depends.
     return normalizers.Sequence(
         [
             normalizers.Replace(Regex(_class(SEPARATORS)), " "),
@@ -90,7 +91,7 @@ def normalizer() -> normalizers.Normalizer:
 
 
 def clusters(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The characters [begin, end) of a text in groups: each with those after it that may compose with it."""
+    """Yield the characters [begin, end) of a text in groups: each with those after it that may compose with it."""
     first = begin
     for place in range(begin + 1, end):
         if not joins(text[place]):
@@ -107,7 +108,7 @@ def joins(character: str) -> bool:
 
 @cache
 def _barred() -> str:
-    """Regular expression of the places before a joining character where the table joins nothing."""
+    """Return a regular expression of the places before a joining character where the table joins nothing."""
     seconds, joining = _compositions()
     leading, vowels, trailing, syllables = (_class(map(chr, codes)) for codes in (_LEADING, _VOWELS, _TRAILING, _SYLLABLES))
     alone = joining.difference(seconds, map(chr, _VOWELS), map(chr, _TRAILING))
@@ -117,13 +118,13 @@ def _barred() -> str:
         f"(?={trailing})(?<!{syllables})(?<!{leading}{vowels})",
         *(f"(?={_class(mark)})(?<!{_class(letters)})" for mark, letters in sorted(seconds.items())),
     ]
-    # Not at the very beginning, where the library miscounts insertions (index out of bounds in its next normaliser).
+    # Not at the very beginning, where the library miscounts insertions (index out of bounds in its next normalizer).
     return rf"(?!\A)(?={_class(joining)})(?:{'|'.join(places)})"
 
 
 @cache
 def _compositions() -> _Compositions:
-    """Read off the library's own NFC and NFKD, so that both sides know the same version of Unicode."""
+    """Derive compositions from the library's own NFC and NFKD, so that both sides use the same version of Unicode."""
     characters = _characters()
     decomposed = {c: form for c, form in zip(characters, _each(normalizers.NFD(), characters), strict=True) if form != c}
     composites = [c for c, form in zip(decomposed, _each(normalizers.NFC(), decomposed), strict=True) if form == c]
@@ -142,18 +143,18 @@ def _compositions() -> _Compositions:
 
 
 def _characters() -> list[str]:
-    """All of Unicode that can have forms: without U+0000, the barrier, surrogates, unified ideographs and the empty planes."""
+    """Return all characters that can have forms: no U+0000, barrier, surrogates, unified ideographs or empty planes."""
     blocks = ((0x2, 0x3400), (0xA000, 0xD800), (0xE000, 0x20000), (0x2F800, 0x2FA20), (0xE0000, 0xE1000))
     return [chr(code) for first, end in blocks for code in range(first, end)]
 
 
 def _each(form: normalizers.Normalizer, texts: Iterable[str]) -> list[str]:
-    """Each text normalised on its own, in one call."""
+    """Normalise each text separately, in one call."""
     return form.normalize_str(_BARRIER.join(texts)).split(_BARRIER)
 
 
 def _class(characters: Iterable[str]) -> str:
-    """A regular expression of one of these characters, by ranges of code points."""
+    """Return a regular expression that matches one of these characters, by ranges of code points."""
     ranges: list[list[int]] = []
     for code in sorted(map(ord, characters)):
         if ranges and code == ranges[-1][1] + 1:
@@ -173,7 +174,7 @@ _CONTINUING = np.arange(0x80, 0xC0)
 
 
 def joining_characters(charsmap: bytes) -> set[str]:
-    """The characters that some sequence of the table holds after another one: all others are read alone."""
+    """Return the characters that follow another one in some sequence of the table; all others are read alone."""
     if not charsmap:
         return set()
     units = np.frombuffer(charsmap, "<u4", int.from_bytes(charsmap[:4], "little") // 4, offset=4).astype(np.int64)
@@ -188,7 +189,7 @@ def joining_characters(charsmap: bytes) -> set[str]:
 
 
 def _read_character(units: _Ints, nodes: _Ints) -> tuple[_Ints, _Ints]:
-    """The code points that may follow at these nodes, and the node after each."""
+    """Return the code points that may follow at these nodes, and the node after each."""
     _, heads, nodes = _children(units, nodes, _BYTES)
     more = (heads >= 0xC0).astype(np.int64) + (heads >= 0xE0) + (heads >= 0xF0)
     codes = np.where(more > 0, heads & (0x3F >> more), heads)
@@ -203,10 +204,10 @@ def _read_character(units: _Ints, nodes: _Ints) -> tuple[_Ints, _Ints]:
 
 
 def _children(units: _Ints, nodes: _Ints, labels: _Ints) -> tuple[_Ints, _Ints, _Ints]:
-    """Of all children of some nodes by these bytes: which node is the parent, the byte, and the child."""
+    """Return all children of some nodes by these bytes: index of the parent, byte, and child."""
     unit = units[nodes]
     offsets = (unit >> 10) << ((unit & 0x200) >> 6)
     children = (nodes ^ offsets)[:, None] ^ labels
-    # A unit with the highest bit set is no node but the replacement of a sequence.
+    # A unit with the highest bit set is a replacement, not a node.
     parents, chosen = np.nonzero((units[children] & 0x800000FF) == labels)
     return parents, labels[chosen], children[parents, chosen]

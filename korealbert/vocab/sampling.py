@@ -1,8 +1,8 @@
-"""Draw sentences from the documents: a weighted sample that depends on the seed and the text, not on shards or workers.
+"""Draws a weighted sample of sentences from the documents; it depends on seed and text, but not on shards or workers.
 
-Every sentence gets a priority from (seed, document id, line). The sentences of smallest priority are the sample, as many as two
-limits allow. One pass counts sentences and characters in bins of priority, a second keeps the bins that are needed: memory
-holds the sample, never the corpus.
+Every sentence gets a priority from (seed, document id, line). The sample is the sentences with the smallest priorities, as many
+as two limits allow. A first pass counts sentences and characters in bins of priority, a second one keeps the bins that are
+needed: memory holds the sample, never the corpus.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from korealbert.documents.shards import DOCUMENT_SCHEMA, TableWriter, read_batch
 from korealbert.philox import Stream, draw_block
 
 MAX_SENTENCE_BYTES = 4_192
-"""SentencePiece leaves out longer training sentences (its default); they are left out and counted here."""
+"""SentencePiece ignores longer training sentences (its default), so they are left out and counted here."""
 
 _BINS_PER_OCTAVE = 256
 _LOWEST_OCTAVE = -64
@@ -41,7 +41,7 @@ _SAMPLE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SampleLimits:
-    """The sample ends before either would be passed, but holds at least one sentence."""
+    """The sample stays within both limits, but contains at least one sentence."""
 
     sentences: int
     characters: int
@@ -49,30 +49,30 @@ class SampleLimits:
 
 @dataclass(frozen=True)
 class _SampleRequest:
-    """Task of one shard: which sentences to sample."""
+    """The job of one shard: which sentences to sample."""
 
     path: Path
     seed: int
     weights: dict[str, float]
-    """Relative probability of a sentence by source; 1 for sources not named, 0 leaves one out."""
+    """Relative probability of a sentence by source; 1 for sources not named, 0 excludes one."""
     last_bin: int | None = None
-    """Keep sentences up to this bin of priorities; None counts only."""
+    """Keep sentences up to this bin of priorities; None only counts."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sentences in the order of their priority."""
+    """Sentences in order of their priority."""
 
     sentences: list[str]
     counts: dict[str, Any]
-    """Of the corpus ``sentences`` and ``too_long_sentences``, of the sample ``sampled_sentences``, ``sampled_characters`` and
-    ``sampled_by_source``."""
+    """``sentences`` and ``too_long_sentences`` of the corpus; ``sampled_sentences``, ``sampled_characters`` and
+    ``sampled_by_source`` of the sample."""
 
 
 def sample_sentences(
     shards: list[Path], *, seed: int, weights: dict[str, float], limits: SampleLimits, out_dir: Path, runtime: Runtime
 ) -> Sample:
-    """The sample. Raises ValueError when ``weights`` names a source that no document has."""
+    """Draw the sample. Raises ValueError if ``weights`` names a source that no document has."""
     scratch = out_dir / ".sample"
     scratch.mkdir(exist_ok=True)
     requests = [_SampleRequest(path, seed, weights) for path in shards]
@@ -85,7 +85,7 @@ def sample_sentences(
     map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences", total=len(shards))
     batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, _SAMPLE_SCHEMA)]
     table = pa.Table.from_batches(batches, _SAMPLE_SCHEMA)
-    # The document and line decide between equal priorities, so the order is total and the same for any sharding.
+    # Document and line break ties, so the order is the same for any sharding.
     table = table.sort_by([("priority", "ascending"), ("document", "ascending"), ("line", "ascending")])
     characters = np.cumsum(pc.utf8_length(table["text"]).to_numpy())
     fitting = int(np.searchsorted(characters, limits.characters, side="right"))
@@ -133,7 +133,7 @@ def _keep(request: _SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
 
 
 def _bin_that_fills(bins: dict[str, dict[str, int]], limits: SampleLimits) -> int:
-    """The first bin of priorities up to which the sentences reach either limit (the last bin of all if they do not)."""
+    """Return the first bin of priorities up to which the sentences reach a limit, or the last bin if they do not."""
     sentences = characters = 0
     ordered = sorted(map(int, bins))
     for number in ordered:
@@ -145,14 +145,14 @@ def _bin_that_fills(bins: dict[str, dict[str, int]], limits: SampleLimits) -> in
 
 
 def _bin(priority: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Bins of equal ratio: fine enough that the last one holds 0.3 % of the sample."""
+    """Return bins of equal ratio, so fine that the last one contains 0.3 % of the sample."""
     octaves = np.log2(np.maximum(priority, 2.0**_LOWEST_OCTAVE))
     bins: npt.NDArray[np.int64] = np.floor(octaves * _BINS_PER_OCTAVE).astype(np.int64)
     return bins
 
 
 def _candidates(documents: pa.RecordBatch, request: _SampleRequest) -> tuple[pa.RecordBatch, int]:
-    """The lines of some documents with their priorities, and how many were left out as too long.
+    """Return the lines of some documents with their priorities, and how many were excluded as too long.
 
     Priorities are -ln(u) / weight: the smallest k are a weighted sample without replacement (Efraimidis and Spirakis 2006).
     """

@@ -1,4 +1,4 @@
-"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, for the choice of the vocabulary's size.
+"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, to choose the vocabulary's size.
 
 Inputs: roles ``documents`` and ``vocab``, whose spec gives everything except size and kind. Output:
 ``<kind>-<size>/spiece.model``; the statistics say how they encode text. No other stage depends on this one, so adding a size
@@ -29,14 +29,14 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
 
 
 class VocabSizesSpec(Spec):
-    """Which vocabularies to compare; a run without sizes compares none."""
+    """Which vocabularies to compare; without sizes, none."""
 
     sizes: tuple[int, ...] = ()
     """Numbers of pieces, in addition to that of the run's vocabulary."""
     model_types: tuple[Literal["unigram", "bpe"], ...] = ("unigram", "bpe")
-    """Each of them with every size."""
+    """Each of them is trained with every size."""
     sample_characters: int = Field(default=30_000_000, ge=1)
-    """Characters to train on at most, where the vocabulary itself takes no fewer: some minutes for each size."""
+    """Maximum of characters to train on, unless the vocabulary itself takes fewer: some minutes per size."""
 
     @model_validator(mode="after")
     def _each_once(self) -> VocabSizesSpec:
@@ -53,7 +53,7 @@ class VocabSizesSpec(Spec):
 
 @dataclass(frozen=True)
 class _Trial:
-    """One vocabulary to train."""
+    """A vocabulary to train."""
 
     spec: VocabSpec
     sentences: list[str]
@@ -62,7 +62,7 @@ class _Trial:
 
 
 class TrialFacts(VocabularyFacts):
-    """What one of the vocabularies does to text."""
+    """How one of the vocabularies encodes text."""
 
     model_type: Literal["unigram", "bpe"]
 
@@ -87,7 +87,7 @@ class VocabSizesStats(Statistics):
 
 
 def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabSizesStats:
-    """Train them one after the other. Raises ValueError naming the size when the corpus cannot give one."""
+    """Train them one after the other. Raises ValueError naming the size if the corpus cannot give one."""
     chosen = VocabSpec.model_validate_json(json.dumps(inputs["vocab"].manifest["spec"]))
     drawn = chosen.model_copy(update={"sample_characters": min(chosen.sample_characters, spec.sample_characters)})
     sample = training_sample(drawn, inputs["documents"], out_dir, runtime)
@@ -97,7 +97,7 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
         for kind in spec.model_types
         for size in sorted({*spec.sizes, chosen.size})
     ]
-    # One at a time: SentencePiece itself uses the cores, and each training holds the whole sample.
+    # One at a time: SentencePiece itself uses all cores, and each training needs the whole sample in memory.
     alone = runtime.model_copy(update={"workers": 1})
     facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train", total=len(trials))
     runtime.report(Progress(len(trials), len(trials), "vocabularies"))

@@ -1,7 +1,7 @@
 """Stage `vocab`: documents → a SentencePiece vocabulary, and the same vocabulary as a fast tokenizer.
 
-Input: role ``documents`` (one sentence a line). Output: ``spiece.model``, ``spiece.vocab`` (piece and score, a line each),
-``tokenizer.json``, and ``morphemes.json`` where text is cut into morphemes before it is encoded.
+Input: role ``documents`` (one sentence a line). Output: ``spiece.model``, ``spiece.vocab`` (piece and score on each line),
+``tokenizer.json``, and ``morphemes.json`` if text is cut into morphemes before it is encoded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from korealbert.vocab.tokenizer import (
 SCORE_STEP = 2.0**-6
 """Scores are rounded to multiples of this, so that float32 sums of up to about 29,000 of them are exact.
 
-Then pieces that can be put in two orders (``0`` ``00``) tie exactly and are cut the same way in every context and by every
-library; unrounded, 2 of 21,623 Wikipedia paragraphs came out otherwise from ``tokenizers`` than from SentencePiece.
-With 2⁻¹⁰ 9 of 30 texts of 53,000 pieces still did, with 2⁻⁶ none, nor of 278,000; it changes 51 of 30,000 paragraphs.
+Then pieces that can be combined in two ways (``0`` ``00``) tie exactly, and every library cuts them the same way in every
+context. Unrounded, ``tokenizers`` cut 2 of 21,623 Wikipedia paragraphs differently from SentencePiece. With 2⁻¹⁰ 9 of 30 texts
+of 53,000 pieces still differed, with 2⁻⁶ none, nor any of 278,000 pieces; it changes 51 of 30,000 paragraphs.
 """
 
 
@@ -50,32 +50,32 @@ class VocabSpec(Spec):
     model_type: Literal["unigram", "bpe"] = "unigram"
     """How pieces are chosen."""
     size: int = Field(default=32_000, ge=FIRST_ORDINARY_ID + 3, le=1 << 20)
-    """Number of pieces, the five special ones included."""
+    """Number of pieces, including the five special ones."""
     at_most: bool = False
-    """Take as many pieces as the text gives where these are fewer than ``size``, instead of failing."""
+    """If the text gives fewer pieces than ``size``, take those instead of failing."""
     character_coverage: float = Field(default=0.9995, ge=0.98, le=1.0)
-    """Share of all characters in the text that get a piece of their own; the rest becomes ``<unk>`` (or bytes). SentencePiece
-    takes 0.98 and more."""
+    """Share of all characters in the text that get a piece of their own; the rest becomes ``<unk>`` (or bytes).
+    SentencePiece accepts 0.98 and more."""
     byte_fallback: bool = False
     """Write characters without a piece as bytes (256 more pieces) instead of ``<unk>``."""
     user_defined_pieces: tuple[str, ...] = ()
-    """Single characters that always stand alone, such as ``( ) " - .`` in the official ALBERT vocabularies."""
+    """Single characters that are always separate pieces, such as ``( ) " - .`` in the official ALBERT vocabularies."""
     morphemes: Literal["none", "vocabulary", "everywhere"] = "none"
-    """``vocabulary``: pieces are learned from text that Kiwi has cut into morphemes, and used on uncut text, as KLUE-BERT does.
-    ``everywhere``: text is cut likewise wherever it is encoded, in pretraining, fine-tuning and ``fill-mask``; a user of the
-    exported model must do so too. Kiwi takes a core about 3 seconds a megabyte."""
+    """``vocabulary``: pieces are learned from text that Kiwi has cut into morphemes, and used on uncut text, as KLUE-BERT
+    does. ``everywhere``: text is cut wherever it is encoded, in pretraining, fine-tuning and ``fill-mask``; users of the
+    exported model must do so too. Kiwi takes about 3 core seconds per megabyte."""
     split_digits: bool = False
-    """Give every digit a piece of its own."""
+    """Make every digit a separate piece."""
     sample_sentences: int = Field(default=5_000_000, ge=1)
-    """Sentences to train on at most."""
+    """Maximum of sentences to train on."""
     sample_characters: int = Field(default=300_000_000, ge=1)
-    """Characters to train on at most; they determine the memory of training, about 50 bytes each."""
+    """Maximum of characters to train on. They determine the memory of training, about 50 bytes each."""
     source_weights: dict[str, float] = Field(default_factory=dict)
-    """Relative probability of a sentence by source, 10⁻⁶ to 10⁶; 1 for sources not named, 0 leaves a source out."""
+    """Relative probability of a sentence by source, 10⁻⁶ to 10⁶; 1 for sources not named, 0 excludes a source."""
     training_threads: int = Field(default=16, ge=1, le=1024)
-    """Part of the recipe, because it decides the order of float sums: each number gives other scores, on every machine."""
+    """Part of the recipe, because it determines the order of float sums: each number gives other scores, on every machine."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Of the sample of sentences."""
+    """Seed of the sample of sentences."""
 
     @field_validator("user_defined_pieces")
     @classmethod
@@ -96,29 +96,29 @@ class VocabSpec(Spec):
 
 
 class VocabularyFacts(Statistics):
-    """What a vocabulary does to text. A character is covered that can be written on its own in proper pieces."""
+    """How a vocabulary encodes text. A character is covered if proper pieces can encode it on its own."""
 
     pieces: int
     characters_per_piece: Real | None = None
-    """Spaces count."""
+    """Including spaces."""
     pieces_per_word: Real | None = None
     """Words are separated by spaces."""
     words_by_pieces: dict[str, int] = Field(default_factory=dict)
-    """How many words have 1, 2, … pieces."""
+    """Number of words with 1, 2, … pieces."""
     unknown_share: Real | None = None
-    """Of pieces, like the next."""
+    """Share of pieces, like the next."""
     byte_share: Real | None = None
     character_coverage: Real | None = None
-    """Share of the visible characters that are covered."""
+    """Share of visible characters that are covered."""
     hangul_syllables_covered: int | None = None
     """Of all 11,172."""
     hangul_syllables_in_text: int | None = None
     hangul_syllables_in_text_covered: int | None = None
-    """Of those that the text holds."""
+    """Of those in the text."""
     word_start_share: Real | None = None
-    """Of pieces: 0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98."""
+    """Share of pieces: 0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98."""
     specimens: list[str] = Field(default_factory=list)
-    """``_SPECIMENS`` cut into pieces, which spaces separate."""
+    """``_SPECIMENS`` cut into pieces, separated by spaces."""
     sha256: str = ""
     """Digest of the vocabulary."""
 
@@ -131,12 +131,13 @@ class VocabStats(VocabularyFacts):
     sampled_by_source: dict[str, int] = Field(default_factory=dict)
     """Sentences by source."""
     sentences: int | None = None
-    """All that the corpus holds."""
+    """Number of sentences in the corpus."""
     too_long_sentences: int = 0
 
 
 class KeptVocabStats(VocabularyFacts):
-    """The tokenizer of a checkpoint, on sentences of the corpus. Pieces are the rows of the checkpoint's word table."""
+    """The tokenizer of a checkpoint, measured on sentences of the corpus. Pieces are the rows of the checkpoint's word
+    table."""
 
     tokens: dict[str, str]
     """The special pieces by role: ``mask`` is ``[MASK]`` or ``<mask>``."""
@@ -156,7 +157,7 @@ def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Voc
 
 
 def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime: Runtime) -> Sample:
-    """The sentences that a vocabulary is trained on. Raises ValueError when there are none."""
+    """Return the sentences that a vocabulary is trained on. Raises ValueError if there are none."""
     shards = documents.files("documents-*.arrow")
     sample = sample_sentences(
         shards,
@@ -175,7 +176,7 @@ def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime
 
 
 def training_text(spec: VocabSpec, sentences: list[str], out_dir: Path, runtime: Runtime) -> list[str]:
-    """The sentences as ``train_model`` takes them: cut into morphemes where the spec says so, on all cores."""
+    """Return the sentences as ``train_model`` takes them: cut into morphemes if the spec says so, on all cores."""
     return sentences if spec.morphemes == "none" else cut_sentences(sentences, out_dir, runtime)
 
 
@@ -187,9 +188,9 @@ def write_vocabulary(model: Any, directory: Path) -> None:
 
 
 def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
-    """Train on sentences in the given order, cut into morphemes where the spec says so; the ``ModelProto``.
+    """Train on sentences in the given order, already cut into morphemes if the spec says so; returns the ``ModelProto``.
 
-    Raises ValueError naming the field and a value that works when SentencePiece refuses.
+    If SentencePiece refuses, raises ValueError naming the field and a value that works.
     """
     written = io.BytesIO()
     with NamedTemporaryFile("w", suffix=".tsv", encoding="ascii") as table:
@@ -199,14 +200,14 @@ def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
             _train(spec, sentences, Path(table.name), written)
         except _TooManyPieces as error:
             if not spec.at_most:
-                raise ValueError(str(error)) from error  # which can be sent from one process to another
+                raise ValueError(str(error)) from error  # ValueError can be pickled
             written.seek(0)
             written.truncate()
             _train(spec.model_copy(update={"size": error.possible}), sentences, Path(table.name), written)
     model = ModelProto.FromString(written.getvalue())
-    # The compiled table is in the model; where its source lay would make each training's bytes its own.
+    # The model contains the compiled table. The path of its source would change the model's bytes.
     model.normalizer_spec.ClearField("normalization_rule_tsv")
-    return _settled(model)
+    return _with_exact_scores(model)
 
 
 def _train(spec: VocabSpec, sentences: list[str], rules_file: Path, written: io.BytesIO) -> None:
@@ -236,11 +237,11 @@ def _train(spec: VocabSpec, sentences: list[str], rules_file: Path, written: io.
         raise _explained(error, spec, len(sentences)) from error
 
 
-def _settled(model: Any) -> Any:
+def _with_exact_scores(model: Any) -> Any:
     """Make scores exact (see ``SCORE_STEP``) and user-defined pieces ordinary ones.
 
-    Their characters occur in no other piece, so the cut of any text stays the same, and the ``tokenizers`` library needs no
-    special case, which there would split the text before it is normalised.
+    Their characters occur in no other piece, so every text is still cut the same way. The ``tokenizers`` library would split
+    text at user-defined pieces before normalising it.
     """
     is_unigram = model.trainer_spec.model_type == TrainerSpec.UNIGRAM
     lowest = min(piece.score for piece in model.pieces if piece.type == piece.NORMAL)
@@ -253,7 +254,7 @@ def _settled(model: Any) -> Any:
 
 
 class _TooManyPieces(ValueError):
-    """The text gives fewer pieces than the spec asks for; ``possible`` of them."""
+    """The text gives fewer pieces than the spec asks for: only ``possible``."""
 
     def __init__(self, size: int, sentences: int, possible: int) -> None:
         remedy = f"the greatest size possible is {possible}; take that, set at_most = true, or train on more text"
@@ -262,7 +263,7 @@ class _TooManyPieces(ValueError):
 
 
 def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
-    """SentencePiece's error as one that names the field of the spec and a value that works."""
+    """Turn SentencePiece's error into one that names the field of the spec and a value that works."""
     text = str(error)
     if found := re.search(r"Vocabulary size too high \(\d+\).*<= (\d+)", text):
         return _TooManyPieces(spec.size, sentences, int(found[1]))
@@ -284,7 +285,7 @@ _SYLLABLES = frozenset(map(chr, range(0xAC00, 0xD7A4)))
 """The 11,172 modern Hangul syllables of Unicode."""
 
 _MAX_PIECES_PER_WORD = 8
-"""Words of so many pieces or more are one class of the histogram."""
+"""Words with this many pieces or more are one class of the histogram."""
 
 _SPECIMENS = (
     "할머니께서는 장터에서 사 오신 복숭아를 손주들에게 나누어 주셨다.",
@@ -294,11 +295,12 @@ _SPECIMENS = (
     "AlbertModel의 config.json에는 hidden_size=768이라고 적혀 있다.",
     "조선 후기의 실학자 정약용(丁若鏞)은 『목민심서』를 남겼다.",
 )
-"""Sentences of our own, in several registers, whose cut is shown: of any corpus, so that vocabularies compare."""
+"""Sentences of our own, in several registers, shown cut into pieces. They are the same for every corpus, so vocabularies can
+be compared."""
 
 
 def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> VocabularyFacts:
-    """Facts measured on the first sentences of the training sample (which is in random order)."""
+    """Measure facts on the first sentences of the training sample, which is in random order."""
     measured = list(sentences[:_SENTENCES_MEASURED])
     encoded = vocabulary.encode(measured)
     ids = np.concatenate([*encoded, np.empty(0, dtype=np.int32)])
@@ -330,14 +332,14 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> Vocabu
 
 
 def _covered_characters(vocabulary: Vocabulary, characters: Sequence[str]) -> set[str]:
-    """Those of some characters that the vocabulary can write on their own, without ``<unk>`` or bytes."""
+    """Return those characters that the vocabulary can encode on their own, without ``<unk>`` or bytes."""
     proper = vocabulary.proper()
     encoded = vocabulary.encode(characters)
     return {character for character, ids in zip(characters, encoded, strict=True) if len(ids) and proper[ids].all()}
 
 
 def _histogram(pieces_per_word: Any) -> dict[str, int]:
-    """Words by the number of their pieces; the last class, ``8+``, is open."""
+    """Count words by number of pieces; the last class, ``8+``, is open."""
     counts = np.bincount(np.minimum(pieces_per_word, _MAX_PIECES_PER_WORD), minlength=_MAX_PIECES_PER_WORD + 1)[1:]
     names = [*map(str, range(1, _MAX_PIECES_PER_WORD)), f"{_MAX_PIECES_PER_WORD}+"]
     return {name: int(count) for name, count in zip(names, counts, strict=True)}

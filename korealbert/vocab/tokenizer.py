@@ -1,13 +1,13 @@
-"""The vocabulary as the other packages use it: special ids, encoding, which pieces begin words, and a ``tokenizer.json``.
+"""The vocabulary as other packages use it: special ids, encoding, which pieces begin words, and a ``tokenizer.json``.
 
-``fast_tokenizer`` gives the same vocabulary to the ``tokenizers`` library, with the ids of SentencePiece. It is built piece by
-piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most Korean words end as
-``<unk>``. There is one deliberate difference: ``[MASK]`` and the like, written out in a text, are the special pieces here (a
-fill-mask prompt needs that), and ordinary characters in SentencePiece. With ``split_special_tokens`` they are ordinary
-characters here too: fine-tuning reads texts that way.
+``fast_tokenizer`` builds the same vocabulary for the ``tokenizers`` library, with the ids of SentencePiece. It is built piece
+by piece, because the converters for ALBERT lower-case, remove accents and decompose Hangul, which turns most Korean words into
+``<unk>``. One difference is intended: here ``[MASK]`` and the like in a text are special pieces (a fill-mask prompt needs
+that), but ordinary characters in SentencePiece. With ``split_special_tokens``, which fine-tuning uses, they are ordinary
+characters here too.
 
-``KeptVocabulary`` is the tokenizer of a checkpoint instead, which stays as it is. Its ids are renumbered: the five special
-pieces come first, as in a vocabulary of ours, so that rows, noise and training need not know which of both they have.
+``KeptVocabulary`` wraps the tokenizer of a checkpoint, which stays unchanged. Its ids are renumbered so that the five special
+pieces come first, as in our own vocabularies; rows, noise and training need not know the difference.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _SpecialIds(NamedTuple):
 SPECIAL = _SpecialIds()
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 FIRST_ORDINARY_ID = len(SPECIAL_PIECES)
-"""Ids from here on are ordinary pieces of text."""
+"""First id of an ordinary piece of text."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,26 @@ class WordTable:
     """Which pieces begin and end words, as bool [V] lookup tables; see ``Vocabulary.words``."""
 
     starts: npt.NDArray[np.bool_]
-    """The piece begins a word: it begins with ``▁`` or is punctuation only."""
+    """Whether the piece begins a word: it begins with ``▁`` or is only punctuation."""
     alone: npt.NDArray[np.bool_]
-    """The piece is punctuation only, a word of its own: what follows begins another."""
+    """Whether the piece is only punctuation, and so a word of its own: the next piece begins another."""
     joins: npt.NDArray[np.bool_]
-    """The piece is a bare ``▁``: it belongs to the word that follows."""
+    """Whether the piece is a bare ``▁``, which belongs to the following word."""
     spaced: npt.NDArray[np.bool_]
-    """The piece follows a space: text may be cut before it."""
+    """Whether the piece follows a space, so that text may be cut before it."""
     ordinary: npt.NDArray[np.bool_] | None = None
-    """The row is a piece of text: neither special nor without a piece. None where no noise asks for it."""
+    """Whether the row is a piece of text, neither special nor unused. None if no noise needs it."""
 
     @cached_property
     def _borders(self) -> npt.NDArray[np.int8]:
-        """What ``mark`` needs to know about each piece, in one table: 1 where it begins a word; −2 where the next one
-        does in any case, 2 where the next one does not."""
+        """Return what ``mark`` needs per piece, in one table.
+
+        1 if the piece begins a word; −2 if the next one always does, 2 if the next one does not.
+        """
         return (self.starts + 2 * (self.joins.astype(np.int8) - self.alone)).astype(np.int8)
 
     def mark(self, ids: npt.NDArray[Any], forced: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Where words begin in ``ids`` [..., N]; ``forced`` marks pieces that begin one in any case (first of a segment)."""
+        """Return where words begin in ``ids`` [..., N]; ``forced`` marks pieces that always begin one (first of a segment)."""
         borders = self._borders.take(ids)
         marks = (borders & 1).astype(np.bool_)
         marks[..., 1:] = (borders[..., 1:] & 1) > (borders[..., :-1] >> 1)
@@ -90,22 +92,22 @@ class WordTable:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A SentencePiece model with the special layout of this project."""
+    """A SentencePiece model with this project's layout of special ids."""
 
     processor: Any
     """The ``SentencePieceProcessor``."""
     path: Path
     sha256: str
-    """Digest of the model file: what rows and views name as their vocabulary."""
+    """Digest of the model file, by which rows and views refer to their vocabulary."""
     boundary: int | None = None
-    """Id of the boundary of morphemes where text is cut into them first; no text has it among its ids."""
+    """Id of the morpheme boundary if text is cut into morphemes first; ``encode`` never returns it."""
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Load ``spiece.model`` or the directory that holds it; or a directory with the tokenizer of a checkpoint.
+        """Load ``spiece.model`` or its directory, or a directory with the tokenizer of a checkpoint.
 
-        Raises FileNotFoundError, and ValueError when the file is no SentencePiece model, has another layout of special ids, or
-        when text is to be cut into morphemes and that cannot be done as it was.
+        Raises FileNotFoundError, and ValueError if the file is no SentencePiece model, has another layout of special ids, or
+        needs a morpheme analyser that is missing or differs.
         """
         if (path / KEPT_FILE).is_file():
             return KeptVocabulary.read(path / KEPT_FILE)
@@ -135,7 +137,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Number of pieces V, the special ones included."""
+        """Return V, the number of pieces including special ones."""
         return int(self.processor.GetPieceSize())
 
     @property
@@ -144,9 +146,10 @@ class Vocabulary:
         return True
 
     def encode(self, texts: Sequence[str]) -> list[npt.NDArray[np.int32]]:
-        """Ids of each text, those of SentencePiece, without special pieces: a literal ``[MASK]`` is the characters it is.
+        """Return the ids of each text as SentencePiece gives them, without special pieces: ``[MASK]`` in a text is ordinary
+        characters.
 
-        Raises ValueError naming the text and the place of a lone surrogate, which is no character.
+        Raises ValueError with the text and position of a lone surrogate, which is no character.
         """
         if self.boundary is not None:
             texts = [split_morphemes(text) for text in texts]
@@ -166,19 +169,19 @@ class Vocabulary:
         return self.processor.Encode(texts, return_type="numpy", num_threads=1)
 
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
-        """The written form of each id, ``▁`` for the space before it."""
+        """Return the written form of each id, with ``▁`` for the space before it."""
         return [self.processor.IdToPiece(int(i)) for i in np.asarray(ids)]
 
     def proper(self) -> npt.NDArray[np.bool_]:
-        """Ordinary pieces, as a bool [V] lookup table: neither special nor a single byte."""
+        """Return which pieces are neither special nor a single byte: bool [V]."""
         ordinary = [i >= FIRST_ORDINARY_ID and not self.processor.IsByte(i) for i in range(self.size)]
         return np.array(ordinary, dtype=np.bool_)
 
     def words(self) -> WordTable:
-        """The word tables of this vocabulary.
+        """Return the word tables of this vocabulary.
 
-        Words are what spaces and punctuation separate. The official ALBERT code takes every piece with a character beyond a-z
-        for a word's start, so that for Hangul whole-word masking is silently off (google-research/albert#161).
+        Words are separated by spaces and punctuation. The official ALBERT code treats every piece with a character beyond a-z
+        as the start of a word, so that whole-word masking silently has no effect on Hangul (google-research/albert#161).
         """
         pieces = self.pieces(np.arange(self.size))
         bare = [piece.removeprefix(SPACE) for piece in pieces]
@@ -189,71 +192,72 @@ class Vocabulary:
         return WordTable(starts=spaced | alone, alone=alone, joins=joins, spaced=spaced, ordinary=self._ordinary() & ~special)
 
     def _ordinary(self) -> npt.NDArray[np.bool_]:
-        """Pieces that text leads to, and maybe special ones, as a bool [V] lookup table."""
+        """Return which pieces can occur in text, perhaps including special ones: bool [V]."""
         return np.array([i != self.boundary for i in range(self.size)], dtype=np.bool_)
 
 
 KEPT_FILE = "kept_tokenizer.json"
-"""What a directory has in place of ``MODEL_FILE`` where the tokenizer is that of a checkpoint."""
+"""File in place of ``MODEL_FILE`` if the tokenizer is that of a checkpoint."""
 KEPT_FOLDER = "tokenizer"
-"""Beside it: the checkpoint's own files of the tokenizer, as they were."""
+"""Next to it: the checkpoint's own tokenizer files, unchanged."""
 
 _Notation = Literal["continuation", "bytes", "spaces", "none"]
-"""How pieces show where words begin: those that do not begin one have a prefix (WordPiece), those that do begin with a space,
-written as a byte (byte-level BPE) or as ``▁`` (Unigram and BPE of SentencePiece); or not at all."""
+"""How pieces show where words begin: other pieces have a prefix (WordPiece), or the first piece starts with a space, written
+as a byte (byte-level BPE) or as ``▁`` (Unigram and BPE of SentencePiece); or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptVocabulary(Vocabulary):
-    """The tokenizer of a checkpoint under ids of ours: ``SPECIAL`` first, then the other rows of its word table in order.
+    """The tokenizer of a checkpoint with our ids: ``SPECIAL`` first, then the other rows of its word table in order.
 
     Here ``processor`` is a ``tokenizers.Tokenizer``.
     """
 
     theirs: npt.NDArray[np.int64]
     """[V]: the checkpoint's id of each piece. V is the number of rows of its word table, which may exceed the tokenizer's
-    pieces."""
+    number of pieces."""
     notation: _Notation
     prefix: str = ""
-    """With ``continuation``: what pieces begin with that begin no word, such as ``##``."""
+    """With ``continuation``: the prefix of pieces that begin no word, such as ``##``."""
 
     @classmethod
     def write(cls, file: Path, tokenizer: Tokenizer, *, special: Sequence[int], rows: int) -> None:
-        """Write what ``read`` reads: a tokenizer, its ids of pad, unk, cls, sep and mask, and the rows of the word table."""
+        """Write what ``read`` reads: a tokenizer, its ids of pad, unk, cls, sep and mask, and the number of rows of the word
+        table."""
         described = {"special": list(special), "rows": rows, "tokenizer": json.loads(tokenizer.to_str())}
         atomic_write(file, json.dumps(described, ensure_ascii=False).encode())
 
     @classmethod
     def read(cls, file: Path) -> KeptVocabulary:
-        """Read a file that ``write`` wrote. Raises ValueError where it is damaged."""
+        """Read a file that ``write`` wrote. Raises ValueError if it is damaged."""
         content = file.read_bytes()
         try:
             described = json.loads(content)
             part = described["tokenizer"]
             tokenizer, model = Tokenizer.from_str(json.dumps(part)), part["model"]
             if model["type"] == "Unigram":
-                # The library reads 14 % of scores with another last bit, which decides between cuts that tie (``0`` ``00``).
+                # The library reads 14 % of scores with a different last bit, which decides between tied cuts (``0`` ``00``).
                 scored = [(piece, score) for piece, score in model["vocab"]]
                 tokenizer.model = Unigram(scored, unk_id=model["unk_id"], byte_fallback=model.get("byte_fallback", False))
             special, others = described["special"], np.delete(np.arange(described["rows"]), described["special"])
             notation = _notation_of(part)
             prefix = model["continuing_subword_prefix"] if notation == "continuation" else ""
-        except Exception as error:  # The library raises Exception itself.
+        except Exception as error:  # The library raises plain Exception.
             problem = " ".join(str(error).split())
             raise ValueError(f"{file}: damaged ({problem}); run the recipe again, which rebuilds it") from error
-        tokenizer.encode_special_tokens = True  # Written out in a text they are the characters they are.
+        tokenizer.encode_special_tokens = True  # In a text they are ordinary characters.
         theirs = np.concatenate([np.array(special, dtype=np.int64), others])
         digest = sha256(content).hexdigest()
         return cls(tokenizer, file, digest, theirs=theirs, notation=notation, prefix=prefix)
 
     @cached_property
     def ours(self) -> npt.NDArray[np.int64]:
-        """[V]: our id of each of the checkpoint's, the inverse of ``theirs``."""
+        """Return our id of each of the checkpoint's, the inverse of ``theirs``: [V]."""
         return np.argsort(self.theirs)
 
     @property
     def size(self) -> int:
-        """V: rows of the checkpoint's word table."""
+        """Return V, the rows of the checkpoint's word table."""
         return len(self.theirs)
 
     @property
@@ -262,17 +266,17 @@ class KeptVocabulary(Vocabulary):
         return self.notation != "none"
 
     def _ids(self, texts: list[str]) -> Any:
-        """Ids by the tokenizer. A special piece among them (Unigram has ``<s>`` among its pieces) is unknown text here."""
+        """Return the tokenizer's ids. Special pieces among them (Unigram contains ``<s>``) become unknown text."""
         encoded = self.processor.encode_batch_fast(texts, add_special_tokens=False)
         found = (self.ours[np.array(text.ids, dtype=np.int64)] for text in encoded)
         return [np.where(ids < FIRST_ORDINARY_ID, SPECIAL.unk, ids).astype(np.int32) for ids in found]
 
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
-        """The written form of each id in the notation of SentencePiece, ``▁`` for the space before it."""
+        """Return the written form of each id in SentencePiece's notation, with ``▁`` for the space before it."""
         return [self._spelled[i][0] for i in np.asarray(ids).reshape(-1).tolist()]
 
     def proper(self) -> npt.NDArray[np.bool_]:
-        """Ordinary pieces of whole characters, as a bool [V] lookup table."""
+        """Return which pieces are ordinary and consist of whole characters: bool [V]."""
         return np.array([i >= FIRST_ORDINARY_ID and whole for i, (_, whole) in enumerate(self._spelled)], dtype=np.bool_)
 
     def _ordinary(self) -> npt.NDArray[np.bool_]:
@@ -281,11 +285,11 @@ class KeptVocabulary(Vocabulary):
 
     @cached_property
     def _spelled(self) -> list[tuple[str, bool]]:
-        """Each piece in the notation of SentencePiece, and whether it is whole characters."""
+        """Return each piece in SentencePiece's notation, and whether it consists of whole characters."""
         return [self._spell(self.processor.id_to_token(int(i))) for i in self.theirs]
 
     def _spell(self, piece: str | None) -> tuple[str, bool]:
-        if piece is None:  # A row of the word table that no text leads to.
+        if piece is None:  # A row of the word table without a piece.
             return "", False
         if self.notation == "continuation":
             return (piece.removeprefix(self.prefix) if piece.startswith(self.prefix) else SPACE + piece), True
@@ -297,7 +301,7 @@ class KeptVocabulary(Vocabulary):
 
 
 def _notation_of(tokenizer: dict[str, Any]) -> _Notation:
-    """How the pieces of a ``tokenizer.json`` show where words begin."""
+    """Return how the pieces of a ``tokenizer.json`` show where words begin."""
     if tokenizer["model"]["type"] == "WordPiece":
         return "continuation"
     steps = json.dumps([tokenizer[step] for step in ("normalizer", "pre_tokenizer")], ensure_ascii=False)
@@ -305,7 +309,7 @@ def _notation_of(tokenizer: dict[str, Any]) -> _Notation:
 
 
 def _byte_letters() -> dict[str, int]:
-    """The letters with which byte-level BPE writes bytes: printable ones of Latin-1 as themselves (GPT-2)."""
+    """Return the letters that byte-level BPE (GPT-2) writes for bytes: printable Latin-1 characters stand for themselves."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
@@ -315,19 +319,20 @@ _BYTE_LETTERS = _byte_letters()
 
 
 def _is_punctuation(character: str) -> bool:
-    """Punctuation and symbols (Unicode categories P and S): each is a word of its own, inside a number too."""
+    """Whether a character is punctuation or a symbol (Unicode categories P and S), and so a word of its own, even in a
+    number."""
     return unicodedata.category(character)[0] in "PS"
 
 
 _BYTE_PIECE = ("<", "0", "x", "0123456789ABCDEF", "0123456789ABCDEF", ">")
-"""Which characters the piece of a byte is written with, place by place."""
+"""Possible characters of a byte's piece, position by position."""
 
 
 def fast_tokenizer(model: Any) -> Tokenizer:
-    """The fast tokenizer of a parsed SentencePiece ``ModelProto`` of ours."""
+    """Return the fast tokenizer of a parsed SentencePiece ``ModelProto`` of ours."""
     tokenizer = Tokenizer(_pieces(model))
     tokenizer.normalizer = normalizer()
-    # After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
+    # No ▁ is added after [MASK], so that "[MASK]을" continues the masked word.
     steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(prepend_scheme="first", split=True)]
     if any(piece.piece == BOUNDARY for piece in model.pieces):
         steps.append(pre_tokenizers.Split(BOUNDARY, "removed"))
@@ -348,11 +353,11 @@ def fast_tokenizer(model: Any) -> Tokenizer:
 
 
 def _within_special_pieces(model: Any) -> str:
-    """Regular expression of what follows a place within each special piece, to cut there what is written like one.
+    """Return a regular expression that cuts text which looks like a special piece.
 
-    For the library's unigram model they are words like any other, and so are the pieces of bytes: ``<0x41>`` in a text is six
-    characters. Where two characters meet that do so in no ordinary piece, one of them known, the cut changes nothing else. (Two
-    unknown ones would be one ``<unk>`` and come out as two.)
+    The library's unigram model treats special pieces and byte pieces as ordinary words, although ``<0x41>`` in a text is six
+    characters. The cut is made between two characters that are adjacent in no ordinary piece, one of them known, so it changes
+    nothing else. (Two unknown ones would be one ``<unk>`` and become two.)
     """
     ordinary = [piece.piece for piece in model.pieces[FIRST_ORDINARY_ID:] if piece.type != piece.BYTE]
     known = set(ordinary)
@@ -368,12 +373,12 @@ def _within_special_pieces(model: Any) -> str:
 
 
 def _never_meet(first: str, second: str, known: set[str], met: set[tuple[str, str]]) -> bool:
-    """Whether no character of ``first`` stands before one of ``second`` in a piece, and one of the two is always known."""
+    """Whether no piece has a character of ``first`` before one of ``second``, and one of the two is always known."""
     return not met & set(product(first, second)) and (known.issuperset(first) or known.issuperset(second))
 
 
 def _one_of(characters: str) -> str:
-    """Regular expression of one of some letters and digits, or of the one character."""
+    """Return a regular expression of one of these letters and digits, or of the single character."""
     return re.escape(characters) if len(characters) == 1 else f"[{characters}]"
 
 
@@ -390,7 +395,7 @@ def _pieces(model: Any) -> Unigram | BPE:
 
 
 def _merges(model: Any, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Every way to merge two pieces into a third, the third one's rank first: what SentencePiece's BPE does without a list."""
+    """Return every way to merge two pieces into a third, by the third one's rank: SentencePiece's BPE stores no such list."""
     merges: list[tuple[int, int, int, tuple[str, str]]] = []
     for rank, piece in enumerate(model.pieces):
         if piece.type != piece.NORMAL:

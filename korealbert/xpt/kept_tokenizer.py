@@ -1,8 +1,8 @@
-"""Stage ``xpt_tokenizer`` (label ``vocab``): the tokenizer of a source encoder as the vocabulary of its further training.
+"""Stage ``xpt_tokenizer`` (label ``vocab``): the tokenizer of a source encoder as the vocabulary of its continued training.
 
 Input: roles ``source`` and ``documents``, on which the tokenizer is measured. Output: ``kept_tokenizer.json`` (the tokenizer as
-``AutoTokenizer`` makes it, whose settings may differ from ``tokenizer.json``; its special ids; the rows of the word table), and
-in the folder ``tokenizer`` the source's own files, which exports of models trained with it contain unchanged.
+loaded by ``AutoTokenizer``, whose settings may differ from ``tokenizer.json``, its special ids and the rows of the word table),
+and the folder ``tokenizer`` with the source's own files, which exports of the trained model contain unchanged.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from korealbert.vocab.tokenizer import KEPT_FILE, KEPT_FOLDER, SPECIAL, KeptVoca
 from korealbert.xpt.source import load_tokenizer
 
 _MEASURED = VocabSpec(sample_sentences=20_000, sample_characters=10_000_000)
-"""The sentences that the tokenizer is measured on."""
+"""Size of the sample on which the tokenizer is measured."""
 
 
 class TokenizerSpec(Spec):
-    """Instead of the fields of a vocabulary: the source's own tokenizer, for training on in its language. Word embeddings and
-    the output bias are then the source's too, and `itl = false` leaves the rest of the model as it is. The exported directory
-    has the source's tokenizer files, byte for byte."""
+    """Keep the source's tokenizer instead of training a vocabulary, to continue training in its language. Word embeddings and
+    output bias are then the source's too; `itl = false` keeps the rest of the model. The exported directory has the source's
+    tokenizer files, byte for byte."""
 
     tokenizer: Literal["source"]
-    """``source``: that of ``[source]``, which needs a ``tokenizer.json``."""
+    """``source``: the tokenizer of ``[source]``, which needs a ``tokenizer.json``."""
 
 
 def run(spec: TokenizerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> KeptVocabStats:
-    """Keep the tokenizer. Raises ValueError naming file, field and remedy where it cannot be the vocabulary of rows."""
+    """Keep the tokenizer. Raises ValueError naming file, field and remedy if example rows cannot be made with it."""
     source, directory = inputs["source"], inputs["source"].path
     where = f"the source ({source.name})"
     if not (directory / "tokenizer.json").is_file():
@@ -57,11 +57,11 @@ _NEW_VOCABULARY = "leave out tokenizer in [vocab] for a new vocabulary"
 NO_TOKENIZER_FILE = (
     f"missing; save one with transformers (AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)), or {_NEW_VOCABULARY}"
 )
-"""What to do where a source has only the files of a slow tokenizer."""
+"""What to do if a source only has the files of a slow tokenizer."""
 
 
 def _special_tokens(where: str, tokenizer: Any) -> dict[str, str]:
-    """The special pieces by role, in the order of ``SPECIAL``; a separator may be named ``eos_token`` alone."""
+    """Return the special pieces by role, in the order of ``SPECIAL``; ``eos_token`` may replace ``sep_token``."""
     tokens = {role: getattr(tokenizer, f"{role}_token") for role in SPECIAL._fields}
     tokens["sep"] = tokens["sep"] or tokenizer.eos_token
     for role, token in tokens.items():
@@ -71,16 +71,12 @@ def _special_tokens(where: str, tokenizer: Any) -> dict[str, str]:
         shown = ", ".join(f"{role}_token = {token!r}" for role, token in tokens.items())
         raise ValueError(f"{where}, tokenizer_config.json: {shown} are not five pieces; name a piece of its own for each")
     pieces = tokenizer.convert_ids_to_tokens(tokenizer("가")["input_ids"])
-    if len(pieces) < len(_ENDS) or [pieces[0], pieces[-1]] != [tokens[role] for role in _ENDS]:
+    if len(pieces) < 2 or [pieces[0], pieces[-1]] != [tokens["cls"], tokens["sep"]]:
         raise ValueError(
             f"{where}, tokenizer.json: its post_processor makes {pieces} of a text, without {tokens['cls']} and "
             f"{tokens['sep']} around it, which rows have; set one that puts them there"
         )
     return tokens
-
-
-_ENDS = ("cls", "sep")
-"""Roles of the pieces around a text."""
 
 
 STAGE = Stage("xpt_tokenizer", version=1, spec=TokenizerSpec, run=run, needs=("transformers",))

@@ -1,8 +1,8 @@
 """Stage ``xpt_phase`` (labels ``phase1/VARIANT``, ``phase2/VARIANT``): post-training of a transferred model.
 
-The pretraining stage from given weights, with part of them frozen; learning rate, moments and data order begin anew.
-Input: roles ``initial`` (a transfer, or the phase before), ``vocab``, ``examples`` and ``views``. Output: that of pretraining.
-Frozen layers keep their dropout, as layers in training do.
+It runs the pretraining stage from given weights, some of them frozen, with new learning rate, moments and data order. Input:
+roles ``initial`` (a transfer, or the previous phase), ``vocab``, ``examples`` and ``views``. Output: that of pretraining.
+Frozen layers still apply dropout.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from korealbert.xpt.transfer import Freeze, unreached_names
 
 Phase = Literal["phase1", "phase2"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""One after the other, each from the weights of the one before."""
+"""In this order, each from the weights of the one before."""
 
 
 class PhaseSpec(PretrainSpec):
-    """One phase. Defaults are those of Chameleon (table 5), and RoBERTa's where it says nothing."""
+    """One phase. Defaults are those of Chameleon (table 5), or of RoBERTa for what the paper does not say."""
 
     objective: Literal["mlm"] = "mlm"
     """Masked words are the only objective."""
     freeze: Freeze = "none"
-    """``chameleon`` freezes the encoder (phase 1), ``l21`` all that was copied from the source (Lee et al. 2021), ``none``
-    nothing (phase 2). Pooler and sentence-order head, which masked words never reach, stay as they are in any case."""
+    """``chameleon`` freezes the encoder (phase 1), ``l21`` everything copied from the source (Lee et al. 2021), ``none``
+    nothing (phase 2). Pooler and sentence-order head are never trained, because masked words give them no gradient."""
     steps: int = Field(default=50_000, ge=1)
-    """Parameter updates. Chameleon's 100,000 in all, one half each; the paper may also mean 100,000 for each phase."""
+    """Parameter updates. Chameleon has 100,000 for both phases; the paper may also mean 100,000 for each."""
     global_batch_size: int = Field(default=512, ge=1)
     """Sequences per update."""
     sop_weight: float = Field(default=0.0, ge=0, le=0)
@@ -45,10 +45,10 @@ class PhaseSpec(PretrainSpec):
     optimizer: AnyOptimizer = OptimizerSpec(name="adamw", lr=3e-4, betas=(0.9, 0.98), eps=1e-6, max_grad_norm=1.0)
     """Adam with RoBERTa's settings."""
     schedule: AnySchedule = ScheduleSpec(warmup_steps=1000)
-    """Warm-up over 1,000 steps (Lee et al. 2021), then linear to 0."""
+    """Warm-up over 1,000 steps (Lee et al. 2021), then linear decay to 0."""
 
     @model_validator(mode="after")
-    def _nothing_of_its_own(self) -> Self:
+    def _refuse_model_settings(self) -> Self:
         if self.model != ModelSpec():
             raise ValueError("[model]: a phase trains the model that was transferred; remove it")
         if self.long is not None:
@@ -60,25 +60,25 @@ class PhaseSpec(PretrainSpec):
         return self
 
     def pretraining(self, frozen: list[str]) -> PretrainSpec:
-        """The spec of the pretraining stage."""
+        """Return the spec of the pretraining stage."""
         return PretrainSpec(**{**{name: getattr(self, name) for name in PretrainSpec.model_fields}, "frozen": tuple(frozen)})
 
 
 class _Transferred(Statistics):
-    """What a transfer and a phase both say of the model that they write."""
+    """The statistics that a transfer and a phase have in common."""
 
     vocab_sha256: str | None = None
 
 
 class PhaseStats(pretrain.PretrainStats):
-    """A training of one phase."""
+    """Statistics of a phase."""
 
     vocab_sha256: str
     freeze: str
 
 
 def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> PhaseStats:
-    """Train one phase. Raises ValueError where vocabulary, examples and weights do not belong together."""
+    """Train one phase. Raises ValueError if vocabulary, examples and weights do not belong together."""
     initial, vocab = inputs["initial"], Vocabulary.load(inputs["vocab"].path)
     meant_for = initial.stats_as(_Transferred).vocab_sha256
     if meant_for != vocab.sha256:
@@ -91,7 +91,8 @@ def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Pha
 
 
 def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:
-    """Names of the tensors that a phase leaves as they are. Raises ValueError where a preset needs a transfer to begin from."""
+    """Return the names of the tensors that a phase does not train. Raises ValueError if the preset needs a transfer as
+    ``initial``."""
     config = read_config(initial.path)
     unreached = unreached_names(["encoder.pooler.weight", "encoder.pooler.bias", "sop.weight", "sop.bias"] * config.pooler)
     if freeze == "none":

@@ -1,8 +1,7 @@
-"""Stage ``xpt_source`` (label ``source``): an English encoder, checked, as every later stage reads it.
+"""Stage ``xpt_source`` (label ``source``): the checked files of an English encoder, which all later stages read.
 
-The spec names a directory in Hugging Face format, or a package that has one, or the input role ``model`` is an export
-artifact. Output: that directory's ``config.json``, safetensors and tokenizer files; nothing else of it is copied, and nothing
-in it is executed.
+The encoder is a directory in Hugging Face format, or a package with one (named in the spec), or an export (input role
+``model``). Output: its ``config.json``, safetensors and tokenizer files. Nothing else is copied, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, Mode
 from korealbert.huggingface.families import SpecialIds
 
 _VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
-"""Without any of these transformers makes up an empty tokenizer."""
+"""Without any of these files, transformers returns an empty tokenizer instead of an error."""
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> checkpoint.SourceStats:
-    """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
+    """Check and copy. Raises ValueError naming the directory if its model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
     try:
@@ -43,9 +42,9 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ch
 
 
 def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> SpecialIds:
-    """The special ids of a directory's tokenizer.
+    """Return the special ids of a directory's tokenizer.
 
-    Raises ValueError when there is no tokenizer, it cannot mask or pad, or it does not belong to the model.
+    Raises ValueError if there is no tokenizer, it has no mask or padding, or it does not belong to the model.
     """
     tokenizer = load_tokenizer(directory)
     where = f"{directory}/tokenizer_config.json"
@@ -56,22 +55,13 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     for role in ("pad", "unk", "cls", "sep"):
         if ids[role] == ids["mask"]:
             raise ValueError(f"{where}: mask_token and {role}_token are one piece, id {ids['mask']}; name another mask_token")
+    apart = "the two files do not belong together"
     highest = max(tokenizer.get_vocab().values())
-    if len(tokenizer) <= vocab_size <= highest:
-        raise ValueError(
-            f"{where}: the tokenizer gives ids up to {highest:,}, but config.json says vocab_size = {vocab_size:,}; "
-            "the two files do not belong together"
-        )
-    if len(tokenizer) > vocab_size:
-        raise ValueError(
-            f"{where}: the tokenizer has {len(tokenizer):,} pieces, but config.json says vocab_size = {vocab_size:,}; "
-            "the two files do not belong together"
-        )
-    if position_offset not in (0, tokenizer.pad_token_id + 1):
-        raise ValueError(
-            f"{where}: the pad_token has id {tokenizer.pad_token_id}, but the model's positions begin at {position_offset}; "
-            "the two files do not belong together"
-        )
+    if vocab_size < len(tokenizer) or vocab_size <= highest:
+        found = f"has {len(tokenizer):,} pieces" if vocab_size < len(tokenizer) else f"gives ids up to {highest:,}"
+        raise ValueError(f"{where}: the tokenizer {found}, but config.json says vocab_size = {vocab_size:,}; {apart}")
+    if position_offset not in (0, (pad := tokenizer.pad_token_id) + 1):
+        raise ValueError(f"{where}: the pad_token has id {pad}, but the model's positions begin at {position_offset}; {apart}")
     separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     if separator is None:
         raise ValueError(f"{where}: the tokenizer has neither sep_token nor eos_token; name one")
@@ -79,7 +69,7 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory in Hugging Face format. Raises ValueError naming the file where there is none to be read."""
+    """Return the tokenizer of a directory in Hugging Face format. Raises ValueError naming the file if it cannot be read."""
     from tokenizers import Tokenizer  # noqa: PLC0415 (as the next)
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
 
@@ -92,7 +82,7 @@ def load_tokenizer(directory: Path) -> Any:
         if not any((directory / name).is_file() for name in _VOCABULARIES):
             raise ValueError(f"none of {', '.join(sorted(_VOCABULARIES))}")
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # Of damaged files the libraries raise anything, Exception itself too.
+    except Exception as error:  # For damaged files the libraries raise anything, including Exception itself.
         raise ValueError(
             f"{directory}: no tokenizer that can be read ({error}); put tokenizer.json beside config.json"
         ) from error

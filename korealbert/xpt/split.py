@@ -1,15 +1,14 @@
 """Stage ``xpt_split`` (labels ``split/train``, ``split/valid``, ``split/test``): documents → one of three disjoint parts.
 
-Input: role ``documents`` (one sentence a line). Output: ``documents-*.arrow``. Documents (or sentences) are put in the order of
-a hash of seed and id (or text); the first ones are the test part, the next the valid part, the rest may be trained on. So a
-smaller train part lies within every larger one of the same seed, and none of them moves the other two.
+Input: role ``documents`` (one sentence a line). Output: ``documents-*.arrow``. Documents (or sentences) are ordered by a hash
+of seed and id (or text). The first ones are the test part, the next the valid part, the rest the train part. Thus a smaller
+train part is contained in every larger one of the same seed, and its size does not change the other two parts.
 
-No sentence is in two parts. At document level, where a sentence may occur in several documents, the train part leaves out those
-of the other two, and the valid part those of the test part.
+No sentence is in two parts. At document level, where documents may have sentences in common, the train part excludes those of
+the other two parts, and the valid part those of the test part.
 
-A part ends where it has enough sentences, which is found without sorting: every document (or sentence) has a 64-bit hash, a
-part is a range of hashes, and a histogram of their first bits tells in which of ``_BINS`` intervals a border lies. Only that
-one interval is sorted.
+A part ends when it has enough sentences. That border is found without sorting all hashes: a histogram of their first 16 bits
+tells in which of its bins the border lies, and only that bin is sorted.
 """
 
 from __future__ import annotations
@@ -32,23 +31,22 @@ from korealbert.philox import hash64
 
 Part = Literal["train", "valid", "test"]
 _Hashes = NDArray[np.uint64]
-"""Of sentences, sorted."""
+"""Sorted hashes of sentences."""
 
 
 class SplitSpec(Spec):
     """One of the three parts of a corpus."""
 
     part: Part
-    """Which of them."""
+    """The part that is written."""
     level: Literal["document", "sentence"] = "document"
-    """The unit that is split. ``sentence`` is what the paper seems to split; neighbours in a text then lie in
-    different parts."""
+    """The unit that is split. The paper seems to split sentences, which puts neighbours in a text into different parts."""
     test_sentences: int = Field(default=88_000, ge=1)
     """Sentences of the test part (Chameleon: 88,000)."""
     valid_sentences: int = Field(default=100_000, ge=1)
     """Sentences of the valid part (Chameleon: 100,000)."""
     train_sentences: int | None = Field(default=None, ge=1)
-    """Sentences of the train part: 400,000 or 4,000,000 in Chameleon. None: all that the other two leave."""
+    """Sentences of the train part: 400,000 or 4,000,000 in Chameleon. None: all that are left."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Seed of the order."""
 
@@ -63,11 +61,12 @@ _BINS = 1 << 16
 _SHIFT = np.uint64(48)
 
 MEASURED = np.dtype([("draw", np.uint64), ("sentences", np.uint32)])
-"""One document, or one sentence."""
+"""Hash and number of sentences of a document, or of one sentence."""
 
 
 class Border(NamedTuple):
-    """The end of a part: all draws below ``draw`` are in it, and of the document at ``draw`` so many sentences."""
+    """The end of a part: it contains all units whose hash is below ``draw``, and ``sentences`` of the document with hash
+    ``draw``."""
 
     draw: int
     sentences: int
@@ -87,13 +86,13 @@ class _SplitJob:
     shard: Path
     spec: SplitSpec
     begin: Border = START
-    """Where the part begins, or the hashes that a step considers."""
+    """The border after which the part, or what a step considers, begins."""
     end: Border | None = None
-    """Where it ends; None: nowhere."""
+    """The border at which it ends; None: at the last hash."""
     excluded: Path | None = None
-    """Hashes of the sentences that the part must not have, sorted."""
+    """File with the sorted hashes of sentences that the part must not contain."""
     measured: str = "measure"
-    """How the file of a measurement begins."""
+    """Prefix of the output files of ``_measure``."""
 
 
 class SplitStats(DocumentStats):
@@ -104,7 +103,7 @@ class SplitStats(DocumentStats):
 
 
 def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SplitStats:
-    """Write one part. Raises ValueError where the corpus has too few sentences for the sizes asked for."""
+    """Write one part. Raises ValueError if the corpus has too few sentences for the requested sizes."""
     (out_dir / ".work").mkdir(exist_ok=True)
     shards = inputs["documents"].files("documents-*.arrow")
 
@@ -116,7 +115,7 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
     begin, end = _range(spec, sorted((out_dir / ".work").glob("measure-*.npy")))
     excluded = None
     if spec.level == "document" and spec.part != "test":
-        # Of a document that the border cuts all sentences count: which of them its part has depends on what that part excludes.
+        # All sentences of a document that the border cuts are excluded, since it is not yet known which of them its part has.
         over_shards("exclude", _note_sentences, end=begin._replace(sentences=WHOLE))
         excluded = _join_hashes(out_dir / ".work")
     if spec.part == "train" and spec.train_sentences is not None:
@@ -130,8 +129,8 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
 
 
 def _range(spec: SplitSpec, measured: list[Path]) -> tuple[Border, Border | None]:
-    """Where the part begins and, but for train, ends."""
-    available, wanted = sentences_behind(measured, START), spec.test_sentences + spec.valid_sentences
+    """Return the borders of the part; the end of the train part is None."""
+    available, wanted = sentences_after(measured, START), spec.test_sentences + spec.valid_sentences
     if available <= wanted:
         raise ValueError(
             f"split: the corpus has {available:,} sentences, and test_sentences + valid_sentences = {wanted:,} leave none to "
@@ -141,15 +140,15 @@ def _range(spec: SplitSpec, measured: list[Path]) -> tuple[Border, Border | None
     test = find_border(measured, after=START, sentences=spec.test_sentences, divisible=cut)
     if spec.part == "test":
         return START, test
-    if sentences_behind(measured, test) <= spec.valid_sentences:  # The document that the border cuts may have been the last.
-        raise ValueError(f"split: behind the test part lie no {spec.valid_sentences:,} sentences; lower valid_sentences")
+    if sentences_after(measured, test) <= spec.valid_sentences:  # The document that the border cuts may be the last.
+        raise ValueError(f"split: valid_sentences = {spec.valid_sentences:,} leaves no sentence to train on; lower it")
     valid = find_border(measured, after=test, sentences=spec.valid_sentences, divisible=cut)
     return (test, valid) if spec.part == "valid" else (valid, None)
 
 
 def _train_end(spec: SplitSpec, remaining: list[Path], begin: Border) -> Border | None:
     assert spec.train_sentences is not None
-    available = sentences_behind(remaining, begin)
+    available = sentences_after(remaining, begin)
     if available < spec.train_sentences:
         raise ValueError(
             f"split: {available:,} sentences are left to train on, but train_sentences = {spec.train_sentences:,}; "
@@ -161,25 +160,24 @@ def _train_end(spec: SplitSpec, remaining: list[Path], begin: Border) -> Border 
 
 
 def _sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a document, one a line."""
+    """Yield the sentences of a document, one a line."""
     return (line for line in text.split("\n") if line.strip())
 
 
 def draw(spec: SplitSpec, what: str) -> int:
-    """The 64-bit hash that orders a document id or a sentence."""
+    """Return the 64-bit hash by which a document id or a sentence is ordered."""
     return hash64(f"{spec.seed}\0{what.strip()}")
 
 
 def _note_sentences(job: _SplitJob, index: int, out_dir: Path) -> Stats:
-    """Write the hashes of all sentences before ``job.end``: those of the parts before this one, at least."""
+    """Write the hashes of all sentences before ``job.end``, which include those of the earlier parts."""
     hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
     _save(out_dir / ".work" / f"exclude-{index:05d}.npy", np.unique(np.array(hashes, dtype=np.uint64)))
     return {}
 
 
 def _measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
-    """Write draw and number of sentences of each document behind ``job.begin``, without excluded ones; at sentence level, of
-    each sentence."""
+    """Write a ``MEASURED`` entry for each document (or sentence) after ``job.begin``, without excluded sentences."""
     rows: list[tuple[int, int]] = []
     excluded = _load(job.excluded)
     for document in read_documents(job.shard):
@@ -192,7 +190,7 @@ def _measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
 
 
 def _write_part(job: _SplitJob, index: int, out_dir: Path) -> Stats:
-    """Write the part's documents. What belongs to other parts is counted, not copied: it lies in theirs and in the input."""
+    """Write the documents of the part, and count those of other parts as dropped."""
     elsewhere = sentences_in = sentences_out = 0
     excluded = _load(job.excluded)
     with DocumentShard(out_dir, index) as shard:
@@ -209,7 +207,7 @@ def _write_part(job: _SplitJob, index: int, out_dir: Path) -> Stats:
 
 
 def taken(document: Document, job: _SplitJob, excluded: _Hashes | None = None) -> list[str]:
-    """The lines of a document that lie between the job's borders and have none of the ``excluded`` hashes, in order."""
+    """Return the lines of a document between the job's borders whose hashes are not ``excluded``, in order."""
     lines = list(_sentences_of(document.text))
     if job.spec.level == "sentence":
         return [line for line in lines if _between(draw(job.spec, line), job)]
@@ -237,7 +235,7 @@ def _load(path: Path | None) -> _Hashes | None:
 
 
 def _without_others(text: str, sentences: list[str]) -> str:
-    """The text with these of its lines only; paragraphs stay apart."""
+    """Return the text with only these of its lines; paragraphs stay separate."""
     wanted, paragraphs = iter([*sentences, None]), []
     following = next(wanted)
     for paragraph in text.split("\n\n"):
@@ -262,26 +260,24 @@ def _save(path: Path, array: NDArray[np.generic]) -> None:
         np.save(handle, array)
 
 
-def sentences_behind(files: Sequence[Path], border: Border) -> int:
-    """Sentences of all draws behind a border."""
-    return sum(int(table["sentences"].sum(dtype=np.int64)) for table in _behind(files, border))
+def sentences_after(files: Sequence[Path], border: Border) -> int:
+    """Return the number of sentences after a border."""
+    return sum(int(table["sentences"].sum(dtype=np.int64)) for table in _after(files, border))
 
 
 def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisible: bool) -> Border:
-    """The border of a part of so many ``sentences`` that begins behind ``after``.
+    """Return the end of a part of ``sentences`` that begins after a border, where there must be more than that.
 
-    ``files`` hold arrays of ``MEASURED``. ``divisible``: the last document is cut, so that the part has exactly so many;
-    otherwise, and where several documents have the id at which it would be cut, it has at most so many. There must be more
-    than ``sentences`` behind ``after``.
+    ``files`` hold arrays of ``MEASURED``. If ``divisible``, the last document is cut so that the part has exactly this size.
+    Otherwise, and if several documents have the hash of the last one, it may be smaller.
     """
     histogram = np.zeros(_BINS, dtype=np.int64)
-    for table in _behind(files, after):
+    for table in _after(files, after):
         np.add.at(histogram, (table["draw"] >> _SHIFT).astype(np.int64), table["sentences"].astype(np.int64))
     upto = np.cumsum(histogram)
-    place = int(np.searchsorted(upto, sentences, side="right"))
-    before = int(upto[place - 1]) if place else 0
-    inside = [table[table["draw"] >> _SHIFT == np.uint64(place)] for table in _behind(files, after)]
-    joined = np.concatenate(inside)
+    bin_ = int(np.searchsorted(upto, sentences, side="right"))
+    before = int(upto[bin_ - 1]) if bin_ else 0
+    joined = np.concatenate([table[table["draw"] >> _SHIFT == np.uint64(bin_)] for table in _after(files, after)])
     draws, group = np.unique(joined["draw"], return_inverse=True)
     counts = np.bincount(group, joined["sentences"]).astype(np.int64)
     ends = before + np.cumsum(counts)
@@ -291,7 +287,7 @@ def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisib
     return Border(int(draws[last]), rest) if divisible and alone and rest else Border(int(draws[last]) - 1, WHOLE)
 
 
-def _behind(files: Sequence[Path], border: Border) -> Iterator[NDArray[np.void]]:
+def _after(files: Sequence[Path], border: Border) -> Iterator[NDArray[np.void]]:
     for path in files:
         table = np.load(path, mmap_mode="r")
         yield table if border.draw < 0 else table[table["draw"] > np.uint64(border.draw)]

@@ -1,12 +1,12 @@
 """Stage ``xpt_transfer`` (labels ``transfer/VARIANT``): a source encoder → a model of the target vocabulary, before training.
 
 Input: roles ``source`` and ``vocab``. Output: ``model.safetensors`` and ``config.json`` as pretraining reads them, and
-``layout.json``: which tensors are copied, fresh, of the encoder, of the translation layers.
+``layout.json``: the names of the tensors that are copied, fresh, of the encoder, of the translation layers.
 
-Word table and decoder bias are new, as the vocabulary is; where the source's tokenizer is kept (``xpt_tokenizer``), they are
-the source's under the ids of the rows, and the model is the source. All else is copied: positions, segment types and the
-embeddings' LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL)
-become ordinary layers at either end, so the transferred model is a plain encoder of N + 2 layers.
+Word table and decoder bias are new, since the vocabulary is; if the source's tokenizer is kept (``xpt_tokenizer``), they are
+the source's, in another order of ids. Everything else is copied: positions, segment types and LayerNorm of the embeddings,
+encoder, pooler, and the heads that the source has. The implicit translation layers (ITL) are ordinary layers at either end, so
+the transferred model is a plain encoder with N + 2 layers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig, even_r
 from korealbert.vocab.tokenizer import SPECIAL, KeptVocabulary, Vocabulary
 
 Freeze = Literal["chameleon", "l21", "none"]
-"""Frozen in a phase: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
+"""What a phase freezes: the encoder (Chameleon), everything copied (Lee et al. 2021), nothing."""
 
 WORD_TABLE = "encoder.embeddings.word.weight"
-"""Tied to the decoder of the masked-token head: one tensor."""
+"""Also the decoder matrix of the masked-token head."""
 
 DECODER_BIAS = "mlm.bias"
 
@@ -40,22 +40,22 @@ POSITIONS = "encoder.embeddings.position.weight"
 
 
 def encoder_names(config: AnyConfig, names: Iterable[str]) -> list[str]:
-    """The tensors of the source's layers, with the projection of factorised embeddings, which only they read."""
+    """Return the tensors of the source's layers, and of the projection of factorised embeddings, which only they use."""
     return [name for name in names if name.startswith(("encoder.projection.", "encoder.layers.")) or _is_inner(config, name)]
 
 
 def translation_names(config: AnyConfig, names: Iterable[str]) -> list[str]:
-    """The tensors of the implicit translation layers."""
+    """Return the tensors of the implicit translation layers."""
     return [name for name in names if _block(name) is not None and not _is_inner(config, name)]
 
 
 def unreached_names(names: Iterable[str]) -> list[str]:
-    """Tensors to which masked words give no gradient: pooler and sentence-order head. Trained, they would only decay."""
+    """Return the tensors without a gradient from masked words, pooler and sentence-order head, which would only decay."""
     return [name for name in names if name.startswith(("encoder.pooler.", "sop."))]
 
 
 def _block_after_transfer(config: AnyConfig, name: str) -> str:
-    """A source tensor's name in the transferred model of this ``config``: its blocks follow the first edge layers."""
+    """Return the name of a source tensor in the transferred model, where blocks are shifted by the first edge layers."""
     block = _block(name)
     if block is None or not isinstance(config, ModelConfig):
         return name
@@ -72,7 +72,7 @@ def _is_inner(config: AnyConfig, name: str) -> bool:
 
 
 def _block(name: str) -> tuple[str, int, str] | None:
-    """Kind, number and inner name of a tensor of a layer."""
+    """Split the name of a layer's tensor into kind, number and inner name."""
     part, _, rest = name.removeprefix("encoder.").partition(".")
     number, _, inner = rest.partition(".")
     return (part, int(number), inner) if part in ("attention", "ffn") and number.isdigit() else None
@@ -82,26 +82,25 @@ class TransferSpec(Spec):
     """How a source encoder becomes one of another language."""
 
     itl: bool = True
-    """Whether one translation layer is added before the source's first layer and one after its last. A modern encoder takes
-    none: its layers are global or local by their number."""
+    """Add a translation layer before the source's first layer and one after its last. Modern encoders cannot have any, because
+    their layers are global or local by number."""
     itl_init: Literal["random", "identity"] = "random"
-    """``identity`` zeroes the output matrices of both blocks, so that a translation layer begins as its residual path (up to
-    its LayerNorms). The papers draw them like all other matrices."""
+    """``identity`` sets the output matrices of both blocks to 0, so that a translation layer starts as its residual path (up to
+    its LayerNorms). The papers initialise them like all other matrices."""
     encoder: Literal["source", "random"] = "source"
-    """``random``: the layers begin anew instead (Chameleon, table 3); everything else stays the same, with the
-    other random weights."""
+    """``random``: start with random layers instead (Chameleon, table 3); all other weights stay the same."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of all random weights: word table, translation layers, random encoder, heads that the source lacks."""
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """A model that has the target's vocabulary and the source's knowledge."""
+    """A source model with another vocabulary, before training."""
 
     config: AnyConfig
     weights: dict[str, Array]
     copied: list[str]
-    """Names of the tensors that are the source's."""
+    """Names of the tensors that were copied from the source."""
 
 
 class TransferStats(Statistics):
@@ -113,13 +112,13 @@ class TransferStats(Statistics):
     parameters: int
     parameters_copied: int
     parameters_fresh: int
-    """Drawn anew."""
+    """Random ones."""
     parameters_encoder: int
     parameters_translation: int
 
 
 def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> TransferStats:
-    """Transfer; raises ValueError as ``checkpoint.read`` and ``transfer`` do."""
+    """Transfer the source. Raises ValueError as ``checkpoint.read`` and ``transfer``."""
     vocabulary = Vocabulary.load(inputs["vocab"].path)
     kept = vocabulary.theirs if isinstance(vocabulary, KeptVocabulary) else None
     moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size, kept=kept)
@@ -146,12 +145,11 @@ def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 def transfer(
     source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: int, kept: NDArray[np.int64] | None = None
 ) -> Transferred:
-    """The transferred model, not trained yet.
+    """Return the transferred model, before training.
 
-    ``kept`` [V]: the source's id of each piece, where its vocabulary stays: its word table and decoder bias are then copied.
-
-    Without translation layers and with the source's own word table and decoder bias put back (``vocabulary_swap``) its outputs
-    are those of the source, bit for bit.
+    ``kept`` [V] has the source's id of each piece if its vocabulary is kept; then word table and decoder bias are copied.
+    Without translation layers, and with the source's vocabulary put back (``vocabulary_swap``), the model gives the source's
+    outputs, bit for bit.
     """
     theirs = source.config
     config = target_config(theirs, spec, vocab_size=vocab_size, kept=kept is not None)
@@ -163,7 +161,7 @@ def transfer(
         name = _block_after_transfer(config, source_name)
         if (kept is None and name in (WORD_TABLE, DECODER_BIAS)) or (spec.encoder == "random" and name in encoder):
             continue
-        # Rows before the first position are never read; our first position is right behind our padding id.
+        # Rows before the first position are never read. Our first position follows our padding id.
         unread = theirs.position_offset - config.position_offset if name == POSITIONS else 0
         weights[name] = np.ascontiguousarray(array[unread:])
         copied.append(name)
@@ -175,10 +173,10 @@ def transfer(
 
 
 def target_config(source: AnyConfig, spec: TransferSpec, *, vocab_size: int, kept: bool = False) -> AnyConfig:
-    """The shape of the transferred model; ``kept``: with the source's vocabulary, which leaves it as it is.
+    """Return the shape of the transferred model, which is the source's if its vocabulary is ``kept``.
 
-    Positions that begin behind the padding id (RoBERTa) begin behind ours, and the table keeps exactly the rows that occur.
-    Raises ValueError for translation layers of a modern encoder, and of one whose vocabulary stays.
+    Positions that start after the padding id (RoBERTa) start after ours, and the table keeps only rows that occur. Raises
+    ValueError for translation layers of a modern encoder, or with a kept vocabulary.
     """
     if kept:
         if spec.itl:
@@ -210,7 +208,7 @@ def target_config(source: AnyConfig, spec: TransferSpec, *, vocab_size: int, kep
 
 
 def _drawn(config: AnyConfig, seed: int) -> dict[str, Array]:
-    """Fresh weights of a whole model."""
+    """Return random weights of a whole model."""
     from korealbert.model.heads import PretrainingModel, initialise  # noqa: PLC0415 (torch takes seconds to load)
 
     model = PretrainingModel(config)

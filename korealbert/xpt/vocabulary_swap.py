@@ -1,8 +1,8 @@
 """Stage ``xpt_swap`` (labels ``english/VARIANT/PHASE``): a post-trained model with its source's vocabulary ("Vocab-En").
 
-Input: roles ``source`` and ``model`` (a transfer or phase). Output: a directory in Hugging Face format with the source's
-tokenizer, word table and decoder bias; everything else, positions too, is the model's. What a model has lost of its first
-language shows when it is fine-tuned in it.
+Fine-tuning it in its first language shows what the model has lost of it. Input: roles ``source`` and ``model`` (a transfer or a
+phase). Output: a directory in Hugging Face format with the source's tokenizer, word table and decoder bias; everything else,
+including positions, is the model's.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE
 
 
 class SwapSpec(Spec):
-    """Which weights of a phase get the other vocabulary."""
+    """Which weights of a phase get the source's vocabulary."""
 
     snapshot: int | None = Field(default=None, ge=1)
-    """Step whose snapshot is taken. None: the weights at the end."""
+    """Step of the snapshot that is used. None: the final weights."""
 
 
 class WordPart(NamedTuple):
-    """All of a model that belongs to its vocabulary."""
+    """The part of a model that belongs to its vocabulary."""
 
     table_VE: Array
-    """Word embeddings, which are the decoder's matrix too."""
+    """Word embeddings, which are also the decoder's matrix."""
     bias_V: Array
     """The decoder's bias."""
     unread_PE: Array
-    """Rows of the position table before the first position: as many as the padding id and it are, where positions count from
-    it (RoBERTa), else none. Text never reads them, but transformers has padding read the last."""
+    """Rows of the position table before the first position: padding id + 1 if positions start after it (RoBERTa), else none.
+    Tokens never read them, but in transformers padding reads the last one."""
     pieces: int
-    """V, where the table has rows behind those of the pieces."""
+    """V, without table rows after the pieces."""
 
     @property
     def position_offset(self) -> int:
@@ -52,7 +52,7 @@ class WordPart(NamedTuple):
 
     @classmethod
     def of(cls, config: AnyConfig, weights: Mapping[str, Array]) -> WordPart:
-        """The part of a model; a source without a masked-token head has a bias of zeros."""
+        """Return this part of a model; without a masked-token head the bias is 0."""
         bias = weights.get(DECODER_BIAS)
         no_bias = np.zeros(config.table_rows, dtype=np.float32)
         unread = weights[POSITIONS][: config.position_offset] if POSITIONS in weights else np.empty((0, 0), dtype=np.float32)
@@ -60,9 +60,9 @@ class WordPart(NamedTuple):
 
 
 def swap(config: AnyConfig, weights: Mapping[str, Array], words: WordPart) -> tuple[AnyConfig, dict[str, Array]]:
-    """The model with another vocabulary. Swapped back, it is the model that it was, bit for bit.
+    """Return the model with another vocabulary. Swapping back restores the model, bit for bit.
 
-    Raises ValueError where the embeddings have another width, or only one of both counts positions from the padding id.
+    Raises ValueError if the embeddings have another width, or positions start after the padding id in only one of the two.
     """
     if words.table_VE.shape[1] != config.embedding_size:
         raise ValueError(
@@ -88,14 +88,14 @@ def swap(config: AnyConfig, weights: Mapping[str, Array], words: WordPart) -> tu
 
 
 class SwapStats(Statistics):
-    """Size of the model with the other vocabulary."""
+    """Size of the swapped model."""
 
     layers: int
     vocab_size: int
 
 
 def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SwapStats:
-    """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
+    """Write the directory. Raises ValueError if the model has no snapshot of this step, or another source."""
     model, source_directory = inputs["model"].path, inputs["source"].path
     trained = load_file(weights_file(model, spec.snapshot))
     source = checkpoint.read(source_directory)

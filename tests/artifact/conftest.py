@@ -26,7 +26,7 @@ def write(spec: Text, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[s
 
 
 DOCUMENTS, SHARDS = 200, 6
-"""Of ``raw``."""
+"""Size of ``raw``."""
 
 WORDS, LINES, BOOK = (Stage(name, 1, Text, write) for name in ("words", "lines", "book"))
 
@@ -71,5 +71,5 @@ def documents(raw: Path, runtime: Runtime) -> Artifact:
 
 @pytest.fixture
 def straight(raw: Path, tmp_path: Path) -> Artifact:
-    """The documents, built in another store where nothing goes wrong."""
+    """Return the documents, built in another store without interruption."""
     return build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact

@@ -1,4 +1,4 @@
-"""The stage contract: identity before running, whole or absent, resumed, verified, conserved."""
+"""The stage contract: identity before running, atomic output, resuming, verification, conservation of documents."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_measured_files_are_checked_but_are_no_part_of_the_output_digest(tmp_pat
     assert one.manifest["files"]["times.txt"] != other.manifest["files"]["times.txt"]
     assert one.manifest["processor_seconds"] >= 0
     store = Store(tmp_path / "a")
-    assert store.damage(one) is None and store.rot(one) == []
+    assert store.damage(one) is None and store.verify(one) == []
     (one.path / "times.txt").write_text("b")
     assert "times.txt" in (store.damage(one) or "")
 
@@ -274,7 +274,7 @@ class S(Spec):
 def work(job, index, out_dir):
     with open(sys.argv[2], "a") as log:
         log.write(f"{index}\\n")
-    time.sleep(0.1)
+    time.sleep(0.03)
     atomic_write(out_dir / f"part-{index:05d}.txt", (f"job {job}\\n" * 100).encode())
     return {"n": job}
 

@@ -1,4 +1,4 @@
-"""An input that changes while a stage reads it fails that stage by its name, and none of its shards stays."""
+"""An input that changes while a stage reads it fails that stage, is named, and leaves no shard."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
     ],
 )
 def test_what_is_above_an_input_is_not_swapped_unnoticed(how: str, named: str, killed: bool, tmp_path: Path) -> None:
-    """Other bytes are in its place while the stage reads, and the former ones again at its end."""
+    """It has other bytes while the stage reads, and the original ones again at the end."""
     good, other, aside = tmp_path / "v1", tmp_path / "v2", tmp_path / "aside"
     for directory, word in ((good, "가나다"), (other, "마바사")):
         (directory / "in").mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_files_that_come_and_go_beside_an_input_are_no_alarm(killed: bool, tmp_p
 
 
 def test_an_input_whose_bytes_change_without_its_times_fails_the_stage(raw: Path, tmp_path: Path) -> None:
-    """As stores to a page of a memory map do that was dirty before: size, mtime and ctime are those of the digest."""
+    """Writes to a dirty page of a memory map do that: size, mtime and ctime stay those of the digest."""
     store = Store(tmp_path / "store").make()
     victim, spec = raw / "0.jsonl", source(raw)
     name = extract.STAGE.identity(spec, {}, store).name
@@ -240,7 +240,7 @@ def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
 def test_no_shard_without_a_marker_stays_of_an_input_that_was_longer_for_a_while(
     raw: Path, straight: Artifact, runtime: Runtime
 ) -> None:
-    """Killed between a shard and its marker."""
+    """The stage is killed between a shard and its marker."""
 
     def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
         shutil.copy(raw / "0.jsonl", raw / "9.jsonl")

@@ -1,4 +1,4 @@
-"""A full disk and a store that may only be read, on real small file systems mounted in a namespace of the test's own."""
+"""A full disk and a read-only store, on real small file systems mounted in the test's own namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mounting() -> None:
 
 
 def in_namespace(tmp_path: Path, program: str) -> str:
-    """Run a program on a tmpfs of 2 MB, ``disk``; ``mount`` remounts it."""
+    """Run a program on a tmpfs of 2 MB, ``disk``, which ``mount`` remounts."""
     (tmp_path / "disk").mkdir()
     file = tmp_path / "program.py"
     file.write_text(PREAMBLE + textwrap.dedent(program), "utf-8")
@@ -61,7 +61,7 @@ STAGE = Stage("fills", 1, S, run)
 
 
 def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         ballast = disk / "ballast"
@@ -87,11 +87,11 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: P
         """,
     )
     for part in ("fills/here: the file system", str(tmp_path / "disk"), "is full", "korealbert gc", ".partial", "continues"):
-        assert told.count(part) in (2, 4), told
+        assert output.count(part) in (2, 4), output
 
 
 def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import io
@@ -108,9 +108,10 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
         except OSError:
             pass
         assert build(STAGE, S(jobs=3), {}, runtime).cached
-        for what in (lambda: build(STAGE, S(jobs=4), {}, runtime), lambda: archive.bring(Store(disk / "other"), packed)):
+        other = Store(disk / "other")
+        for write in (lambda: build(STAGE, S(jobs=4), {}, runtime), lambda: archive.import_archive(other, packed)):
             try:
-                what()
+                write()
                 raise SystemExit("there was room")
             except DiskFull as error:
                 print(error)
@@ -118,17 +119,17 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
         assert not build(STAGE, S(jobs=4), {}, runtime).cached
         """,
     )
-    assert told.count("is full") == 2, told
+    assert output.count("is full") == 2, output
 
 
 def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import sqlite3
         import numpy as np, polars as pl, pyarrow as pa, pyarrow.ipc, torch
         from safetensors.torch import save_file
-        from korealbert.artifact.files import telling_of_a_full_disk
+        from korealbert.artifact.files import explaining_full_disk
 
         many = np.random.default_rng(0).integers(0, 1 << 60, 600_000)
 
@@ -153,27 +154,27 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
         }
         for name, write in writers.items():
             try:
-                with telling_of_a_full_disk(name, disk):
+                with explaining_full_disk(name, disk):
                     write(disk / name)
                 print(name, "wrote")
             except DiskFull as error:
                 print(str(error)[:40])
             (disk / name).unlink(missing_ok=True)
         try:
-            with telling_of_a_full_disk("other", disk):
+            with explaining_full_disk("other", disk):
                 raise ValueError("a bad value")
         except ValueError as error:
             assert not isinstance(error, DiskFull)
         """,
     )
-    lines = told.splitlines()
+    lines = output.splitlines()
     parts = ["python", "arrow", "polars", "sqlite", "safetensors", "torch", "child"]
-    assert [line.partition(":")[0] for line in lines] == parts, told
-    assert all("the file system" in line for line in lines), told
+    assert [line.partition(":")[0] for line in lines] == parts, output
+    assert all("the file system" in line for line in lines), output
 
 
 def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> None:
-    told = in_namespace(
+    output = in_namespace(
         tmp_path,
         """
         import io
@@ -206,4 +207,4 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
         assert refused.exit_code == 2 and "store may only be read" in refused.output, refused.output
         """.replace("RECIPE", repr(str(TINY))),
     )
-    assert told.count("store may only be read (Read-only file system); mount it writable") == 2, told
+    assert output.count("store may only be read (Read-only file system); mount it writable") == 2, output

@@ -1,4 +1,4 @@
-"""Input artifacts that are other for a while, and markers that were copied."""
+"""Input artifacts that are temporarily replaced, and markers that were copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manifest that somebody else wrote, or damaged: named as what it is by every command, and never a crash."""
+"""A foreign or damaged manifest: every command says what it is, and none crashes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Data stages on a Ray cluster of two nodes, one of which dies midway: a local run's bytes, and only the lost shards again.
+"""Data stages on a Ray cluster: a local run's bytes, also if a node dies midway, and only the lost shards again.
 
-Ray listens on all addresses whatever it is told, so the cluster lives in a network namespace that has nothing but loopback.
+Ray listens on all addresses whatever its options are, so the clusters run in a network namespace that has only loopback.
 """
 
 from __future__ import annotations
@@ -10,12 +10,108 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from korealbert.artifact import Runtime
+from korealbert.artifact.files import atomic_write
+from korealbert.artifact.shards import NodesLost, map_shards
 
 pytestmark = pytest.mark.timeout(900)
 
 SECONDS_TO_END = 800
+
+
+class Failure(Exception):
+    """What Ray raises; ``cause`` is the job's own error."""
+
+    def __init__(self, cause: Exception | None = None) -> None:
+        super().__init__("the node is gone")
+        self.cause = cause
+
+
+class TaskError(Failure):
+    pass
+
+
+class NodeDied(Failure):
+    pass
+
+
+class Cluster:
+    """Stands in for the module ``ray``, with two CPUs: the job submitted last ends first, and some jobs fail."""
+
+    exceptions = SimpleNamespace(
+        RayTaskError=TaskError, NodeDiedError=NodeDied, RaySystemError=MemoryError, WorkerCrashedError=BrokenPipeError
+    )
+
+    def __init__(self, failing: dict[int, Exception]) -> None:
+        self.failing, self.in_flight, self.cancelled = failing, 0, 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0}
+
+    def remote(self, **options: int) -> Any:
+        assert options["max_retries"] > 0
+        return lambda function: SimpleNamespace(remote=lambda *arguments: (function, *arguments))
+
+    def wait(self, references: list[Any], *, num_returns: int) -> tuple[list[Any], list[Any]]:
+        self.in_flight = max(self.in_flight, len(references))
+        return references[-num_returns:], references[:-num_returns]
+
+    def get(self, reference: Any) -> Any:
+        function, job, work, index, out_dir = reference
+        if index in self.failing:
+            raise self.failing[index]
+        return function(job, work, index, out_dir)
+
+    def cancel(self, reference: Any, *, force: bool) -> None:
+        self.cancelled += 1
+
+
+def write(job: int, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"part-{index:05d}.txt", f"작업 {job}".encode())
+    return {"n": job}
+
+
+def mapped(directory: Path, **runtime: Any) -> list[dict[str, Any]]:
+    directory.mkdir(exist_ok=True)
+    return map_shards(write, range(9), out_dir=directory, runtime=Runtime(store=directory, workers=1, **runtime), step="work")
+
+
+def test_a_cluster_gives_what_one_process_gives_and_takes_few_jobs_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster({})
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    assert mapped(tmp_path / "cluster", engine="auto") == mapped(tmp_path / "local") == [{"n": n} for n in range(9)]
+    here, there = ({p.name: p.read_bytes() for p in (tmp_path / run).glob("part-*")} for run in ("local", "cluster"))
+    assert here == there and len(here) == 9
+    assert cluster.in_flight == 4, "two for each CPU"
+
+
+def test_an_error_on_the_cluster_is_the_jobs_own_and_lost_nodes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Cluster({3: TaskError(ValueError("bad record in line 7"))})
+    monkeypatch.setitem(sys.modules, "ray", bad)
+    with pytest.raises(ValueError, match="bad record in line 7"):
+        mapped(tmp_path, engine="auto")
+    assert bad.cancelled == 3, "all others in flight"
+    monkeypatch.setitem(sys.modules, "ray", Cluster({3: NodeDied()}))
+    with pytest.raises(NodesLost, match="shard 3: its nodes died 6 times in a row"):
+        mapped(tmp_path, engine="auto")
+    finished = sorted(tmp_path.glob(".done/*"))
+    times = [path.stat().st_mtime_ns for path in finished]
+    monkeypatch.setitem(sys.modules, "ray", Cluster({}))
+    assert mapped(tmp_path, engine="auto") == [{"n": n} for n in range(9)]
+    assert [path.stat().st_mtime_ns for path in finished] == times, "finished shards are not made again"
+
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
@@ -131,7 +227,7 @@ $RAY stop --force >/dev/null 2>&1
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """In the namespace; what it said when it took too long is told."""
+    """Run a command in the namespace; fails with its output if it takes too long."""
     try:
         return subprocess.run(
             [*NAMESPACE, *command], capture_output=True, text=True, check=False, timeout=SECONDS_TO_END, cwd=cwd
@@ -152,6 +248,7 @@ def test_only_who_has_the_clusters_token_joins(tmp_path: Path) -> None:
     assert joined == ["joined 1", "joined 3"], done.stdout + done.stderr  # CPUs: the head alone, then with the right node
 
 
+@pytest.mark.soak
 def test_two_nodes_of_which_one_dies_give_the_bytes_of_a_local_run(tmp_path: Path) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: the extra [cluster]")
@@ -166,9 +263,9 @@ def test_two_nodes_of_which_one_dies_give_the_bytes_of_a_local_run(tmp_path: Pat
     inside = 'ip link set lo up && exec "$0" "$@"'
     done = run("sh", "-c", inside, sys.executable, str(program), str(tmp_path / "stores"), str(log), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(Path(f"{log}.json").read_text("utf-8"))
-    assert told["same"], "the same bytes"
-    assert 24 < told["begun"] <= 24 + 4, "only what the dead node held was begun again"
-    assert told["processes"] >= 2
-    assert told["ahead"] <= 4 + 1, "jobs are not drawn far ahead of the workers"
-    assert told["raised"] == ["ValueError", "bad record in line 7"]
+    found = json.loads(Path(f"{log}.json").read_text("utf-8"))
+    assert found["same"], "the same bytes"
+    assert 24 < found["begun"] <= 24 + 4, "only what the dead node held was begun again"
+    assert found["processes"] >= 2
+    assert found["ahead"] <= 4 + 1, "jobs are not drawn far ahead of the workers"
+    assert found["raised"] == ["ValueError", "bad record in line 7"]

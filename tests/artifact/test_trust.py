@@ -1,4 +1,4 @@
-"""No byte is believed that was not read: shards of a killed try, sealed partials, manifests."""
+"""No byte is trusted unread: shards of a killed run, sealed partial directories, manifests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from tests.artifact.conftest import DOCUMENTS, SHARDS, WORDS, Text, source
 
 DIGEST_ENDS = 80
-"""The byte of a manifest before which its digest stands."""
+"""Length of a manifest's beginning that holds its digest."""
 
 
 class Stopped(BaseException):
@@ -107,7 +107,7 @@ def test_a_partial_with_a_manifest_is_read_before_it_is_sealed(
         built = build(extract.STAGE, source(raw), {}, runtime).artifact
     assert built.output_digest == straight.output_digest
     assert "documents-00002.arrow" in caplog.text
-    assert Store(runtime.store).rot(built) == []
+    assert Store(runtime.store).verify(built) == []
 
 
 def as_directory(path: Path) -> None:
@@ -121,7 +121,7 @@ def as_file(path: Path) -> None:
 
 
 def as_link(path: Path) -> None:
-    """To a copy outside, which only its owner may read."""
+    """Replace a file by a link to a copy elsewhere, which only its owner may read."""
     outside = next(parent for parent in path.parents if parent.name == "store").parent / f"outside-{path.name}"
     path.rename(outside)
     outside.chmod(0o700 if outside.is_dir() else 0o600)
@@ -148,7 +148,7 @@ def test_what_no_stage_writes_does_not_stop_the_next_try(
     partial = stopped_extract(raw, runtime, stop)
     misplaced(partial / victim)
     built = build(extract.STAGE, source(raw), {}, runtime).artifact
-    assert built.output_digest == straight.output_digest and Store(runtime.store).rot(built) == []
+    assert built.output_digest == straight.output_digest and Store(runtime.store).verify(built) == []
     assert not [each for each in (built.path, *built.path.rglob("*")) if each.is_symlink()]
     assert not [each for each in runtime.store.parent.rglob("outside-*") if each.stat().st_mode & 0o077]
     assert not [*runtime.store.glob("*.partial"), *runtime.store.glob("*.replaced")]
@@ -179,7 +179,7 @@ def test_a_file_in_place_of_an_artifact_makes_way(raw: Path, runtime: Runtime, d
 def test_a_damaged_manifest_of_a_partial_is_not_sealed(at: int, raw: Path, runtime: Runtime) -> None:
     flip(stopped_extract(raw, runtime, stop_before_the_rename) / "manifest.json", at)
     built = build(extract.STAGE, source(raw), {}, runtime).artifact
-    assert built.stats["documents_out"] == DOCUMENTS and Store(runtime.store).rot(built) == []
+    assert built.stats["documents_out"] == DOCUMENTS and Store(runtime.store).verify(built) == []
 
 
 def part(job: str, index: int, out_dir: Path) -> dict[str, Any]:
@@ -335,7 +335,7 @@ def test_every_flip_in_a_manifest_is_found(tmp_path: Path) -> None:
             path.write_bytes(damaged)
             assert store.unreadable(Artifact(artifact.name, artifact.path)) is not None, (at, bit)
     path.write_bytes(whole)
-    assert store.rot(Artifact(artifact.name, artifact.path)) == []
+    assert store.verify(Artifact(artifact.name, artifact.path)) == []
 
 
 def undigested(artifact: Artifact, **changed: Any) -> Artifact:
@@ -349,10 +349,10 @@ def test_a_manifest_from_before_digests_is_found_and_its_contradictions_too(
 ) -> None:
     store = Store(runtime.store)
     old = undigested(documents)
-    assert build(extract.STAGE, source(raw), {}, runtime).cached and store.rot(old) == []
+    assert build(extract.STAGE, source(raw), {}, runtime).cached and store.verify(old) == []
     for changed in ({"documents_out": 201}, {"documents_in": 1, "documents_out": 1}):
         wrong = undigested(documents, stats={**documents.stats, **changed})
-        assert any("documents" in fault for fault in store.rot(wrong)), changed
+        assert any("documents" in fault for fault in store.verify(wrong)), changed
         if changed["documents_out"] == 201:
             assert "documents came in" in str(store.fault(wrong.name, {})), "plan compares the counts too"
     assert store.unreadable(undigested(documents, digesu="0" * 64)) is not None, "what was its digest"
@@ -385,7 +385,7 @@ def test_a_damaged_memory_of_digests_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_no_manifest_knows_is_damage(raw: Path, runtime: Runtime, documents: Artifact) -> None:
-    """Later stages read all files of a pattern, and would count its documents twice."""
+    """Later stages glob for files and would count its documents twice."""
     shutil.copy(documents.path / "documents-00000.arrow", documents.path / "documents-00099.arrow")
     assert Store(runtime.store).fault(documents.name, {}) == "documents-00099.arrow is not in the manifest"
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
@@ -398,13 +398,13 @@ def test_so_is_a_directory_or_a_link_to_one(
     raw: Path, tmp_path: Path, name: str, linked: bool, runtime: Runtime, documents: Artifact
 ) -> None:
     store = Store(runtime.store)
-    assert store.rot(documents) == []
+    assert store.verify(documents) == []
     if linked:
         (documents.path / name).symlink_to(tmp_path, target_is_directory=True)
     else:
         (documents.path / name).mkdir()
     assert store.fault(documents.name, {}) == f"{name} is not in the manifest"
-    assert store.rot(documents) == [f"{name} is not in the manifest"]
+    assert store.verify(documents) == [f"{name} is not in the manifest"]
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
     assert not (documents.path / name).exists() and tmp_path.exists()
 

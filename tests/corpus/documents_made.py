@@ -23,17 +23,17 @@ VERBS = ["흐른다", "분다", "멈췄다", "열렸다", "자란다", "떠났�
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON lines file."""
+    """Read the objects of a JSON Lines file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def document(number: int | str, text: str, source: str = "news", **fields: str) -> Document:
-    """A document whose id comes from its source and number."""
+    """Make a document whose id comes from its source and number."""
     return Document(document_id(source, str(number)), source, text, **fields)
 
 
 def prose(seed: int, sentences: int) -> str:
-    """Sentences that no other seed gives in the same order."""
+    """Make sentences that no other seed gives in the same order."""
     words = []
     state = seed * 2_654_435_761 % 2**32 + 1
     for _ in range(sentences):
@@ -46,7 +46,7 @@ def prose(seed: int, sentences: int) -> str:
 
 
 def stored(directory: Path, documents: Iterable[Document], per_shard: int = 5) -> Artifact:
-    """An artifact with these documents in shards of ``per_shard``."""
+    """Write an artifact with these documents in shards of ``per_shard``."""
     directory.mkdir(parents=True)
     everything = list(documents)
     for index, start in enumerate(range(0, len(everything), per_shard)):
@@ -57,7 +57,7 @@ def stored(directory: Path, documents: Iterable[Document], per_shard: int = 5) -
 
 
 def ran(stage: Stage[Any], spec: Spec, inputs: dict[str, Artifact], out_dir: Path, workers: int = 1) -> dict[str, Any]:
-    """Run a stage outside the store; its documents are conserved."""
+    """Run a stage outside the store, check that no document is lost, and return its statistics."""
     out_dir.mkdir(parents=True, exist_ok=True)
     stats = stage.run(spec, inputs, out_dir, Runtime(workers=workers))
     assert isinstance(stats, Statistics)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from korealbert.corpus import balance
 from korealbert.corpus.balance import STAGE, BalanceSpec, draw
 from korealbert.documents.schema import CATEGORIES, Document
-from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
+from tests.corpus.documents_made import document, kept, ran, stored
 
 COUNTS = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(0, 10**6), min_size=1).filter(lambda c: sum(c.values()) > 0)
 UNIFORM = dict.fromkeys(CATEGORIES, 1.0)
@@ -20,11 +20,11 @@ ALPHA = st.floats(0.05, 20)
 
 
 def distance(shares: dict[str, float], targets: dict[str, float]) -> float:
-    """Total variation distance."""
+    """Return the total variation distance."""
     return sum(abs(shares.get(name, 0) - targets.get(name, 0)) for name in {*shares, *targets}) / 2
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(COUNTS, ALPHA)
 def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alpha: float) -> None:
     kept_characters = balance.cap(counts, UNIFORM, alpha)
@@ -35,13 +35,12 @@ def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alp
     rounding = len(counts) / sum(kept_characters.values())
     assert all(kept_characters[name] <= counts[name] for name in kept_characters)
     assert distance(after, targets) <= distance(before, targets) + rounding
-    assert max(after[n] / targets[n] for n in targets) <= max(before[n] / targets[n] for n in targets) + rounding / min(
-        targets.values()
-    )
+    greatest_before, greatest_after = (max(of[name] / targets[name] for name in targets) for of in (before, after))
+    assert greatest_after <= greatest_before + rounding / min(targets.values())
     assert all(after[name] >= before[name] - rounding for name in targets if before[name] <= targets[name])
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(COUNTS, ALPHA, ALPHA)
 def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, int], one: float, other: float) -> None:
     small, large = (balance.cap(counts, UNIFORM, alpha) for alpha in sorted((one, other)))
@@ -49,7 +48,7 @@ def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, i
     assert balance.cap(counts, UNIFORM, 1e9) == {name: count for name, count in counts.items() if count}
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(COUNTS, st.dictionaries(st.sampled_from(CATEGORIES), st.floats(0.1, 10), min_size=1))
 def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: dict[str, float]) -> None:
     kept_characters = balance.proportional(counts, weights)
@@ -61,7 +60,7 @@ def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: d
         assert share == pytest.approx(targets[name], abs=len(counts) / total)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(COUNTS, st.floats(1, 50))
 def test_temperature_keeps_the_order_and_sums_to_one(counts: dict[str, int], value: float) -> None:
     natural, wanted = balance.shares(counts), balance.temperature_shares(counts, value)
@@ -79,7 +78,7 @@ def test_temperature_one_is_natural_and_a_great_one_uniform() -> None:
 
 
 def corpus(sizes: dict[str, int], source: str = "news") -> list[Document]:
-    """One document of 100 letters per hundred characters asked for, in mixed order."""
+    """Documents of 100 letters each that have these sizes together, in mixed order."""
     made = [
         document(
             f"{category}{number}",
@@ -98,11 +97,9 @@ def corpus(sizes: dict[str, int], source: str = "news") -> list[Document]:
 UNEQUAL = {"정치": 4_000, "사회": 2_000, "IT": 500, "날씨와 생활": 600, "": 300}
 
 
-def balanced(
-    tmp_path: Path, documents: list[Document], workers: int = 1, per_shard: int = 9, **spec: Any
-) -> tuple[dict[str, Any], set[str]]:
+def balanced(tmp_path: Path, documents: list[Document], per_shard: int = 9, **spec: Any) -> tuple[dict[str, Any], set[str]]:
     out = tmp_path / "out"
-    stats = ran(STAGE, BalanceSpec(**spec), {"documents": stored(tmp_path / "in", documents, per_shard)}, out, workers)
+    stats = ran(STAGE, BalanceSpec(**spec), {"documents": stored(tmp_path / "in", documents, per_shard)}, out)
     return stats, {one.id for one in kept(out)}
 
 
@@ -129,11 +126,12 @@ def test_categories_without_a_target_pass_in_buckets_of_their_own(tmp_path: Path
 
 
 def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
-    survivors = [balanced(tmp_path / str(alpha), corpus(UNEQUAL), alpha=alpha)[1] for alpha in (0.3, 0.6, 1.0, 1.5, 100)]
+    survivors = [balanced(tmp_path / str(alpha), corpus(UNEQUAL), alpha=alpha)[1] for alpha in (0.3, 1.0, 100)]
     assert all(small <= large for small, large in pairwise(survivors))
     assert len(survivors[-1]) == len(corpus(UNEQUAL))
 
 
+@settings(max_examples=40)
 @given(COUNTS, st.floats(1.01, 100))
 @example({"정치": 1000, "IT": 10}, 1.43)
 def test_temperature_keeps_the_scarcest_category_whole(counts: dict[str, int], value: float) -> None:
@@ -149,15 +147,12 @@ def test_a_whole_number_of_characters_loses_none_to_rounding(alpha: float, kept:
         assert balance.cap(counts, dict.fromkeys(counts, 1.0), alpha)["정치"] == kept
 
 
-@pytest.mark.parametrize("mode", ["cap", "proportional", "temperature", "none"])
-def test_input_order_shards_and_workers_do_not_matter(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["cap", "temperature"])
+def test_input_order_and_shards_do_not_matter(mode: str, tmp_path: Path) -> None:
     documents = corpus(UNEQUAL)
     one = balanced(tmp_path / "one", documents, mode=mode)
     other = balanced(tmp_path / "other", documents[::-1], per_shard=50, mode=mode)
     assert one == other
-    if mode == "cap":
-        assert balanced(tmp_path / "two", documents, workers=2, mode=mode) == one
-        assert bytes_of(tmp_path / "two" / "out") == bytes_of(tmp_path / "one" / "out")
 
 
 @pytest.mark.parametrize("spec", [{"mode": "none"}, {"mode": "temperature", "temperature": 1.0}, {"alpha": 1e6}])
@@ -210,7 +205,7 @@ def test_targets_must_be_weights() -> None:
         BalanceSpec(targets={"정치": 0.0})
 
 
-@pytest.mark.parametrize("alpha", [0.02, 0.3, 0.9, 1.3])
+@pytest.mark.parametrize("alpha", [0.02, 0.9])
 def test_articles_stay_in_the_order_of_their_draws_until_the_quota_is_spent(alpha: float, tmp_path: Path) -> None:
     documents = [
         document(number, "가" * (1 + number * 7919 % 61), category=("정치", "경제", "IT")[min(2, number % 5)])

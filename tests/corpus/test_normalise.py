@@ -69,7 +69,7 @@ def test_entities_within_entities_without_end_take_linear_time() -> None:
     assert normalise("가 &" + "amp;" * 20 + "lt; 나").text == "가 < 나"
     with linear_work():
         for level in ("amp;", "#38;", "#x26;"):
-            found = normalise("가 &" + level * 20_000 + " 나").text
+            found = normalise("가 &" + level * 8_000 + " 나").text
             assert "&" not in found
             assert normalise(found).text == found
 

@@ -1,4 +1,4 @@
-"""Rows made without text, and a plain reading of noised rows to hold the vectorised code against."""
+"""Rows made without text, and a simple reading of noised rows to compare the vectorised code with."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def noise_settings(
 
 
 def noised(drawn: Drawn, sequence_length: int = SEQUENCE_LENGTH) -> Batch:
-    """What training would see of drawn noise."""
+    """Return what training would see of drawn noise."""
     layout = drawn.layout
     clean = Clean(*with_specials(layout.ids, layout.first, layout.length, sequence_length))
     return apply_noise(clean, drawn.view, drawn.view.wop_count.astype(np.int64))
@@ -126,10 +126,10 @@ def noised(drawn: Drawn, sequence_length: int = SEQUENCE_LENGTH) -> Batch:
 
 @dataclass(frozen=True)
 class Reading:
-    """One noised row, read piece by piece the slow way."""
+    """One noised row, read slowly piece by piece."""
 
     tokens: list[int]
-    """What training sees, padding cut off."""
+    """What training sees, without padding."""
     types: list[int]
     masks: dict[int, int]
     """Label by position."""
@@ -139,7 +139,7 @@ class Reading:
 
     @property
     def restored(self) -> list[int]:
-        """The row with masks filled in and moves undone."""
+        """Return the row with masks filled in and moves undone."""
         clean = list(self.tokens)
         for position, label in self.masks.items():
             clean[position] = label
@@ -149,7 +149,7 @@ class Reading:
 
     @property
     def segments(self) -> list[list[int]]:
-        """The clean segments, specials taken off; checks that the specials stand where they belong."""
+        """Return the clean segments without special pieces; checks the positions of the special ones."""
         clean = self.restored
         assert clean[0] == SPECIAL.cls
         assert clean[-1] == SPECIAL.sep
@@ -189,7 +189,7 @@ def sentence_numbers(reading: Reading, chunk: list[list[int]]) -> list[int]:
 
 
 def words_in(ids: list[int], table: WordTable, sentence_firsts: set[int]) -> list[range]:
-    """Words of one segment as ranges, by a loop over its pieces; sentences begin words."""
+    """Return the words of one segment as ranges, by a loop over its pieces; sentences begin words."""
     borders = []
     for i, piece in enumerate(ids):
         before = ids[i - 1] if i else -1

@@ -1,4 +1,4 @@
-"""What no recipe should meet, but some will: each is an error that names it, or a drop that is counted."""
+"""Bad input: each case is an error that names it, or a drop that is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.vocab.korean import sentences
 
 
 def pack(tmp_path: Path, vocab: Artifact, texts: list[str], **wishes: object) -> tuple[dict[str, object], list[str]]:
-    """Statistics of packing some texts, and the reasons of what was dropped, by title."""
+    """Pack some texts; returns the statistics, and the drop reasons by title."""
     with DocumentShard(tmp_path, 0) as shard:
         for number, text in enumerate(texts):
             shard.keep(Document(document_id("s", str(number)), "s", text, title=str(number)))
@@ -130,7 +130,7 @@ def test_a_truncated_shard_of_documents_is_named(tmp_path: Path, texts: Artifact
 def test_several_shards_of_documents_become_one_of_rows(
     tmp_path: Path, texts: Artifact, vocab: Artifact, packed: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "SHARDS_AT_MOST", 2)
+    monkeypatch.setattr(packing, "MAX_SHARDS", 2)
     spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.1)
     out = tmp_path / "out"
     out.mkdir()
@@ -152,5 +152,5 @@ def test_a_view_of_other_types_than_its_header_says_is_refused(tmp_path: Path, v
     write_view(tmp_path / "a.arrow", narrow, header)
     content = (tmp_path / "a.arrow").read_bytes().replace(b'"prediction_slots": 9', b'"prediction_slots": 8')
     (tmp_path / "b.arrow").write_bytes(content)
-    with pytest.raises(ShardError, match=r"b\.arrow: holds the columns .* of other types than its header declares"):
+    with pytest.raises(ShardError, match=r"b\.arrow: has columns .* of other types than its header declares"):
         open_view(tmp_path / "b.arrow")

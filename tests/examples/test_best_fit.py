@@ -1,4 +1,4 @@
-"""Packed rows: what lies in them is what the rows hold one by one, and little is left empty."""
+"""Packed rows contain the same as single rows, and little space is left empty."""
 
 from __future__ import annotations
 
@@ -131,5 +131,5 @@ def test_places_that_a_row_does_not_have_are_damage(packed: Artifact, noised: Ar
             view = type(view)(**{**{f.name: getattr(view, f.name) for f in fields(view)}, "mlm_pos": positions})
         write_view(tmp_path / "view-000" / path.name, view, header)
     source = PackedBatches(packed.path, tmp_path, "train")
-    with pytest.raises(ShardError, match="names places that its rows do not have"):
+    with pytest.raises(ShardError, match="refers to positions that its rows do not have"):
         source.gather(0, np.arange(source.num_rows))

@@ -1,4 +1,4 @@
-"""The defects of google-research/albert's ``create_pretraining_data.py``, and what is done here instead: D1 to D15."""
+"""The defects of google-research/albert's ``create_pretraining_data.py``, and what we do instead: D1 to D15."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_d2_the_sentence_task_has_a_name() -> None:
 def test_d3_a_random_second_segment_never_comes_from_the_same_document(
     tmp_path: Path, packed: Artifact, vocab: Artifact
 ) -> None:
-    # The script gives up after ten tries. Here all rows but three are made one document's.
+    # The script gives up after ten tries. Here all rows but three belong to one document.
     table = RowTable(packed.path, "train")
     rows = table.take(np.arange(len(table)))
     owner = np.where(np.arange(len(rows)) < len(rows) - 3, 1, 2 + np.arange(len(rows)))

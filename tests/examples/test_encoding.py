@@ -1,4 +1,4 @@
-"""Many lines at once give the ids that SentencePiece gives for each line alone."""
+"""Encoding many lines at once gives the ids that SentencePiece gives for each line alone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_blocks_of_any_size_give_the_same(vocabulary: Vocabulary, monkeypatch: p
 
 
 def of_another_tool(directory: Path, **options: Any) -> Vocabulary:
-    """A vocabulary that the vocab stage would not train."""
+    """Return a vocabulary that the vocab stage would not train."""
     model = io.BytesIO()
     SentencePieceTrainer.Train(
         sentence_iterator=iter(sentences(400)),
@@ -125,7 +125,7 @@ def test_real_text_gives_the_ids_of_its_lines(real_data: Path, tmp_path: Path, v
 
 
 WORDS = st.text("가나다를0.🙂", min_size=1, max_size=10)
-"""Few characters and lengths around that of a key, so that words share halves of keys and places."""
+"""Words of few characters and about a key's length, so that they share halves of keys and table entries."""
 
 
 def encode(encoder: WordEncoder, some: list[str]) -> list[list[int]]:
@@ -169,7 +169,7 @@ def test_sentencepiece_sees_a_word_once(vocabulary: Vocabulary, monkeypatch: pyt
     assert first == second
     different = len(set(some))
     assert len(some) > 2 * different
-    # Two words may want one place: each is then asked for wherever it stands.
+    # Two words may share an entry, so each is looked up in every position.
     assert different <= spelt[0] < 1.05 * different
     assert sum(spelt[1:]) < 0.1 * different
 
@@ -186,7 +186,7 @@ def test_words_in_a_place_that_is_wanted_often_are_the_ones_met(
 
 
 def changed(vocabulary: Vocabulary, **normalizer: bool) -> Vocabulary:
-    """The same pieces in a model that treats spaces otherwise."""
+    """Return the same pieces in a model that treats spaces differently."""
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     for name, value in normalizer.items():
         setattr(model.normalizer_spec, name, value)
@@ -218,7 +218,7 @@ def test_lines_are_encoded_by_words_only_where_words_have_pieces_of_their_own(vo
 
 
 def test_a_line_too_long_for_exact_sums_is_encoded_whole(tmp_path: Path) -> None:
-    # Cuts of zeros tie; which one wins in a long line is a matter of how sums are rounded.
+    # Cuts of zeros tie; in a long line the rounding of sums decides which one wins.
     model = train_model(VocabSpec(size=300, training_threads=1), [f"{text} 0 00 000 0000" for text in sentences(300)])
     (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
     vocabulary = Vocabulary.load(tmp_path)

@@ -1,4 +1,4 @@
-"""Views are added to finished ones, and may be drawn on the fly: the same noise in every way."""
+"""Views are added to finished ones or generated on the fly: the noise is always the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.examples.made import SEQUENCE_LENGTH
 
 @pytest.fixture
 def shop(tmp_path: Path, packed: Artifact, vocab: Artifact) -> tuple[Runtime, dict[str, Artifact]]:
-    """A store of its own for views of the packed rows."""
+    """Return a separate store for views of the packed rows."""
     return Runtime(store=tmp_path / "store", workers=1), {"examples": packed, "vocab": vocab}
 
 
@@ -59,7 +59,7 @@ def test_more_views_leave_the_finished_ones_as_they_are(
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_the_masking_rate_changes_from_view_to_view(shop: tuple[Runtime, dict[str, Artifact]], stored: bool) -> None:
-    """0.3, 0.2 and 0.1 from then on; the held-out rows have 0.1, and more views change none of them."""
+    """0.3, 0.2, and then 0.1; held-out rows have 0.1, and adding views changes none of them."""
     runtime, inputs = shop
     masking = MaskingSpec(rate=0.1, rate_from=0.3, rate_views=3, unit="token")
     built = build(STAGE, ViewsSpec(views=4, masking=masking, stored=stored), inputs, runtime).artifact

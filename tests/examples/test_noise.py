@@ -1,4 +1,4 @@
-"""What must hold of every noised row, whatever the rows and the noise."""
+"""Invariants of every noised row, whatever the rows and the noise."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_segments(reading: Reading, chunk: list[list[int]], task: str) -> None:
 
 
 def check_masks(reading: Reading, pieces: int, noise: NoiseSettings) -> None:
-    """Invariant 3, but for the frequencies."""
+    """Invariant 3, except frequencies."""
     budget = max(1, round(noise.masking.rate * pieces))
     assert 1 <= len(reading.masks) <= min(budget, noise.masking.slots(SEQUENCE_LENGTH))
     for position, label in reading.masks.items():
@@ -121,7 +121,7 @@ def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking:
                 (whole if chosen in (0, len(word)) else cut).append((chosen, len(word)))
             begin += len(segment) + 1
         if cut:
-            # Only where no word fits the budget: then the beginning of one is predicted.
+            # Only if no word fits the budget, in which case the beginning of one is predicted.
             budget = min(max(1, round(noise.masking.rate * len(flat(chunk)))), noise.masking.slots(SEQUENCE_LENGTH))
             assert [chosen for chosen, _ in cut] == [budget]
             assert all(chosen == 0 for chosen, _ in whole)

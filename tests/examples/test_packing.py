@@ -1,4 +1,4 @@
-"""The examples stage: rows spell the documents, pieces are conserved, splits do not share documents."""
+"""The examples stage: rows spell the documents, pieces are conserved, splits share no documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An example as text shows what was done to it."""
+"""An example as text shows its noise."""
 
 from __future__ import annotations
 

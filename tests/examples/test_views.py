@@ -1,4 +1,4 @@
-"""The views stage and batches: precomputed noise is drawn noise, and it belongs to its rows."""
+"""The views stage and batches: stored noise equals drawn noise, and it belongs to its rows."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_noise_that_points_outside_of_a_row_is_an_error_that_says_so(
     view, header = open_view(path)
     write_view(path, replace(view, mlm_pos=np.full_like(view.mlm_pos, 200)), header)
     batches = ExampleBatches(packed.path, views, "train")
-    with pytest.raises(ShardError, match=r"view 1 names places that its rows do not have .* run the recipe again"):
+    with pytest.raises(ShardError, match=r"view 1 refers to positions that its rows do not have .* run the recipe again"):
         batches.gather(1, all_rows(batches))
 
 

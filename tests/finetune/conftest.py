@@ -1,4 +1,4 @@
-"""A tiny encoder in Hugging Face format and toy benchmark files, all made on the spot."""
+"""Fixtures: a tiny encoder in Hugging Face format and toy benchmark files, all generated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def word_tokenizer(*, template: bool = True) -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A randomly initialised ALBERT of two layers, as an export would leave it."""
+    """A randomly initialised ALBERT with two layers, in the form of an export."""
     directory = tmp_path_factory.mktemp("tiny-albert")
     config = AlbertConfig(
         vocab_size=32,
@@ -71,7 +71,7 @@ def runtime() -> TrainingRuntime:
 
 
 def write_nsmc(path: Path, rows: int, seed: int) -> Path:
-    """Reviews whose label one word gives away."""
+    """Write reviews whose label depends on one word."""
     random = np.random.default_rng(seed)
     lines = ["id\tdocument\tlabel"]
     for number in range(rows):
@@ -83,7 +83,7 @@ def write_nsmc(path: Path, rows: int, seed: int) -> Path:
 
 
 def write_korsts(path: Path, rows: int, seed: int) -> Path:
-    """Pairs whose score is five times the share of shared words; some sentences begin with a literal quote."""
+    """Write pairs whose score is five times the share of common words; sentences begin with a literal quote."""
     random = np.random.default_rng(seed)
     lines = ["genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"]
     for number in range(rows):
@@ -116,7 +116,7 @@ def korsts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Callable[[str], Path]:
-    """A new empty directory by name."""
+    """Makes a new empty directory with a name."""
 
     def make(name: str) -> Path:
         (tmp_path / name).mkdir()
@@ -139,7 +139,7 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
-    """Gold and predictions of NSMC, in folders of their own."""
+    """A directory with gold and predictions of NSMC."""
     for name, text in (("gold/test.txt", GOLD), ("given.jsonl", PREDICTIONS)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")

@@ -19,7 +19,7 @@ from korealbert.finetune import stage, tasks
 from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.encoders.tokenizer import copy_tokenizer, load_tokenizer
 from korealbert.finetune.features import read_triples
-from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.model import FinetunedModel
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
@@ -107,7 +107,7 @@ def test_triples_with_a_sentence_that_is_scored_are_left_out(nli: Path, korsts: 
         read_triples(spec, {kept.text for part in whole.values() for kept in part}.__contains__)
 
 
-def test_a_cell_learns_from_triples_first_says_so_and_repeats_itself(
+def test_a_cell_learns_from_triples_first_and_is_reproducible(
     model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], nli: Path, fresh: Callable[[str], Path]
 ) -> None:
     trained = {"train": nli, "epochs": 3, "batch_size": 16, "learning_rate": 5e-3}
@@ -148,7 +148,7 @@ def test_contradictions_are_refused(korsts: dict[str, Any], nli: Path) -> None:
 def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
     model: Artifact, runtime: TrainingRuntime, nli: Path, fresh: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """With the files that SentenceTransformer reads (6.2.0 was seen to give these vectors); trained apart from a collection."""
+    """It has the files that SentenceTransformer reads (6.2.0 gave these vectors); texts of a collection are left out."""
     collection = tmp_path / "toy"
     (collection / "qrels").mkdir(parents=True)
     whole = EntailmentTriples(entailment()).read(BenchmarkFile(nli))
@@ -223,7 +223,7 @@ def pooled(directory: Path, texts: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_sentence_transformers_gives_the_same_vectors_whatever_the_family(name: str, tmp_path: Path) -> None:
+def test_sentence_transformers_gives_the_same_vectors_for_any_family(name: str, tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "out"
     source.mkdir(), out.mkdir()
     encoder = load_encoder(write_family(name, source), init="pretrained").eval()

@@ -1,4 +1,4 @@
-"""Official files of which a line was lost, repeated or moved: refused, since a score over them means nothing."""
+"""Official files with a lost, repeated or moved line are refused, since a score over them is meaningless."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(task: str, path: Path, content: str) -> list[Example]:
 
 
 @pytest.mark.parametrize("task", TWICE)
-def test_no_id_stands_twice(tmp_path: Path, task: str) -> None:
+def test_repeated_ids_are_refused(tmp_path: Path, task: str) -> None:
     with pytest.raises(ValueError, match=r"gold, line \d+, field '.*(id|index|ID)': '.*' is in line \d+ too; keep one of"):
         read(task, tmp_path / "gold", TWICE[task])
 

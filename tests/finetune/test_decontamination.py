@@ -1,4 +1,4 @@
-"""The texts that a corpus must not hold are those that the reader of a benchmark's TOML file reads, in every format."""
+"""Decontamination removes the texts that the reader of a benchmark's TOML file reads, in every format."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_texts_that_are_read_are_kept_out_of_a_corpus(bench: Bench, toml: st
 
 
 @pytest.mark.parametrize("between", ["\t", " "])
-def test_a_sentence_of_tokens_is_removed_whatever_is_between_its_columns(bench: Bench, between: str) -> None:
+def test_a_sentence_of_tokens_is_removed_with_any_separator_of_columns(bench: Bench, between: str) -> None:
     sentence = "조선 시대의 학자 이황은 안동에서 태어나 도산 서원을 세우고 많은 제자를 길러 냈다"
     bench.write("".join(f"{word}{between}O\n" for word in sentence.split()), "official")
     path = bench.write(kind("tagging", "conll", "", PERSONS) + "[files]\ntest = 'official'\n")

@@ -1,4 +1,4 @@
-"""Settings that a task brings along are those of the papers' tables."""
+"""Default settings of tasks equal the papers' tables."""
 
 from __future__ import annotations
 

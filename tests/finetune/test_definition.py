@@ -1,4 +1,4 @@
-"""Benchmarks that a TOML file defines: reading, scoring, mistakes, and their place in a recipe."""
+"""Benchmarks that a TOML file defines: reading, scoring, mistakes, and recipes with them."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_squad_numbers_its_questions_and_leaves_out_answers_of_impossible_ones(b
         bench.read(kind("spans", "squad", ""), gold({"id": 1, "is_impossible": True}))
 
 
-def test_what_a_file_writes_is_a_spelling_first_and_a_name_where_it_is_none(bench: Bench) -> None:
+def test_labels_are_read_as_spellings_first_then_as_names(bench: Bench) -> None:
     toml = kind(
         "choice", "jsonl", 'text = "t"\noptions = ["a", "b"]\nlabel = "label"', 'labels = ["0", "two"]\nspellings = ["0", "1"]'
     )
@@ -282,7 +282,7 @@ def test_a_file_that_is_not_there_is_named_with_the_nearest(bench: Bench) -> Non
         tasks.find(str(bench.directory / "mime.toml"))
 
 
-def test_a_column_that_a_file_lacks_is_named_with_those_that_it_has(bench: Bench) -> None:
+def test_a_missing_column_is_reported_with_the_existing_ones(bench: Bench) -> None:
     with pytest.raises(ValueError, match=r"test\.txt, line 1, field 'review': there is no such column.*did you mean 'reviews'"):
         bench.read(REVIEWS, "number\treviews\tstars\n")
     with pytest.raises(ValueError, match=r"line 2, field 'stars': found '7'; a label is one of 0 \(bad\), 1 \(good\)"):
@@ -317,7 +317,7 @@ def test_the_content_is_part_of_the_identity_and_the_place_is_not(tmp_path: Path
     assert tasks.load(json.loads(again.model_dump_json())["task"]).title == "Mine"
 
 
-def test_settings_and_files_are_those_of_the_toml_unless_a_recipe_has_its_own(tmp_path: Path) -> None:
+def test_settings_and_files_come_from_the_toml_unless_a_recipe_has_its_own(tmp_path: Path) -> None:
     toml = f"{REVIEWS}[defaults]\nepochs = 7\nbatch_size = 8\n"
     made = spec(tmp_path, toml, epochs=2)
     assert (made.epochs, made.batch_size) == (2, 8)
@@ -457,7 +457,7 @@ def test_the_example_of_the_documentation_is_read(bench: Bench) -> None:
 
 @pytest.mark.parametrize("key", ["데이터", "rows (all)", "data[0]", "a|b", "(", "x"])
 @pytest.mark.parametrize("escaped", [True, False])
-def test_the_list_of_a_json_file_stands_under_any_key(bench: Bench, key: str, escaped: bool) -> None:
+def test_the_list_of_a_json_file_may_be_in_any_key(bench: Bench, key: str, escaped: bool) -> None:
     toml = kind("classification", "json", 'text = "t"\nlabel = "l"', f"labels = ['0', '1']\nkey = {json.dumps(key)}")
     content = {"version": {key: []}, "before": [1, "]"], key: [{"t": "가", "l": 0}, {"t": "나", "l": 1}], "after": {key: 1}}
     found = bench.read(toml, json.dumps(content, ensure_ascii=escaped, indent=1), "t.json")

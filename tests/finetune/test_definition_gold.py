@@ -1,4 +1,4 @@
-"""Gold of a benchmark of a TOML file that would lose text or be scored against a wrong answer."""
+"""Gold of TOML benchmarks is refused if it would lose text or be compared with a wrong answer."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_comments_of_conll_u_are_no_tokens_and_a_number_sign_is_one(bench: Bench
     assert found.units == ["#", "서울"]  # type: ignore[attr-defined]
 
 
-def test_tags_and_columns_in_another_unicode_normalisation_are_told(bench: Bench) -> None:
+def test_tags_and_columns_in_another_unicode_normalisation_are_reported(bench: Bench) -> None:
     person, review = (normalize("NFD", name) for name in ("사람", "평"))
-    with pytest.raises(ValueError, match=r"found 'B-.*', which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match=r"found 'B-.*', which is known only in another Unicode normalisation"):
         bench.read(kind("tagging", "conll", "", 'labels = ["사람"]'), f"나\tB-{person}\n")
     columns = 'text = "평"\nlabel = "l"'
-    with pytest.raises(ValueError, match="no such column, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match="no such column, which is known only in another Unicode normalisation"):
         bench.read(kind("classification", "tsv", columns, 'labels = ["a", "b"]'), f"{review}\tl\n글\ta\n")
-    with pytest.raises(ValueError, match="missing, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match="missing, which is known only in another Unicode normalisation"):
         bench.read(kind("classification", "jsonl", columns, 'labels = ["a", "b"]'), json.dumps({review: "글", "l": "a"}))
 
 

@@ -1,4 +1,4 @@
-"""Mistakes in TOML files of benchmarks: each named with file, field and remedy, all at once."""
+"""Mistakes in TOML files of benchmarks are all reported at once, each with file, field and remedy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_mistake_is_named_with_file_field_and_remedy(bench: Bench, change: Cal
     assert all(part in "\n".join(lines) for part in told), lines
 
 
-def test_all_mistakes_are_told_at_once(bench: Bench) -> None:
+def test_all_mistakes_are_reported_at_once(bench: Bench) -> None:
     changed = REVIEWS.replace('label = "stars"\n', "").replace('"macro_f1"', '"em"').replace('["0", "1"]', '["0"]')
     assert len(bench.wrong(changed)) == 3
 
@@ -83,7 +83,7 @@ def test_all_mistakes_are_told_at_once(bench: Bench) -> None:
         ({"[columns]": "[files]\ntrain_member = 'a'\ndev_member = 'b'\n[columns]", '"macro_f1"': '"em"'}, ["files", "metric"]),
     ],
 )
-def test_mistakes_of_each_kind_are_told_together(bench: Bench, changes: dict[str, str], fields: list[str]) -> None:
+def test_mistakes_of_each_kind_are_reported_together(bench: Bench, changes: dict[str, str], fields: list[str]) -> None:
     text = REVIEWS
     for old, new in changes.items():
         assert old in text
@@ -99,6 +99,6 @@ def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -
     assert bench.task(kind("tagging", "jsonl", columns, 'labels = ["B", "PER"]'))
 
 
-def test_a_misspelt_kind_that_is_a_list_is_told(bench: Bench) -> None:
+def test_a_kind_that_is_a_list_is_reported(bench: Bench) -> None:
     told = bench.wrong(REVIEWS.replace('kind = "classification"', 'kinds = ["classification"]'))
     assert any("'kinds'" in line for line in told)

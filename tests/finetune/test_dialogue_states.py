@@ -1,4 +1,4 @@
-"""KLUE-DST: turns as KLUE-baseline sees them, scores as it prints them, and slots that look for their values."""
+"""KLUE-DST: turns and scores as in KLUE-baseline, and a head whose slots attend to the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
@@ -57,7 +57,7 @@ def test_an_example_is_a_turn_of_the_user_with_all_that_was_said(tmp_path: Path)
         ({"role": "bot", "text": "말"}, r"dialogue\[0\].role': found 'bot'; a turn is of user or sys"),
     ],
 )
-def test_damaged_dialogues_are_told(tmp_path: Path, turn: dict[str, Any], message: str) -> None:
+def test_damaged_dialogues_are_refused(tmp_path: Path, turn: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=rf"dev, line 1, field '{message}"):
         read(tmp_path / "dev", [turn])
 
@@ -65,7 +65,7 @@ def test_damaged_dialogues_are_told(tmp_path: Path, turn: dict[str, Any], messag
 def test_inputs_are_those_of_klue_baseline_and_cut_at_their_beginning(tmp_path: Path, tokenizer: Callable[..., Any]) -> None:
     examples, vocabulary = read(tmp_path / "dev", DIALOGUE), tokenizer()
     rows = [vocabulary.convert_ids_to_tokens(f.input_ids) for f in KlueDst().encode(examples, vocabulary, max_length=16)]
-    # KLUE-baseline: the history, a separator, what the system said, a separator, the user. Nothing precedes the first.
+    # KLUE-baseline: history, separator, system, separator, user. The first turn has no history.
     assert rows[0] == ["[CLS]", "[SEP]", "[SEP]", "이", "영화", "[SEP]"]
     assert rows[1] == ["[CLS]", "[SEP]", "이", "영화", "[SEP]", "정말", "최고의", "[SEP]", "배우", "[SEP]"]
     (cut,) = KlueDst().encode(examples[1:], vocabulary, max_length=6)
@@ -73,6 +73,7 @@ def test_inputs_are_those_of_klue_baseline_and_cut_at_their_beginning(tmp_path: 
     assert set(cut.token_type_ids) == {0}
 
 
+@settings(max_examples=30)
 @given(states)
 def test_scores_are_those_of_scikit_learn_over_sets_of_labels(pairs: list[tuple[list[str], list[str]]]) -> None:
     gold, predicted = map(list, zip(*pairs, strict=True))
@@ -85,7 +86,7 @@ def test_scores_are_those_of_scikit_learn_over_sets_of_labels(pairs: list[tuple[
     assert slot_micro_f1(gold, predicted, "corrected") == pytest.approx(100 * pooled)
 
 
-def test_an_entry_that_stands_twice_counts_twice_in_the_official_f1_alone() -> None:
+def test_only_the_official_f1_counts_a_repeated_entry_twice() -> None:
     gold, predicted = [["a-b-c", "a-b-c", "a-d-e"]], [["a-b-c"]]
     # Two of three are found, none is wrong: precision 1, recall 2 / 3.
     assert slot_micro_f1(gold, predicted, "official") == pytest.approx(80)

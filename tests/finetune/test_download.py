@@ -1,4 +1,4 @@
-"""Benchmark files by URL: fetched once under their checksum; a missing one is named with its origin and licence."""
+"""Benchmark files by URL are downloaded once and checked; a missing one is named with its origin and licence."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_another_file_behind_the_url_is_refused(site: tuple[str, Path], tmp_path
         ('"none.txt"', r"no such file or directory: .*none\.txt; NSMC comes from github.com/e9t/nsmc, CC0 1\.0"),
     ],
 )
-def test_a_wrong_place_is_told_by_table_and_field(tmp_path: Path, sample_dir: Path, table: str, message: str) -> None:
+def test_a_wrong_path_is_reported_with_table_and_field(tmp_path: Path, sample_dir: Path, table: str, message: str) -> None:
     text = TINY.read_text("utf-8").replace("../../data_specs", str(TINY.parents[2] / "data_specs"))
     wanted = f'train = "{sample_dir}/nsmc_train.txt"'
     assert wanted in text
@@ -125,7 +125,7 @@ def test_a_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_every_task_says_where_its_files_come_from_and_their_licence(name: str) -> None:
+def test_every_task_names_origin_and_licence_of_its_files(name: str) -> None:
     origin = tasks.load(name).origin
     assert "." in origin.split(",")[0].split(";")[0]
     assert any(word in origin for word in ("CC", "MIT", "licence", "rights", "research"))

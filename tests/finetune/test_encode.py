@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.finetune.encoders.encoder import pad
-from korealbert.finetune.loop import evaluation_batches, training_batches
+from korealbert.finetune.loop import training_batches
+from korealbert.finetune.model import evaluation_batches
 from korealbert.finetune.task import Example, Feature
 from korealbert.finetune.task_types.sequence import encode_sequences
 
@@ -68,6 +69,7 @@ def test_epochs_and_seeds_differ_and_batches_hold_like_lengths() -> None:
     assert widths != sorted(widths)
 
 
+@settings(max_examples=30)
 @given(lengths, st.integers(1, 32))
 def test_evaluation_takes_each_example_once_longest_first(lengths: list[int], batch_size: int) -> None:
     order = np.concatenate(evaluation_batches(lengths, batch_size=batch_size))

@@ -1,4 +1,4 @@
-"""Features come out of their Arrow file as they went in, for every kind of task, and are made once for all cells."""
+"""Features survive their Arrow file for every kind of task, and are encoded once for all cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KoBEST's official files: three dialects of TSV, labels in several spellings, columns in several orders."""
+"""KoBEST's official files have three dialects of TSV, several spellings of labels and several orders of columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prediction belongs to which example, for every benchmark: by id where records carry one, else by position."""
+"""Predictions are matched with examples by id if records have one, else by position, for every benchmark."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_shuffled_predictions_with_ids_score_as_in_order(files: Files) -> None:
     assert shuffled.values[tasks.load(files.task).metric] == pytest.approx(100)
 
 
-def test_predictions_without_ids_are_matched_by_position_which_is_said(files: Files) -> None:
+def test_predictions_without_ids_are_matched_by_position_with_a_warning(files: Files) -> None:
     if files.task in QUESTIONS:
         with pytest.raises(ValueError, match="line 1, field 'id': missing"):
             score(files, files.records)
@@ -310,7 +310,7 @@ def test_a_wrong_id_among_ids_of_an_unknown_name_is_an_error_and_other_numbers_a
     found = score(files, named)
     (told,) = (warning for warning in found.warnings if "by position" in warning)
     assert told.endswith(
-        "the values of 'idx', 'user_id' are no ids of the gold file; records are matched with the examples by position"
+        "the values of 'idx', 'user_id' are not ids of the gold file; records are matched with the examples by position"
     )
     assert (found.matched_by, found.values["accuracy"]) == ("position", 100)
 
@@ -338,11 +338,11 @@ def test_ids_decide_before_a_running_number_and_repeated_values_are_no_ids(tmp_p
     assert (found.values["accuracy"], found.matched_by) == (100, "position"), "a rank is no id where ids are running numbers"
 
 
-def test_ids_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+def test_ids_in_another_unicode_normalisation_are_reported_as_such(tmp_path: Path) -> None:
     files = Files("ynat", tmp_path)
     files.gold.write_text(GOLD["ynat"].replace('"y0"', '"가0"'), "utf-8")
     with pytest.raises(
-        ValueError, match=r"line 1, field 'id': no example has the id .*, which is known in another Unicode norm"
+        ValueError, match=r"line 1, field 'id': no example has the id .*, which is known only in another Unicode norm"
     ):
         score(files, [{**files.named()[0], "id": normalize("NFD", "가0")}, *files.named()[1:]])
 
@@ -361,7 +361,7 @@ def test_two_names_of_an_id_agree(tmp_path: Path) -> None:
     assert score(files, [*named[:2], {**named[2], "index": None}, named[3]]).values["accuracy"] == 100
 
 
-def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Path) -> None:
+def test_records_of_dialogues_may_have_guid_beside_id(tmp_path: Path) -> None:
     files = Files("klue_dst", tmp_path)
     named = [{**record, "guid": record["id"].rpartition("-")[0]} for record in files.named()]
     assert score(files, [named[n] for n in ORDER]).values["jga"] == 100
@@ -370,7 +370,7 @@ def test_the_guid_of_a_dialogue_may_stand_beside_the_id_of_its_turn(tmp_path: Pa
             score(files, wrong)
     told = record_format("klue_dst")
     assert "an object for each example of the 1,000 official test dialogues" in told and "`id` or `guid`" in told
-    assert "a turn of the user, and its id `GUID-N`: the N-th one of a dialogue, from 0" in told
+    assert "a turn of the user, and its id `GUID-N`: the N-th turn of the user in a dialogue, from 0" in told
 
 
 @pytest.mark.parametrize("column", ["review_id", "meta.id"])

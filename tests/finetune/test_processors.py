@@ -36,14 +36,14 @@ for count in (97, 1379, 5000):
 """
 
 
-def test_every_digit_is_the_same_whatever_kernel_blas_takes() -> None:
+def test_every_digit_is_the_same_with_any_kernel_of_blas() -> None:
     runs = [
         subprocess.run(
             [sys.executable, "-c", SCRIPT], env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=False
         )
         for kernel in KERNELS
     ]
-    # A kernel that this processor lacks the instructions for is none of its answers.
+    # Kernels whose instructions this processor lacks do not run.
     answers = [run.stdout for run in runs if run.returncode != -signal.SIGILL]
     assert all(run.returncode in (0, -signal.SIGILL) for run in runs), [run.stderr for run in runs]
     assert len(answers) >= 2 and answers[0].count(b"\n") == 12 and set(answers) == {answers[0]}

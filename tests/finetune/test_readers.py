@@ -1,4 +1,4 @@
-"""Official files read exactly, and damaged ones with an error that tells what to do."""
+"""Official files are read exactly; damaged ones are refused with a remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_korsts_pairs_keep_quotes_and_the_last_line_needs_no_line_feed(tmp_path:
     assert example == Example("뉴스/우리/2024/0007", '"비가 온다.', 3.8, pair='눈이 "온다')
 
 
-def test_untranslated_sentences_of_paws_stay_and_are_told_apart(tmp_path: Path) -> None:
+def test_untranslated_sentences_of_paws_are_kept_and_scored_separately(tmp_path: Path) -> None:
     rows = '4\t"가 나\t나 가\t1\n157\tNS\t라\t0\n6\t마 바\t바 "마\t0\n'
     examples = read("paws_ko", tmp_path / "test_2k.tsv", "id\tsentence1\tsentence2\tlabel\n" + rows)
     assert examples[0] == Example("4", '"가 나', 1, pair="나 가") and examples[1].text == "NS"
@@ -147,7 +147,7 @@ def test_linked_directories_are_read_as_they_are_digested(tmp_path: Path) -> Non
         tasks.load("race").read(BenchmarkFile(race))
 
 
-def test_files_in_utf_16_are_told_by_their_byte_order_mark(tmp_path: Path) -> None:
+def test_files_in_utf_16_are_recognised_by_their_byte_order_mark(tmp_path: Path) -> None:
     for encoding, named in (("utf-16", "UTF-16"), ("utf-32", "UTF-32")):
         with pytest.raises(
             ValueError, match=f"the file is in {named}, as its byte order mark says: .*iconv -f {named} -t"
@@ -156,9 +156,9 @@ def test_files_in_utf_16_are_told_by_their_byte_order_mark(tmp_path: Path) -> No
         assert "CP949" not in str(told.value)
 
 
-def test_labels_in_another_unicode_normalisation_are_told_from_unknown_ones(tmp_path: Path) -> None:
+def test_labels_in_another_unicode_normalisation_are_reported_as_such(tmp_path: Path) -> None:
     headline = {"guid": "y0", "title": "말", "label": unicodedata.normalize("NFD", "정치")}
-    with pytest.raises(ValueError, match=r"field 'label': found .*, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match=r"field 'label': found .*, which is known only in another Unicode normalisation"):
         read("ynat", tmp_path / "a.json", json.dumps([headline]))
     with pytest.raises(ValueError, match=r"field 'label': found '정칙'; a label is one of"):
         read("ynat", tmp_path / "a.json", json.dumps([{**headline, "label": "정칙"}]))
@@ -169,9 +169,9 @@ def test_a_wide_blank_ends_no_sentence_of_klue(tmp_path: Path) -> None:
         read("klue_ner", tmp_path / "a.tsv", "나\tO\n\u3000\n너\tO\n")
 
 
-def test_questions_of_copa_in_another_unicode_normalisation_are_told(tmp_path: Path) -> None:
+def test_questions_of_copa_in_another_unicode_normalisation_are_reported(tmp_path: Path) -> None:
     asked = unicodedata.normalize("NFD", "원인")
-    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known in another Unicode normalisation alone"):
+    with pytest.raises(ValueError, match=r"field 'question': found .*, which is known only in another Unicode normalisation"):
         read("kobest_copa", tmp_path / "a.tsv", f"ID\tsentence\tquestion\t1\t2\tAnswer\n0\t말\t{asked}\t가\t나\t1\n")
 
 

@@ -1,4 +1,4 @@
-"""The official data sets beside the project: rows, labels, balance and defects, as they were counted."""
+"""The official data sets beside the project have the counted rows, labels, balance and defects."""
 
 from __future__ import annotations
 

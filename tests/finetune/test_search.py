@@ -1,4 +1,4 @@
-"""A search: what it tries, that its proposals repeat themselves, that it chooses on dev and never sees test."""
+"""A search tries the right settings, repeats its proposals, selects on dev and never sees test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTUNA: dict[str, Any] = {"method": "optuna", "trials": 12, "learning_rate": RAT
 
 
 def scored(directory: Path, settings: dict[str, Any], dev: float | None) -> Artifact:
-    """A finished cell of a search, as far as the search reads it."""
+    """The part of a finished cell that a search reads."""
     directory.mkdir(parents=True)
     metrics = {
         "settings": settings,

@@ -1,4 +1,4 @@
-"""Settings as papers print them: steps and warm-up in numbers, dropout within the encoder, a classifier of answerability."""
+"""Settings that papers print: steps and warm-up steps, dropout within the encoder, a classifier of answerability."""
 
 from __future__ import annotations
 

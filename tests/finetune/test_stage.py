@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Statistics, Store, build
 from korealbert.finetune import tasks
-from korealbert.finetune.features import random_part, read_examples
+from korealbert.finetune.features import random_subset, read_examples
 from korealbert.finetune.loop import linear_schedule
 from korealbert.finetune.spec import FinetuneSpec, Init
 from korealbert.finetune.stage import STAGE, run
@@ -127,10 +127,10 @@ def test_the_held_out_part_of_nsmc_is_five_percent_and_never_trained_on(nsmc: di
 
 
 def test_random_parts_are_ascending_and_without_repeats() -> None:
-    part = random_part(1000, 30, 4)
-    assert part == sorted(set(part)) == random_part(1000, 30, 4)
+    part = random_subset(1000, 30, 4)
+    assert part == sorted(set(part)) == random_subset(1000, 30, 4)
     assert len(part) == 30
-    assert part != random_part(1000, 30, 5)
+    assert part != random_subset(1000, 30, 5)
 
 
 def test_the_learning_rate_rises_then_falls_and_is_never_zero_in_a_step() -> None:

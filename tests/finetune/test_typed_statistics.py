@@ -1,4 +1,4 @@
-"""Statistics of fine-tuning's stages: manifests of before the classes are read by them, and written again as they were."""
+"""Statistics of the fine-tuning stages: older manifests can be read, and are written again unchanged."""
 
 from __future__ import annotations
 

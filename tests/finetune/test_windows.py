@@ -1,4 +1,4 @@
-"""Long contexts: every answer is in some window, and spans of characters come back from logits."""
+"""Long contexts: every answer is in some window, and logits give spans of characters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_windows_overlap_and_hold_every_piece(count: int, asked: int, max_length
     assert len(made) == 1 or len(made[0][2].spans) >= min(STRIDE, max_length - 3 - min(asked, 64))
 
 
-def test_an_answer_is_pointed_at_where_it_is_whole_and_at_cls_elsewhere() -> None:
+def test_windows_point_at_a_whole_answer_or_else_at_cls() -> None:
     window = Window(4, context(6).spans[2:5])
     assert window.target((6, 8)) == (4, 4)
     assert window.target((6, 14)) == (4, 6)
@@ -86,7 +86,7 @@ def feature(example: int, window: Window) -> Feature:
     return Feature([2], [0], (0, 0), example, window)
 
 
-def test_the_best_window_answers_and_none_does_where_none_is_better() -> None:
+def test_the_best_window_answers_unless_no_answer_scores_higher() -> None:
     text = "가나 다라 마바"
     questions = [Question(str(n), "?", (Answer("다라", 3),), pair=text) for n in range(2)]
     window = Window(1, [(0, 2), (3, 5), (6, 8)])

@@ -1,4 +1,4 @@
-"""Automations of the documentation on a real server: which of them are triggered by what happens to runs."""
+"""Runs the documented automations on a real server, and reports which of them are triggered."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import yaml
 
 FILE = Path(__file__).parents[2] / "docs" / "automations.yaml"
 SECONDS_OF_STALL = 10
-"""The least that a server takes for an expectation that is not met."""
+"""The shortest time that a server accepts for an automation on a missing event."""
 
 Api = Callable[[str, Any], Any]
 
 
 def create(api: Api) -> dict[str, str]:
-    """All automations of the page, hours made seconds; names by id."""
+    """Create all automations of the page, with seconds instead of hours; returns their names by id."""
     made = {}
     for each in yaml.safe_load(FILE.read_text("utf-8"))["automations"]:
         if each["trigger"]["within"]:
@@ -29,7 +29,7 @@ def create(api: Api) -> dict[str, str]:
 
 
 def begin(api: Api, flow: str) -> str:
-    """A run of ours that is running, without a process."""
+    """Start a run of ours without a process."""
     flow_id = api("flows/", {"name": flow})["id"]
     run = str(api("flow_runs/", {"flow_id": flow_id, "tags": ["korealbert"], "state": {"type": "PENDING"}})["id"])
     move(api, run, "RUNNING")
@@ -37,12 +37,12 @@ def begin(api: Api, flow: str) -> str:
 
 
 def move(api: Api, run: str, state: str) -> None:
-    """The run's next state."""
+    """Set the run's next state."""
     api(f"flow_runs/{run}/set_state", {"state": {"type": state}, "force": True})
 
 
 def triggered(api: Api, made: dict[str, str], wanted: set[str], *, seconds: float) -> set[str]:
-    """Names of the automations that were triggered, once all that are wanted were, or the time is over."""
+    """Return the names of triggered automations once all wanted ones are among them, or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         events = api("events/filter", {"filter": {"event": {"name": ["prefect.automation.triggered"]}}, "limit": 50})["events"]
@@ -54,6 +54,6 @@ def triggered(api: Api, made: dict[str, str], wanted: set[str], *, seconds: floa
 
 
 def heartbeat(api: Api, run: str) -> None:
-    """What the process of a run tells every half minute."""
+    """Send what the process of a run sends every half minute."""
     event = {"event": "prefect.flow-run.heartbeat", "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"}}
     api("events", [{**event, "id": str(uuid4()), "occurred": datetime.now(UTC).isoformat()}])

@@ -1,4 +1,4 @@
-"""One straight build of the tiny recipe, and one server for runs, shared by the tests of flows."""
+"""One uninterrupted build of the tiny recipe, and one server for runs, shared by the tests of flows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from prefect.settings import temporary_settings
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, build
+from korealbert.artifact import Artifact
 from korealbert.flows.services.local_server import temporary_server
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.building import build_all
 from tests.conftest import training_within
 from tests.once import shared_directory
 
@@ -23,24 +24,21 @@ TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 @pytest.fixture(scope="session")
 def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """Every stage of the tiny recipe, built without interruption by one worker and one thread; by label.
+    """Return every stage of the tiny recipe by label, built without interruption by one worker and one thread.
 
-    It is built once for all workers of the test run; each has a copy.
+    It is built once for all workers of the test run; each gets a copy.
     """
     own = tmp_path_factory.mktemp("straight") / "store"
     with shared_directory(tmp_path_factory, "straight") as directory, training_within(alone):
         runtime = TrainingRuntime(store=directory / "store", workers=1, threads=1)
-        built: dict[str, Artifact] = {}
-        for label, node in recipes.graph(recipes.load(TINY)).items():
-            inputs = {role: built[other] for role, other in node.inputs.items()}
-            built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+        built = build_all(recipes.graph(recipes.load(TINY)), runtime)
         shutil.copytree(directory / "store", own)
     return {label: Artifact(artifact.name, own / artifact.name) for label, artifact in built.items()}
 
 
 @pytest.fixture(scope="session")
 def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Put the database of a new server into a directory, and return that: to make one takes longer than to start a server."""
+    """Return a function that copies a new server's database into a directory: creating one is slower than starting a server."""
     with shared_directory(tmp_path_factory, "database") as made:
         if not (made / "prefect.db").exists():
             with temporary_server(made):
@@ -58,14 +56,14 @@ def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], 
 
 @pytest.fixture(scope="package")
 def server(with_database: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, str]]:
-    """A server, as the settings of its clients; it ends with the last test of flows, since it costs a twentieth of a core."""
+    """Return the client settings of a server. It ends with the last test of flows, because it uses a twentieth of a core."""
     with temporary_server(with_database(tmp_path_factory.mktemp("server"))) as settings:
         yield settings
 
 
 @pytest.fixture
 def one_server(server: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs of a test, in this process and in others, report to the shared server; to start one takes longer than they do."""
+    """Let runs of this process and of others report to the shared server; starting one takes longer than they do."""
     for setting, value in server.items():
         monkeypatch.setenv(setting.name, value)
     with temporary_settings(server):

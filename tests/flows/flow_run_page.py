@@ -1,4 +1,4 @@
-"""The page of a flow run in Prefect's UI, as a person sees it in a browser."""
+"""The page of a flow run in Prefect's UI, opened in a browser."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ COLOURS = """new Promise(done => {
   };
   image.src = 'data:image/png;base64,%s';
 })"""
-"""How many pixels of a picture have the green of what is completed."""
+"""Counts the pixels of a picture that have the green of completed runs."""
 
 
 SECONDS_TO_SHOW = 300
 
 
 class FlowRunPage:
-    """One run's page; every wait ends after SECONDS_TO_SHOW and tells what the page said."""
+    """A run's page. Every wait ends after SECONDS_TO_SHOW and fails with the page's text."""
 
     def __init__(self, tab: Browser, base: str) -> None:
         self.tab, self.base = tab, base
 
     def open(self, run: str, *, password: str | None, scheme: str) -> None:
-        """The page in a fresh tab, with what the pages of login and settings would store: a password or none, light or dark."""
+        """Open the page in a fresh tab with stored settings: a password or none, light or dark."""
         self.tab.show(f"{self.base}/robots.txt", width=1280, scheme=scheme)
         self.tab.ask(f"localStorage.clear(); localStorage.setItem('color-scheme', '\"{scheme}\"')")
         if password is not None:
             self.tab.ask(f"localStorage.setItem('prefect-password', btoa({json.dumps(password)}))")
-        # Lists draw only what is in sight.
+        # Lists draw only what is visible.
         self.tab.show(f"{self.base}/runs/flow-run/{run}", width=1280, height=2400, scheme=scheme)
 
     def says(self, *words: str) -> None:
@@ -64,7 +64,7 @@ class FlowRunPage:
         deadline = time.monotonic() + SECONDS_TO_SHOW
         while (seen := self._completed_pixels()) < 100:
             assert time.monotonic() < deadline, (f"{seen} pixels of completed tasks", self.tab.ask("document.body.innerText"))
-            time.sleep(1)  # A picture costs the page the time that it draws in.
+            time.sleep(1)  # Taking a picture slows down the page.
 
     def _completed_pixels(self) -> int:
         box = "(() => { const r = document.querySelector('canvas').getBoundingClientRect();"
@@ -82,7 +82,7 @@ class FlowRunPage:
 
 
 def check(tab: Browser, base: str, auth: str, run: str, pictures: Path) -> None:
-    """The page of a run that built ``extract/news``: closed without the password; graph, tasks, artifacts, light and dark."""
+    """Check the page of a run that built ``extract/news``: closed without password; graph, tasks, artifacts, light and dark."""
     page = FlowRunPage(tab, base)
     page.open(run, password=None, scheme="dark")
     page.says("Authentication failed")

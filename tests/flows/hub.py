@@ -21,7 +21,7 @@ _LARGE = (".safetensors", ".parquet", ".model")
 
 @dataclass
 class Repo:
-    """A repository and what is committed in it."""
+    """A repository with its committed files."""
 
     private: bool
     files: dict[str, bytes] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Repo:
 
 @dataclass
 class Hub:
-    """What the server knows."""
+    """The server's state."""
 
     url: str = ""
     repos: dict[tuple[str, str], Repo] = field(default_factory=dict)
@@ -38,11 +38,17 @@ class Hub:
     stored: dict[str, bytes] = field(default_factory=dict)
     """Objects of the LFS storage by sha256."""
     sent: Counter[str] = field(default_factory=Counter)
-    """How often each object was sent whole."""
+    """How often each object was uploaded completely."""
     held: str = ""
-    """sha256 of an object whose upload is held back, so that its sender can be killed."""
+    """sha256 of an object whose upload is blocked, so that its sender can be killed."""
     holding: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
+
+    def forget(self) -> None:
+        """Reset the server's state."""
+        self.repos.clear(), self.stored.clear(), self.sent.clear()
+        self.held = ""
+        self.holding.clear(), self.released.clear()
 
 
 def _git(content: bytes) -> str:
@@ -84,8 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif (found := re.fullmatch(r"/api/(model|dataset)s/([^/]+/[^/]+)(/revision/main)?", path)) and (
             repo := self.hub.repos.get((found[1], found[2]))
         ):
-            told = {"id": found[2], "private": repo.private, "sha": f"{repo.commits:040x}", "tags": [], "siblings": []}
-            self._answer(told | {"downloads": 0, "likes": 0})
+            found_repo = {"id": found[2], "private": repo.private, "sha": f"{repo.commits:040x}", "tags": [], "siblings": []}
+            self._answer(found_repo | {"downloads": 0, "likes": 0})
         else:
             self._answer({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
 
@@ -116,20 +122,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({"url": f"{self.hub.url}/{prefix}{name}", "name": name, "id": name}, 409 if there else 200)
 
     def _preupload(self, repo: Repo, files: list[dict[str, Any]]) -> None:
-        told = []
+        answers = []
         for each in files:
             large, known = each["path"].endswith(_LARGE), repo.files.get(each["path"])
             oid = None if known is None else hashlib.sha256(known).hexdigest() if large else _git(known)
-            told.append({"path": each["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False, "oid": oid})
-        self._answer({"files": told})
+            answers.append(
+                {"path": each["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False, "oid": oid}
+            )
+        self._answer({"files": answers})
 
     def _batch(self, objects: list[dict[str, Any]]) -> None:
-        told = []
+        answers = []
         for each in objects:
             missing = each["oid"] not in self.hub.stored
             actions = {"actions": {"upload": {"href": f"{self.hub.url}/storage/{each['oid']}"}}} if missing else {}
-            told.append({"oid": each["oid"], "size": each["size"], **actions})
-        self._answer({"transfer": "basic", "objects": told})
+            answers.append({"oid": each["oid"], "size": each["size"], **actions})
+        self._answer({"transfer": "basic", "objects": answers})
 
     def do_PUT(self) -> None:
         oid = self.path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""A grid of fine-tuning cells, killed and resumed: which cells were finished, and which were built again."""
+"""A grid of fine-tuning cells in a process that is killed and resumed: which cells were finished, and which built again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from korealbert.artifact.spec import ARTIFACT_NAME
+from korealbert.pretrain.runtime import TrainingRuntime
 
 SECONDS_TO_WAIT = 300
 
@@ -22,7 +23,7 @@ def finished(store: Path) -> dict[str, int]:
 
 
 def start(recipe: Path, store: Path, cells: int, api: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.flows.grid_runner", str(recipe), str(store), str(cells)]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.flows.killed_grid", str(recipe), str(store), str(cells)]
     environment = {**os.environ, "PREFECT_API_URL": api, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def start(recipe: Path, store: Path, cells: int, api: str) -> subprocess.Popen[s
 
 
 def kill_after(process: subprocess.Popen[str], store: Path, more: int) -> dict[str, int]:
-    """SIGKILL a run once so many more cells are finished; the cells that are, when all its processes are gone."""
+    """SIGKILL a run after ``more`` finished cells; returns the finished cells when all its processes are gone."""
     before = len(finished(store))
     deadline = time.monotonic() + SECONDS_TO_WAIT
     while process.poll() is None and len(finished(store)) < before + more and time.monotonic() < deadline:
@@ -47,3 +48,15 @@ def kill_after(process: subprocess.Popen[str], store: Path, more: int) -> dict[s
 def finish(process: subprocess.Popen[str]) -> None:
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output[-5000:]
+
+
+def main(recipe: str, store: str, cells: str) -> None:
+    """Run a recipe's fine-tuning through the flow."""
+    from korealbert.flows.corpus_to_model import corpus_to_model  # not needed by the process of a cell, which loads this file
+
+    runtime = TrainingRuntime(store=Path(store), workers=1, threads=int(cells), cells=int(cells), device="cpu")
+    corpus_to_model(Path(recipe), until="summary", runtime=runtime)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

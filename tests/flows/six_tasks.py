@@ -1,4 +1,4 @@
-"""A recipe of KoreALBERT's six tasks on toy files: the least that goes through every one of them."""
+"""A recipe of KoreALBERT's six tasks on toy files: the smallest that uses every task."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TASKS = {make.__name__: make for make in (kornli, korsts, nsmc, pd, naver_ner, k
 
 
 def write_recipe(directory: Path, seeds: Sequence[int], tasks: Sequence[str] = tuple(TASKS)) -> Path:
-    """The tiny recipe with a table for each of the six tasks, or of some of them, instead of its own."""
+    """Write the tiny recipe with tables for the six tasks, or some of them, instead of its own."""
     tables = []
     for name, make in ((name, TASKS[name]) for name in tasks):
         for number, (split, rows) in enumerate(ROWS.items()):

@@ -1,4 +1,4 @@
-"""Build one stage of a recipe in a process of its own, on inputs that are built; what the kill-and-resume test kills."""
+"""Builds one stage of a recipe in a separate process, on inputs that exist; the kill-and-resume test kills it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from korealbert.pretrain.runtime import TrainingRuntime
 
 
 def begun(partial: Path) -> bool:
-    """Whether a stage has left anything in its directory."""
+    """Whether a stage has written anything into its directory."""
     try:
         return any(not path.name.startswith(".opening") for path in partial.rglob("*") if path.is_file())
     except FileNotFoundError:  # A directory in it has just gone.
@@ -21,7 +21,7 @@ def begun(partial: Path) -> bool:
 
 
 def build_one(recipe: Path, label: str, store: Path, held: Path | None = None) -> None:
-    """Build ``label`` alone; what it reads must be in the store. ``held``: its directory; stand still once it has begun."""
+    """Build only ``label``; its inputs must be in the store. Hang once the stage has written into the directory ``held``."""
 
     def stand_still(event: str, arguments: tuple[Any, ...]) -> None:
         if held is not None and event in ("open", "os.rename") and begun(held):

@@ -1,4 +1,4 @@
-"""A whole ablation in small: it takes what its recipe has built, builds the rest, and its table holds what the runs say."""
+"""A whole small ablation: it reuses what its recipe has built, builds the rest, and its table agrees with the runs."""
 
 from __future__ import annotations
 

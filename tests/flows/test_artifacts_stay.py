@@ -1,4 +1,4 @@
-"""No command writes into an artifact of a store, whatever it is told to write."""
+"""No command writes into an artifact of a store, whatever its arguments are."""
 
 from __future__ import annotations
 

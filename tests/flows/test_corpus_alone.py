@@ -1,4 +1,4 @@
-"""A recipe of a corpus alone: whole without a model's tables, and without the libraries that train."""
+"""A recipe of a corpus alone is complete without tables of a model, and needs no library that trains."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Runtime
 from korealbert.recipe.tables import RecipeError, kind_of
+from tests.building import build_all
 from tests.corpus.documents_made import prose
 
 RECIPE = """
@@ -25,10 +26,16 @@ paths = ["blog.jsonl"]
 limits = "novels"
 agreement_documents = 0
 """
-ABSENT = """
-import sys
+PROGRAM = """
+import json, sys
 sys.modules.update(dict.fromkeys(("torch", "deepspeed", "transformers")))
+from typer.testing import CliRunner
+from korealbert.flows.cli import app
+for arguments in json.load(sys.stdin):
+    done = CliRunner().invoke(app, [*arguments, "--store", "store"])
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]), file=sys.__stdout__)
 """
+"""Runs commands in a process that lacks the libraries that train."""
 
 
 @pytest.fixture
@@ -44,49 +51,48 @@ def recipe(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("one_server")
 def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, tmp_path: Path) -> None:
-    (tmp_path / "absent").mkdir()
-    (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)
-    paths = os.pathsep.join([str(tmp_path / "absent"), str(Path(__file__).parents[2])])
-
-    def call(*arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "korealbert", *arguments, "--store", "store"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == status, done.stderr
-        warned.append(done.stderr)
-        return done.stdout
-
-    warned: list[str] = []
-    told = call("run", "--lineage", "http://127.0.0.1:1/x")
-    assert warned[0].count("lineage: http://127.0.0.1:1/x takes no events (") == 1 and "Connection refused" in warned[0]
-    assert "13 of 14 kept, 1 quarantined" in told and "12 of 13 kept, 1 dropped" in told
-    assert (
-        "extract/blog: 1 of 14 documents quarantined (1 malformed_json); korealbert inspect extract/blog --quarantine\n" in told
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    commands = [
+        ["run", "--lineage", "http://127.0.0.1:1/x"],
+        ["run", "--until", "clean"],
+        ["export-corpus", "balance", "out"],
+        ["run", "sample", "--until", "pretrain"],
+        ["fill-mask", "model", "[MASK]"],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(commands),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert "clean/blog: 1 of 13 documents dropped (1 too_short); korealbert inspect clean/blog --dropped all\n" in told
-    assert "A corpus of 12 documents" in told
-    report = (Path(told.split()[-1]).parent / "report.md").read_text("utf-8")
+    (built, again, exported, training, filling) = map(json.loads, done.stdout.splitlines())
+    assert [status for status, _, _ in (built, again, exported, training, filling)] == [0, 0, 0, 2, 2], done
+    _, output, warned = built
+    assert warned.count("lineage: http://127.0.0.1:1/x takes no events (") == 1 and "Connection refused" in warned
+    assert "13 of 14 kept, 1 quarantined" in output and "12 of 13 kept, 1 dropped" in output
+    assert (
+        "extract/blog: 1 of 14 documents quarantined (1 malformed_json); korealbert inspect extract/blog --quarantine\n"
+        in output
+    )
+    assert "clean/blog: 1 of 13 documents dropped (1 too_short); korealbert inspect clean/blog --dropped all\n" in output
+    assert "A corpus of 12 documents" in output
+    report = (Path(output.split()[-1]).parent / "report.md").read_text("utf-8")
     assert report.startswith("# korealbert: a corpus\n")
     assert "## What the corpus holds" in report and "| clean/blog | 13 | 1 | 0 | 12 |" in report
     assert "too short" in report and "malformed json" in report
     assert "Not part of this run" not in report and "published" not in report.casefold()
-    assert "all 2 stages are cached" in call("run", "--until", "clean")
-    assert "12 documents: out" in call("export-corpus", "balance", "out")
+    assert "all 2 stages are cached" in again[1]
+    assert "12 documents: out" in exported[1]
     assert pq.read_table(next((tmp_path / "out" / "data").iterdir())).num_rows == 12
-    call("run", "sample", "--until", "pretrain", status=2)
-    assert warned[-1].strip() == (
+    assert training[2].strip() == (
         "sample, pretrain: it needs torch, deepspeed, not installed here; install korealbert with its dependencies, or name"
         " an earlier stage by --until"
     )
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    call("fill-mask", "model", "[MASK]", status=2)
-    assert warned[-1] == "torch is not installed here; install korealbert with its dependencies\n"
+    assert filling[2] == "torch is not installed here; install korealbert with its dependencies\n"
 
 
 def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:
@@ -100,7 +106,7 @@ def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:
 
 
 def test_quality_stands_between_dedup_and_balance(recipe: Path, tmp_path: Path) -> None:
-    """And where a recipe has no table for it, nothing changes."""
+    """Without a table for it, nothing changes."""
     quality = """
 [quality]
 perplexity = { reference = ["blog"] }
@@ -115,10 +121,7 @@ copies = { 2 = 2 }
     assert kind_of(recipe) == "corpus"
     assert list(graph()) == ["extract/blog", "clean/blog", "dedup", "quality", "balance", "report"]
     assert graph()["balance"].inputs == {"documents": "quality"}
-    built: dict[str, Artifact] = {}
-    for label, node in graph().items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, Runtime(store=tmp_path / "store"), label=label).artifact
+    built = build_all(graph(), Runtime(store=tmp_path / "store", workers=1))
     report = (built["report"].path / "report.md").read_text("utf-8")
     assert "## Quality of the documents" in report and "Models were trained on 12 reference texts." in report
     recipe.write_text(RECIPE + quality.replace('"blog"', '"blogs"'), "utf-8")

@@ -1,4 +1,4 @@
-"""The documentation holds: its commands exist and run, its links lead somewhere, its generated page is current."""
+"""The documentation is right: its commands exist and run, its links lead somewhere, its generated page is current."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.flows.conftest import TINY
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.ko.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {"cd", "docker", "export", "sbatch", "srun", "pre-commit", "unshare", "ray", "ssh", "deepspeed"}
-"""Programs that the documentation names and that are not ours."""
+"""Programs in the documentation that are not ours."""
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
 
 
@@ -36,7 +36,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every line of every shell block, with its page; pipes, files for the output and comments are cut off."""
+    """Return every line of every shell block, with its page, without pipes, output files and comments."""
     found = []
     for path in PAGES:
         for block in blocks(path, "sh"):
@@ -129,13 +129,13 @@ def test_links_and_tests_named_on_a_page_exist(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
     file = ""
     for named, name in re.findall(r"`(?=tests/|::)(tests/[\w/]+\.py)?(?:::(\w+))?`", text):
-        file = named or file  # a name alone is in the file named last
+        file = named or file  # a name without a file is in the last file named
         assert (ROOT / file).is_file(), file
         assert not name or f"def {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
 
 
 class _AnyTag(yaml.SafeLoader):
-    """Of mkdocs.yml, which names Python objects."""
+    """For mkdocs.yml, which names Python objects."""
 
 
 _AnyTag.add_multi_constructor("", lambda loader, suffix, node: None)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.artifact import Artifact, Store, build
+from korealbert.artifact import Artifact, Store
 from korealbert.flows.corpus_to_model import flow_of
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import evaluation_graph
 from korealbert.recipe.reading import load_evaluation
+from tests.building import build_all
 from tests.flows.conftest import TINY
 
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
@@ -66,10 +67,7 @@ def test_it_comes_to_a_report_that_names_the_best(tmp_path: Path, straight: dict
     runtime = TrainingRuntime(store=tmp_path / "store", threads=1, workers=1)
     shutil.copytree(straight["vocab"].path.parent, runtime.store)
     file = written(tmp_path, f'[encoder.one]\nrecipe = "{TINY}"\n[encoder.other]\nrecipe = "{TINY}"\n')
-    built: dict[str, Artifact] = {}
-    for label, node in evaluation_graph(load_evaluation(file)).items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+    built = build_all(evaluation_graph(load_evaluation(file)), runtime)
     assert built["encoder/one/pretrain"].name == straight["pretrain"].name
     text = (built["report"].path / "report.md").read_text("utf-8")
     headline = r"^NSMC: [\d.]+ accuracy on 8 of 50,000 examples of the test set by one/pretrained \(.+\)\.$"

@@ -42,7 +42,7 @@ def runtime(straight: dict[str, Artifact], tmp_path: Path) -> TrainingRuntime:
 
 
 def task_states(flow_run: str) -> dict[str, str]:
-    """The states of a run's tasks by label, once the server has all: it hears of them by events, a little later."""
+    """Return the final states of a run's tasks by label; the server learns of them a little later."""
     named = FlowRunFilter(name=FlowRunFilterName(any_=[flow_run]))
     deadline = time.monotonic() + 300
     while True:
@@ -67,13 +67,13 @@ def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
     with get_client(sync_client=True) as client:
         of_second = FlowRunFilter(name=FlowRunFilterName(any_=["second"]))
         published = client.read_artifacts(flow_run_filter=of_second)
-    told_by = {artifact.key: str(artifact.data) for artifact in published}
-    assert told_by.keys() == {"plan", "outcome"}, "a stage that is cached costs no request of its own"
-    told = told_by["plan"]
-    assert "The whole report: " in told_by["outcome"] and "| report | Cached |" in told_by["outcome"]
-    assert told.startswith(f"0 of {len(straight)} stages") and "file:" not in told
+    by_key = {artifact.key: str(artifact.data) for artifact in published}
+    assert by_key.keys() == {"plan", "outcome"}, "a stage that is cached costs no request of its own"
+    plan = by_key["plan"]
+    assert "The whole report: " in by_key["outcome"] and "| report | Cached |" in by_key["outcome"]
+    assert plan.startswith(f"0 of {len(straight)} stages") and "file:" not in plan
     for artifact in straight.values():
-        assert f"`{runtime.store.resolve() / artifact.name}`" in told
+        assert f"`{runtime.store.resolve() / artifact.name}`" in plan
 
 
 def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], runtime: TrainingRuntime) -> None:

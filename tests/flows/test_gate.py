@@ -1,4 +1,4 @@
-"""The gate: stages alone, cells by number and by memory, nobody passed by."""
+"""The gate: whole stages alone, cells by number and memory, and no overtaking."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watch:
                     if len(self.inside) == self.enough:
                         self.may_leave.set()
                 self.may_leave.wait(SECONDS_TO_WAIT)
-                time.sleep(0.03)  # Time for one too many.
+                time.sleep(0.03)  # Time for one too many to enter.
                 with self._lock:
                     del self.inside[name]
 
@@ -46,7 +46,7 @@ class Watch:
         thread.start()
         self.begun += 1
         deadline = time.monotonic() + SECONDS_TO_WAIT
-        while len(self.order) + len(self.gate._waiting) < self.begun:  # It has not come to the gate.
+        while len(self.order) + len(self.gate._waiting) < self.begun:  # It has not reached the gate.
             assert time.monotonic() < deadline, (name, self.order)
             time.sleep(0.001)
         return thread

@@ -1,4 +1,4 @@
-"""SIGKILL during each stage in turn: the re-run ends with the bytes of an uninterrupted run and redoes no finished shard."""
+"""SIGKILL during each stage: the next run gives the bytes of an uninterrupted run and repeats no finished shard."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from tests.flows.stage_runner import begun, build_one
 LABELS = list({node.stage.name: label for label, node in reversed(recipes.graph(recipes.load(TINY)).items())}.values())[::-1]
 """The first label of each stage; ``make soak`` kills all of a recipe."""
 SECONDS_TO_DIE = 120
-ATTEMPTS = 5
-"""A stage of milliseconds may end while this process sleeps; the last time it stands still and waits for the kill."""
+ATTEMPTS = 2
+"""A stage of milliseconds may end while this process sleeps. In the last attempt it hangs and waits for the kill."""
 
-SPARE = multiprocessing.get_context("forkserver")
-SPARE.set_forkserver_preload(["tests.flows.stage_runner"])  # What every stage imports is imported once.
+FORKSERVER = multiprocessing.get_context("forkserver")
+# Imports that take seconds; stages that train need the last three.
+FORKSERVER.set_forkserver_preload(
+    ["tests.flows.stage_runner", "torch", "transformers.modeling_utils", "korealbert.finetune.encoders.tokenizer"]
+)
 
 
 def start(label: str, store: Path, held: Path | None = None) -> BaseProcess:
-    """A process that builds one stage and nothing else; see ``build_one``."""
-    process = SPARE.Process(target=build_one, args=(TINY, label, store, held))
+    """Start a process that builds one stage; see ``build_one``."""
+    process = FORKSERVER.Process(target=build_one, args=(TINY, label, store, held))
     process.start()
     return process
 
 
 def store_with_inputs_of(artifact: Artifact, store: Path) -> None:
-    """A store that holds all ancestors of an artifact and nothing else."""
+    """Make a store with all ancestors of an artifact and nothing else."""
     store.mkdir()
     for ancestor in ancestors(artifact.inputs()).values():
         shutil.copytree(ancestor.path, store / ancestor.name)

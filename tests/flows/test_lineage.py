@@ -1,4 +1,4 @@
-"""Events of OpenLineage: one start and one end for a run and each of its stages, with what they read and wrote."""
+"""OpenLineage events: one start and one end for a run and each of its stages, with what they read and wrote."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request
 from uuid import UUID
 
 import pytest
@@ -21,15 +23,15 @@ from korealbert.flows.lineage import Lineage
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 
-def told_of(target: str, store: Path, *, broken: bool = False) -> dict[str, Artifact]:
-    """Build the tiny recipe up to clean/news while events go to a target; ``broken``: its second stage fails."""
+def send_events(target: str, store: Path, *, broken: bool = False) -> dict[str, Artifact]:
+    """Build the tiny recipe up to clean/news while events go to a target; its second stage fails if ``broken``."""
     lineage = Lineage(target, "tiny")
     built: dict[str, Artifact] = {}
     nodes = recipes.until(recipes.graph(recipes.load(TINY)), "clean/news")
-    with lineage.whole():
+    with lineage.of_run():
         for label, node in nodes.items():
             inputs = {role: built[other] for role, other in node.inputs.items()}
-            events = lineage.of(Job(node.stage, node.spec, inputs, label, rerun=False), store)
+            events = lineage.of_stage(Job(node.stage, node.spec, inputs, label, rerun=False), store)
             events.start()
             if broken and label == "clean/news":
                 error = ValueError("no such rule")
@@ -42,7 +44,7 @@ def told_of(target: str, store: Path, *, broken: bool = False) -> dict[str, Arti
 
 
 def check(event: dict[str, Any]) -> None:
-    """What OpenLineage.json 2-0-2 requires of an event and of every facet in it."""
+    """Check what OpenLineage.json 2-0-2 requires of an event and of its facets."""
     assert event.keys() == {"eventType", "eventTime", "run", "job", "inputs", "outputs", "producer", "schemaURL"}
     assert event["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
     assert event["eventTime"].endswith("Z") and UUID(event["run"]["runId"])
@@ -60,8 +62,8 @@ def check(event: dict[str, Any]) -> None:
 
 def test_a_file_gets_a_line_for_each_start_and_end(tmp_path: Path) -> None:
     file, store = tmp_path / "events.jsonl", tmp_path / "store"
-    built = told_of(str(file), store)
-    told_of(str(file), store)
+    built = send_events(str(file), store)
+    send_events(str(file), store)
     events = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     for event in events:
         check(event)
@@ -89,7 +91,7 @@ def test_a_file_gets_a_line_for_each_start_and_end(tmp_path: Path) -> None:
 def test_a_failure_is_told_of_the_stage_and_of_the_run(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     with pytest.raises(ValueError, match="no such rule"):
-        told_of(str(file), tmp_path / "store", broken=True)
+        send_events(str(file), tmp_path / "store", broken=True)
     *_, stage, run = (json.loads(line) for line in file.read_text("utf-8").splitlines())
     assert (stage["job"]["name"], stage["eventType"], run["eventType"]) == ("tiny.clean/news", "FAIL", "FAIL")
     assert stage["run"]["facets"]["errorMessage"]["message"] == "no such rule"
@@ -98,7 +100,7 @@ def test_a_failure_is_told_of_the_stage_and_of_the_run(tmp_path: Path) -> None:
 
 @contextmanager
 def catalogue(status: int) -> Iterator[tuple[str, list[tuple[str | None, dict[str, Any]]]]]:
-    """A server that takes events, or refuses them; its address and what it got."""
+    """Run a server that accepts or refuses events; yields its address and what it received."""
     got: list[tuple[str | None, dict[str, Any]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,27 +124,43 @@ def test_events_are_posted_with_the_key_and_a_refusal_stops_nothing(
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
     with catalogue(201) as (address, got):
-        told_of(address, tmp_path / "store")
+        send_events(address, tmp_path / "store")
     assert [event["eventType"] for _, event in got] == ["START", "START", "COMPLETE", "START", "COMPLETE", "COMPLETE"]
     assert {key for key, _ in got} == {"Bearer secret"}
     with catalogue(500) as (address, got):
-        assert told_of(address, tmp_path / "store")
+        assert send_events(address, tmp_path / "store")
     assert caplog.text.count("takes no events") == 1 and "secret" not in caplog.text
 
 
+def test_a_host_that_does_not_answer_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests: list[Request] = []
+
+    def unreachable(request: Request, timeout: float) -> None:
+        requests.append(request)
+        raise URLError(TimeoutError("timed out"))
+
+    monkeypatch.setattr("korealbert.flows.lineage.urlopen", unreachable)
+    lineage = Lineage("http://host/x")
+    for _ in range(3):
+        lineage.send("START", "", "", "")
+    assert len(requests) == 1 and caplog.text.count("is sent no further events") == 1
+
+
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
-        ("http://host/경로", "ASCII alone and no blanks"),
-        ("http://host/a b", "ASCII alone and no blanks"),
-        ("http://[::1/x", "is no address \\(Invalid IPv6 URL\\)"),
-        ("http://host:99999/x", "is no address \\(Port out of range"),
+        ("http://host/경로", "only ASCII and no blanks"),
+        ("http://host/a b", "only ASCII and no blanks"),
+        ("http://[::1/x", "is not an address \\(Invalid IPv6 URL\\)"),
+        ("http://host:99999/x", "is not an address \\(Port out of range"),
         ("http:///x", "it names no host"),
-        ("http://me:geheim@host/x", "--lineage: the address has a user in it"),
+        ("http://me:geheim@host/x", "--lineage: the address contains a user"),
     ],
 )
-def test_an_address_that_cannot_be_is_told_at_once(address: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told) as error:
+def test_an_address_that_cannot_be_is_told_at_once(address: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         Lineage(address)
     assert "geheim" not in str(error.value)
 
@@ -162,7 +180,7 @@ def test_a_key_that_cannot_be_sent_is_told_and_never_printed(
 
 
 def test_a_target_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no file, and no address"):
+    with pytest.raises(ValueError, match="is neither a file nor an address"):
         Lineage("kafka://events")
     with pytest.raises(ValueError, match=r"events\.jsonl: no events can be written here \(No such file or directory\)"):
         Lineage(str(tmp_path / "none" / "events.jsonl"))

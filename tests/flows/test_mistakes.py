@@ -1,4 +1,4 @@
-"""Typical mistakes: each is told in one line that says what is wrong and what to do, over the real command line."""
+"""Typical mistakes on the real command line: each gets one line that says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Runtime, build
 from korealbert.corpus import extract
 from korealbert.flows.cli import app
+from tests.building import build_all
 
 RECIPE = """
 [extract.x]
@@ -46,16 +47,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     training.mkdir()
     (training / "config.json").write_text("{}")
     (root / "recipe.toml").write_text(RECIPE.format(format="text", path="texts", more=""))
-    found: dict[str, Artifact] = {}
-    for label, node in recipes.dag.corpus_graph(recipes.reading.load_corpus(root / "recipe.toml")).items():
-        if label in ("extract/x", "clean/x"):
-            inputs = {role: found[other] for role, other in node.inputs.items()}
-            found[label] = build(node.stage, node.spec, inputs, Runtime(store=root / "store", workers=1), label=label).artifact
+    graph = recipes.dag.corpus_graph(recipes.reading.load_corpus(root / "recipe.toml"))
+    build_all(recipes.until(graph, "clean/x"), Runtime(store=root / "store", workers=1))
     return root
 
 
 def of_recipe(format_: str, path: str, more: str = "") -> Callable[[Path], list[str]]:
-    """A plan, or a run of extraction, of a recipe with one source."""
+    """Return a run of extraction of a recipe with one source."""
 
     def arguments(root: Path) -> list[str]:
         (root / "other.toml").write_text(RECIPE.format(format=format_, path=path, more=more))
@@ -72,7 +70,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         "new mine --from plain",
         r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
     ),
-    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' behind it; for several files name their dir"),
+    "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' after it; for several files name their dir"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
@@ -82,7 +80,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         lambda root: ["plan", f"../{root.name}"],
         r"is a directory; name a recipe's TOML file \(did you mean '../desk\d+/recipe.toml'\?\)",
     ),
-    "lineage to an address": ("run --lineage ftp://x", r"--lineage ftp://x: is no file, and no address that begins with http"),
+    "lineage to an address": (
+        "run --lineage ftp://x",
+        r"--lineage ftp://x: is neither a file nor an address that begins with http",
+    ),
     "lineage to nowhere": (
         "run --lineage no/where",
         r"--lineage no/where: no events can be written here \(No such file.*; name",
@@ -193,9 +194,12 @@ EMPTY = {
     "fill-mask '' [MASK]": "'model'",
     "extract news ''": r"'FILE\.\.\.'",
 }
-"""Calls with an option or an argument that is empty, and how it is named."""
+"""Calls with an empty option or argument, and its name in the message."""
 MISTAKES |= {
-    asked: (lambda _, asked=asked: shlex.split(asked), rf"Invalid value for {name}: it is empty, as a variable of the shell")
+    asked: (
+        lambda _, asked=asked: shlex.split(asked),
+        rf"Invalid value for {name}: it is empty, as an unset variable of the shell",
+    )
     for asked, name in EMPTY.items()
 }
 
@@ -204,13 +208,13 @@ MISTAKES |= {
 @pytest.mark.usefixtures("one_server")
 def test_a_mistake_is_told_in_one_line_with_a_remedy(mistake: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
-    asked, told = MISTAKES[mistake]
+    asked, expected = MISTAKES[mistake]
     arguments = asked.split(" ") if isinstance(asked, str) else asked(desk)
     done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
     assert done.exit_code == 2, done.output
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.output
-    assert re.search(told, lines[0]), lines[0]
+    assert re.search(expected, lines[0]), lines[0]
 
 
 def test_a_wrong_target_of_lineage_is_refused_before_the_run_is_announced(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,9 +235,9 @@ def test_all_that_is_wrong_with_a_recipe_is_told_at_once(desk: Path, monkeypatch
     (desk / "wrong.toml").write_text(
         '[extract.x]\nformat = "cvs"\npath = ["texts"]\n[clean.y]\n[crawl.z]\n[vocab]\nsiz = 3\n[extrct]\n[pretrain]\n'
     )
-    told = CliRunner().invoke(app, ["plan", "wrong.toml"]).stderr
+    output = CliRunner().invoke(app, ["plan", "wrong.toml"]).stderr
     for expected in ("'cvs'", "'path'", "[clean.y]", "[crawl.z]", "'siz'", "[extrct]", "'steps' is missing"):
-        assert expected in told, told
+        assert expected in output, output
 
 
 def test_names_of_members_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -246,8 +250,8 @@ def test_names_of_members_cannot_steer_the_terminal(tmp_path: Path) -> None:
         extract.STAGE, extract.ExtractSpec.model_validate(spec), {}, Runtime(store=tmp_path / "store", workers=1)
     ).artifact
     for shown in (["--quarantine"], []):
-        told = CliRunner().invoke(app, ["inspect", artifact.name, *shown, "--store", str(tmp_path / "store")])
-        assert told.exit_code == 0 and "]0;title" in told.output, told.output
-        assert not [c for c in told.output if unicodedata.category(c) == "Cc" and c != "\n"]
-    told = CliRunner().invoke(app, ["extract", "news", str(tmp_path / "a.zip")])
-    assert told.exit_code == 1 and "]0;title" in told.stderr and "\x1b" not in told.stderr
+        done = CliRunner().invoke(app, ["inspect", artifact.name, *shown, "--store", str(tmp_path / "store")])
+        assert done.exit_code == 0 and "]0;title" in done.output, done.output
+        assert not [c for c in done.output if unicodedata.category(c) == "Cc" and c != "\n"]
+    done = CliRunner().invoke(app, ["extract", "news", str(tmp_path / "a.zip")])
+    assert done.exit_code == 1 and "]0;title" in done.stderr and "\x1b" not in done.stderr

@@ -1,4 +1,4 @@
-"""What a name on the command line means in a store of several recipes, tries and sources that were given up."""
+"""What a name on the command line means in a store of several recipes, attempts and abandoned sources."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_of_several_artifacts_the_one_that_is_taken_is_told_with_its_time(
     made(tmp_path, "export", {}, seed=1)
     tried = made(tmp_path, "export", {}, seed=2)
     assert find(tmp_path, "export") == tried
-    told = f"2 artifacts match 'export'; taking the newest, {tried.name} (export), built {tried.manifest['created']}\n"
-    assert capsys.readouterr().err == told
+    expected = f"2 artifacts match 'export'; taking the newest, {tried.name} (export), built {tried.manifest['created']}\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_a_label_means_what_the_newest_run_needed_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Back from an experiment all stages are cached, and the experiment's were built last."""
+    """After an experiment is undone all stages are cached, although the experiment's were built last."""
     mine, tried = made(tmp_path, "export", {}, seed=1), made(tmp_path, "export", {}, seed=2)
     recipe = tmp_path / "mine.toml"
     for artifact in (mine, tried, mine):
@@ -79,9 +79,9 @@ def test_a_corpus_has_the_sources_of_the_newest_run(tmp_path: Path) -> None:
     assert "15 documents" in call("export-corpus", "clean", tmp_path / "before", "--store", store)
     ran(mine, "a", "b")
     ran(mine, "b", until="clean/b")
-    told = call("export-corpus", "clean", tmp_path / "now", "--store", store)
-    assert f"clean: taking clean/a, clean/b of the newest run of {mine}; not in it: clean/foreign, clean/old\n" in told
-    assert "8 documents" in told
+    output = call("export-corpus", "clean", tmp_path / "now", "--store", store)
+    assert f"clean: taking clean/a, clean/b of the newest run of {mine}; not in it: clean/foreign, clean/old\n" in output
+    assert "8 documents" in output
     assert "7 documents" in call("export-corpus", "clean/old", tmp_path / "old", "--store", store)
 
 
@@ -89,8 +89,8 @@ def test_a_source_that_its_run_did_not_build_is_told(tmp_path: Path) -> None:
     found = {"clean/a": cleaned(tmp_path, "a", 3).name, "clean/b": "clean-0123456789abcdef"}
     with locks.recorded(tmp_path, Path("mine.toml"), None, found):
         pass
-    told = call("export-corpus", "clean", tmp_path / "out", "--store", tmp_path, code=2)
-    assert "clean/b: the newest run of " in told and "has not built it; run it, or name one of its sources" in told
+    output = call("export-corpus", "clean", tmp_path / "out", "--store", tmp_path, code=2)
+    assert "clean/b: the newest run of " in output and "has not built it; run it, or name one of its sources" in output
 
 
 def test_a_folder_does_not_hide_the_artifact_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

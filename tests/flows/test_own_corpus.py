@@ -1,4 +1,4 @@
-"""From an empty directory to a report: every command of docs/own-corpus.md, as it stands there, over a few text files."""
+"""From an empty directory to a report: every command of docs/own-corpus.md, verbatim, on a few text files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`korealbert push` against a stand-in of the hub: what goes, with which card and license, private, and once."""
+"""`korealbert push` against a stand-in of the hub: files, card, license, privacy, and no upload twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -23,10 +23,61 @@ from tests.flows.test_names import cleaned
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def server() -> Iterator[Hub]:
+ONE_BY_ONE = """
+import json, os, sys
+from typer.testing import CliRunner
+from korealbert.flows.cli import app
+for line in sys.stdin:
+    arguments, token, directory = json.loads(line)
+    os.environ["HF_TOKEN"] = token
+    os.chdir(directory)
+    done = CliRunner().invoke(app, arguments)
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def one_hub() -> Iterator[Hub]:
     with hub() as known:
         yield known
+
+
+@pytest.fixture
+def server(one_hub: Hub) -> Hub:
+    """Return the hub without repositories."""
+    one_hub.forget()
+    return one_hub
+
+
+Call = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def process(one_hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """Runs commands one by one: the library of the hub takes seconds to load and reads its address only then."""
+    known = environment(one_hub, tmp_path_factory.mktemp("home"))
+    with subprocess.Popen(
+        [sys.executable, "-c", ONE_BY_ONE], env=known, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
+        yield started
+        started.kill()
+
+
+@pytest.fixture
+def call(process: subprocess.Popen[str], tmp_path: Path) -> Call:
+    """Run a command in the test's directory; returns standard output, or the one line of an error if ``code`` is 2."""
+
+    def ran(*arguments: object, token: str = TOKEN, code: int = 0) -> str:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps([[*map(str, arguments)], token, str(tmp_path)]) + "\n")
+        process.stdin.flush()
+        status, out, err = json.loads(process.stdout.readline())
+        assert status == code, out + err
+        if code:
+            assert err.count("\n") == 1, err
+        return str(err.strip() if code else out)
+
+    return ran
 
 
 def environment(server: Hub, home: Path, token: str = "") -> dict[str, str]:
@@ -35,61 +86,18 @@ def environment(server: Hub, home: Path, token: str = "") -> dict[str, str]:
     return kept | ({"HF_TOKEN": token} if token else {})
 
 
-def command(server: Hub, home: Path, *arguments: object, token: str = TOKEN) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "korealbert", "push", *map(str, arguments)],
-        env=environment(server, home, token),
-        cwd=home,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def push(server: Hub, home: Path, *arguments: object, token: str = TOKEN) -> str:
-    started = command(server, home, *arguments, token=token)
-    out, err = started.communicate()
-    assert started.returncode == 0, out + err
-    return out
-
-
-ONE_BY_ONE = """
-import json, os, sys
-from typer.testing import CliRunner
-from korealbert.flows.cli import app
-for arguments, token in json.load(sys.stdin):
-    os.environ["HF_TOKEN"] = token
-    done = CliRunner().invoke(app, ["push", *arguments])
-    print(json.dumps([done.exit_code, done.stderr]))
-"""
-"""Several commands in one process, which loads the hub's library once."""
-
-
-def refusals(server: Hub, home: Path, asked: list[tuple[tuple[str, ...], str]]) -> list[str]:
-    """What is told of commands that end with 2, each in one line; with the token of each."""
-    program = [sys.executable, "-c", ONE_BY_ONE]
-    done = subprocess.run(
-        program, input=json.dumps(asked), env=environment(server, home), cwd=home, capture_output=True, text=True, check=True
-    )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [code for code, _ in told] == [2] * len(asked), told
-    assert all(line.count("\n") == 1 for _, line in told), told
-    return [line.strip() for _, line in told]
-
-
-def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artifact], server: Hub, call: Call) -> None:
     export, store = straight["export"], straight["export"].path.parent
-    told = push(server, tmp_path, "export", "me/mine", "--store", store, "--dry-run", token="")
+    output = call("push", "export", "me/mine", "--store", store, "--dry-run", token="")
     assert not server.repos
-    assert "license: apache-2.0\n" in told and "NSMC" in told and "model.safetensors" in told
-    assert told.splitlines()[-1] == f"nothing was sent; it would be the private model, {server.url}/me/mine"
+    assert "license: apache-2.0\n" in output and "NSMC" in output and "model.safetensors" in output
+    assert output.splitlines()[-1] == f"nothing was sent; it would be the private model, {server.url}/me/mine"
 
-    told = push(server, tmp_path, "export", "mine", "--store", store, "--dry-run", token="")
-    assert told.splitlines()[-1].endswith(f"the private model, {server.url}/USER/mine")
-    (refused,) = refusals(server, tmp_path, [(("export", "me/my model", "--store", str(store), "--dry-run"), "")])
-    assert "me/my model" in refused
+    output = call("push", "export", "mine", "--store", store, "--dry-run", token="")
+    assert output.splitlines()[-1].endswith(f"the private model, {server.url}/USER/mine")
+    assert "me/my model" in call("push", "export", "me/my model", "--store", store, "--dry-run", token="", code=2)
 
-    address = push(server, tmp_path, "export", "me/mine", "--store", store).splitlines()[-1]
+    address = call("push", "export", "me/mine", "--store", store).splitlines()[-1]
     repo = server.repos["model", "me/mine"]
     assert address == f"{server.url}/me/mine/commit/{1:040x}"
     assert repo.private and repo.commits == 1
@@ -108,30 +116,30 @@ def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artif
     assert (results["nsmc"].task_type, results["nsmc"].metric_type) == ("text-classification", "accuracy")
     assert "## Fine-tuning" in card.text
 
-    push(server, tmp_path, "export", "mine", "--store", store)  # The user's name is the token's.
+    call("push", "export", "mine", "--store", store)  # The user's name is the token's.
     assert repo.commits == 1, "nothing has changed"
     assert set(server.sent.values()) == {1}
 
 
-def test_an_upload_that_was_killed_goes_on(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+def test_an_upload_that_was_killed_goes_on(straight: dict[str, Artifact], server: Hub, call: Call, tmp_path: Path) -> None:
     export = straight["export"]
     weights = hashlib.sha256((export.path / "model.safetensors").read_bytes()).hexdigest()
     server.held = weights
-    first = command(server, tmp_path, "export", "me/mine", "--store", export.path.parent)
-    assert server.holding.wait(120)
-    first.kill()
-    first.communicate()
+    program = [sys.executable, "-m", "korealbert", "push", "export", "me/mine", "--store", str(export.path.parent)]
+    with subprocess.Popen(program, env=environment(server, tmp_path, TOKEN), cwd=tmp_path) as first:
+        assert server.holding.wait(120)
+        first.kill()
     server.released.set()
     server.held = ""
     assert not server.repos["model", "me/mine"].files
-    push(server, tmp_path, "export", "me/mine", "--store", export.path.parent)
+    call("push", "export", "me/mine", "--store", export.path.parent)
     assert server.repos["model", "me/mine"].files["model.safetensors"] == (export.path / "model.safetensors").read_bytes()
     assert set(server.sent.values()) == {1} and weights in server.sent
 
 
-def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, call: Call, tmp_path: Path) -> None:
     store = straight["balance"].path.parent
-    address = push(server, tmp_path, "balance", "me/texts", "--store", store, "--public").splitlines()[-1]
+    address = call("push", "balance", "me/texts", "--store", store, "--public").splitlines()[-1]
     assert address.startswith(f"{server.url}/datasets/me/texts/commit/")
     repo = server.repos["dataset", "me/texts"]
     assert not repo.private
@@ -143,47 +151,40 @@ def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, 
     write_dataset([straight["dedup"]], tmp_path / "out", "jsonl")
     written = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
     (tmp_path / "out" / ".env").write_text("secret")
-    push(server, tmp_path, "out", "me/more")
+    call("push", "out", "me/more")
     assert set(server.repos["dataset", "me/more"].files) == written
 
 
-def test_a_corpus_is_exported_to_the_hub(server: Hub, tmp_path: Path) -> None:
+def test_a_corpus_is_exported_to_the_hub(server: Hub, call: Call, tmp_path: Path) -> None:
     cleaned(tmp_path / "store", "blog", 7)
-    program = [sys.executable, "-m", "korealbert", "export-corpus", "clean/blog", "hf://datasets/me/texts", "--to", "jsonl"]
-    known = environment(server, tmp_path, TOKEN)
-    done = subprocess.run(program, env=known, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and f"7 documents: {server.url}/datasets/me/texts/commit/" in done.stdout, done
+    output = call("export-corpus", "clean/blog", "hf://datasets/me/texts", "--to", "jsonl", "--store", "store")
+    assert f"7 documents: {server.url}/datasets/me/texts/commit/" in output
     repo = server.repos["dataset", "me/texts"]
     assert repo.private and set(repo.files) == {"README.md", "data/clean-blog-00000-of-00001.jsonl"}
     assert "# texts\n" in repo.files["README.md"].decode()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("hf")]
 
 
-def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], server: Hub, call: Call, tmp_path: Path) -> None:
     store = straight["export"].path.parent
     server.repos["model", "me/open"] = Repo(private=False)
     (tmp_path / "texts").mkdir()
     refused = {
-        (
-            "vocab",
-            "me/x",
-            "--store",
-            str(store),
-        ): "neither a model nor a cleaned corpus; name export, bi_encoder, clean, dedup or balance",
-        ("extract", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus",
+        ("vocab", "me/x"): "neither a model nor a cleaned corpus; name export, bi_encoder, clean, dedup or balance",
+        ("extract", "me/x"): "neither a model nor a cleaned corpus",
         ("texts", "me/x"): "neither an exported model (config.json, ",
-        ("none", "me/x", "--store", str(store)): "no artifact 'none'",
-        ("export", "a/b/c", "--store", str(store)): "'a/b/c' is no name on the hub: it is USER/NAME",
-        ("export", "me/open", "--store", str(store)): "me/open is there and public; say --public",
+        ("none", "me/x"): "no artifact 'none'",
+        ("export", "a/b/c"): "'a/b/c' is not a valid name on the hub: write USER/NAME",
+        ("export", "me/open"): "me/open is a public repository; add --public",
     }
-    asked = [(arguments, TOKEN) for arguments in refused]
-    asked += [(("export", "me/x", "--store", str(store)), token) for token in ("", TOKEN[::-1])]
-    *lines, signed_out, refused_by_hub = refusals(server, tmp_path, asked)
-    for line, told in zip(lines, refused.values(), strict=True):
-        assert told in line
-    assert signed_out == "no token of the hub: run `hf auth login`, or set HF_TOKEN"
-    assert "did not take it (" in refused_by_hub and "401" in refused_by_hub
-    assert refused_by_hub.endswith("mend that and repeat the command")
+    for arguments, message in refused.items():
+        assert message in call("push", *arguments, "--store", store, code=2)
+    signed_out, refused_by_hub = (
+        call("push", "export", "me/x", "--store", store, token=token, code=2) for token in ("", TOKEN[::-1])
+    )
+    assert signed_out == "no token for the hub: run `hf auth login`, or set HF_TOKEN"
+    assert "failed (" in refused_by_hub and "401" in refused_by_hub
+    assert refused_by_hub.endswith("fix the problem and repeat the command")
     assert list(server.repos) == [("model", "me/open")]
 
 
@@ -242,6 +243,6 @@ def test_the_license_of_several_sources_is_other_only_where_none_fits_all(stated
 
 
 def test_why_a_license_is_other_names_the_sources_at_fault() -> None:
-    told = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
-    assert told == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
-    assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these cannot be one: a CC BY 4.0, b MIT"
+    why = combined({"a": "CC BY 4.0", "b": "CC BY-ND 4.0"})[1]
+    assert why == "changed texts may not be passed on, and cleaning changes texts: b CC BY-ND 4.0"
+    assert combined({"a": "CC BY 4.0", "b": "MIT"})[1] == "these licenses cannot be combined: a CC BY 4.0, b MIT"

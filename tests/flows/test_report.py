@@ -1,4 +1,4 @@
-"""The report of a real run: each number in its tables is the one that a stage left, or follows from those by a formula."""
+"""The report of a real run: each number in its tables comes from a stage, or follows from such numbers by a formula."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_a_cell_is_scored_again_by_its_name(straight: dict[str, Artifact]) -> No
         return done.stderr if code else done.stdout
 
     of_the_cell = json.loads((cell.path / "metrics.json").read_text("utf-8"))["test"]
-    told = json.loads(call("finetune/nsmc/random/1"))
-    assert {name: told[name] for name in of_the_cell} == pytest.approx(of_the_cell)
-    assert told == json.loads(call(cell.path / "predictions.arrow"))
+    scored = json.loads(call("finetune/nsmc/random/1"))
+    assert {name: scored[name] for name in of_the_cell} == pytest.approx(of_the_cell)
+    assert scored == json.loads(call(cell.path / "predictions.arrow"))
     assert "against" in json.loads(call("finetune/nsmc/random/1", "--against", "finetune/nsmc/pretrained/1"))
     assert "it holds no predictions; name a cell" in call("vocab", code=2)
     assert "did you mean 'finetune/nsmc/random/1'?" in call("finetune/nsmc/randm/1", code=2)
@@ -45,7 +45,7 @@ def test_a_cell_is_scored_again_by_its_name(straight: dict[str, Artifact]) -> No
 
 @pytest.fixture(scope="module")
 def artifacts(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """The straight run without its report, with more seeds of every fine-tuning cell; by label."""
+    """Return the uninterrupted run without its report, with more seeds of every fine-tuning cell, by label."""
     store = tmp_path_factory.mktemp("report") / "store"
     shutil.copytree(straight["report"].path.parent, store)
     found = {label: Artifact(a.name, store / a.name) for label, a in straight.items() if label != "report"}
@@ -61,7 +61,7 @@ def artifacts(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def tables(artifacts: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
-    """The tables of report.md by title, without header, rule and emphasis."""
+    """Return the tables of report.md by title, without header, rule and emphasis."""
     out = tmp_path_factory.mktemp("out")
     REPORT.run(ReportSpec(), artifacts, out, TrainingRuntime())
     found: dict[str, Rows] = {}
@@ -81,7 +81,7 @@ def of(artifacts: dict[str, Artifact], *stages: str) -> Iterator[tuple[str, dict
 
 
 def counts(rows: Rows) -> dict[tuple[str, str], int]:
-    """The third column by the first two."""
+    """Return the third column by the first two."""
     return {(row[0], row[1]): int(row[2].replace(",", "")) for row in rows}
 
 
@@ -183,8 +183,8 @@ def test_means_and_deviations_over_seeds_are_those_of_the_cells(
         tests = [json.loads((cell.path / "metrics.json").read_text("utf-8"))["test"] for cell in cells]
         values = [test[title.split(", ")[1].lower()] for test in tests]
         mean, deviation = sum(values) / 3, statistics.stdev(values)
-        told = [f"{two(mean)} ± {two(deviation)}", two(statistics.median(values)), two(max(values)), "3"]
-        assert figures == told, (title, init)
+        expected = [f"{two(mean)} ± {two(deviation)}", two(statistics.median(values)), two(max(values)), "3"]
+        assert figures == expected, (title, init)
     settings = {row[0]: row[1:4] for row in tables["Examples and settings, the same for every seed and weights"]}
     for title, task in (("NSMC", "nsmc"), ("KorSTS", "korsts")):
         metrics = json.loads((artifacts[f"finetune/{task}/random/2"].path / "metrics.json").read_text("utf-8"))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, build
+from korealbert.artifact import Artifact
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.building import build_all
 from tests.flows.conftest import TINY
 
 DATA_STAGES = ("extract", "clean", "dedup", "balance", "vocab", "examples", "views")
@@ -17,10 +18,7 @@ DATA_STAGES = ("extract", "clean", "dedup", "balance", "vocab", "examples", "vie
 @pytest.mark.soak
 def test_two_workers_give_the_bytes_of_one(straight: dict[str, Artifact], tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path / "store", workers=2, threads=2)
-    built: dict[str, Artifact] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(TINY)), "views").items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+    built = build_all(recipes.until(recipes.graph(recipes.load(TINY)), "views"), runtime)
     assert {label.split("/")[0] for label in built} == set(DATA_STAGES)
     assert {label: a.output_digest for label, a in built.items()} == {label: straight[label].output_digest for label in built}
 

@@ -1,4 +1,4 @@
-"""A little vocabulary and an untrained model as artifacts with the ancestry that a real run leaves."""
+"""A small vocabulary and an untrained model as artifacts with the ancestors of a real run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SENTENCES = [
 
 
 class AnySpec(Spec):
-    """What an ancestor's spec shows in the card."""
+    """Fields of an ancestor's spec that the card shows."""
 
     source: str = ""
     license: str = ""
@@ -39,7 +39,7 @@ class AnySpec(Spec):
 
 
 def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: str) -> Artifact:
-    """An artifact of any stage with these statistics."""
+    """Build an artifact of any stage with these statistics."""
 
     def run(spec: AnySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
         (out_dir / "data").write_text(stage)

@@ -1,4 +1,4 @@
-"""The model card tells what the manifests say."""
+"""The model card states the facts in the manifests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_header_is_what_the_hub_reads(make_model: MakeModel) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         "# 작은 모형",
         "| news | CC BY 4.0 | 12 | 50,000 | 120,000 | 9 | 50,000 |",
@@ -44,16 +44,16 @@ def test_the_header_is_what_the_hub_reads(make_model: MakeModel) -> None:
         "`pretrain-",
     ],
 )
-def test_the_card_tells(make_model: MakeModel, told: str) -> None:
-    assert told in card(make_model)
+def test_the_card_states(make_model: MakeModel, expected: str) -> None:
+    assert expected in card(make_model)
 
 
-def test_the_card_tells_of_what_the_model_was_trained_to_predict(make_model: MakeModel) -> None:
+def test_the_card_names_the_objectives(make_model: MakeModel) -> None:
     assert "pretrained on masked tokens (MLM) and sentence order (SOP) and word order (WOP) " in card(make_model)
     assert "word order (WOP) and bags of masked tokens (BoW) " in card(make_model, bow_weight=1.0)
 
 
-def test_the_card_of_a_snapshot_tells_of_the_training_up_to_its_step(make_model: MakeModel) -> None:
+def test_the_card_of_a_snapshot_is_about_the_training_up_to_its_step(make_model: MakeModel) -> None:
     inputs, _ = make_model()
     scored, unscored = (
         model_card(ModelFacts.of(inputs["pretrain"], title="t", license="other", snapshot=step), inputs["pretrain"])
@@ -66,21 +66,21 @@ def test_the_card_of_a_snapshot_tells_of_the_training_up_to_its_step(make_model:
     assert not any(end in shown for shown in (scored, unscored) for end in ("123,456", "1.5 epochs", "0.4321"))
 
 
-def test_exports_of_snapshots_alone_have_another_identity_than_before() -> None:
+def test_only_exports_of_snapshots_got_another_identity() -> None:
     assert "card" not in ExportSpec().as_before()
     assert ExportSpec(snapshot=5).as_before()["card"] == "snapshot"
 
 
-def test_the_card_of_a_report_tells_of_a_projection_that_training_did_not_have(make_model: MakeModel) -> None:
+def test_the_card_of_a_report_mentions_an_untrained_projection(make_model: MakeModel) -> None:
     inputs, _ = make_model(embedding_size=32)
     export = ancestor(inputs["pretrain"].path.parent, "export", {}, title="t", license="other")
-    told = "Other programs train its 1,056 parameters with the rest"
-    assert told in card_with_scores(export, inputs["pretrain"], [])
+    expected = "Other programs train its 1,056 parameters with the rest"
+    assert expected in card_with_scores(export, inputs["pretrain"], [])
     inputs, _ = make_model()
-    assert told.split(" its", maxsplit=1)[0] not in card_with_scores(export, inputs["pretrain"], [])
+    assert expected.split(" its", maxsplit=1)[0] not in card_with_scores(export, inputs["pretrain"], [])
 
 
-def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:
+def test_markup_in_titles_is_escaped(make_model: MakeModel) -> None:
     inputs, model = make_model()
     facts = ModelFacts("<script>alert(1)</script>\n\n[a](javascript:b) & c", "other", model.config, 16)
     shown = model_card(facts, inputs["pretrain"])
@@ -88,10 +88,10 @@ def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:
     assert "# &lt;script&gt;alert(1)&lt;/script&gt; \\[a\\](javascript:b) &amp; c\n" in shown
 
 
-def test_scores_that_do_not_exist_are_not_told(make_model: MakeModel) -> None:
-    told = card(make_model)
-    assert "word order: accuracy" not in told
-    assert "## Fine-tuning" not in told
+def test_missing_scores_are_left_out(make_model: MakeModel) -> None:
+    text = card(make_model)
+    assert "word order: accuracy" not in text
+    assert "## Fine-tuning" not in text
 
 
 def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
@@ -101,13 +101,13 @@ def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
     ]
     cells.append(FinetunedScores("nsmc_short", "pretrained", "accuracy", dev=60.0, test=61.0))
     cells.append(FinetunedScores("korsts", "pretrained", "spearman", dev=None, test=61.0))
-    told = card(make_model, finetuned=tuple(cells))
-    assert "| nsmc | pretrained | accuracy | 2 | 81.50 ± 0.71 | 82.00 ± 1.41 |" in told
-    assert "| nsmc | random | accuracy | 1 | 81.00 | 70.00 |" in told
-    assert "| korsts | pretrained | spearman | 1 | undefined | 61.00 |" in told
-    assert "| nsmc_short | pretrained | accuracy | 1 | 60.00 | 61.00 |" in told
+    text = card(make_model, finetuned=tuple(cells))
+    assert "| nsmc | pretrained | accuracy | 2 | 81.50 ± 0.71 | 82.00 ± 1.41 |" in text
+    assert "| nsmc | random | accuracy | 1 | 81.00 | 70.00 |" in text
+    assert "| korsts | pretrained | spearman | 1 | undefined | 61.00 |" in text
+    assert "| nsmc_short | pretrained | accuracy | 1 | 60.00 | 61.00 |" in text
 
 
-def test_sharing_that_had_to_be_written_out_is_said(make_model: MakeModel) -> None:
+def test_the_card_mentions_sharing_that_the_format_cannot_express(make_model: MakeModel) -> None:
     assert "Sharing `attention` with 1 group(s) cannot be said in this format" in card(make_model, share="attention")
     assert "cannot be said in this format" not in card(make_model)

@@ -1,4 +1,4 @@
-"""A corpus as a dataset: every document once, columns as they are, sources, licences and drops on the card."""
+"""A corpus as a dataset: every document once with all columns; sources, licences and drops on the card."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.corpus.documents_made import prose
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
-    """Two cleaned sources, a short text in one of them."""
+    """Two cleaned sources, each with a text that is too short."""
     root = tmp_path_factory.mktemp("corpus")
     found = []
     for source, license in (("blog", "CC BY 4.0"), ("news", "")):
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
         raw = root / f"{source}.jsonl"
         raw.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
         table = {"source": source, "format": "jsonl", "paths": [str(raw)], "license": license}
-        runtime = Runtime(store=root / "store")
+        runtime = Runtime(store=root / "store", workers=1)
         extracted = build(extract.STAGE, ExtractSpec.model_validate(table), {}, runtime, label=f"extract/{source}").artifact
         spec = clean.CleanSpec(agreement_documents=0)
         found.append(build(clean.STAGE, spec, {"documents": extracted}, runtime, label=f"clean/{source}").artifact)
@@ -65,7 +65,7 @@ def test_a_dataset_has_every_document_once(corpus: list[Artifact], form: Form, t
     assert [row["text"] for row in rows] == [document.text for document in wanted]
     assert all(list(row) == DOCUMENT_SCHEMA.names for row in rows)
     again = tmp_path / "again" / "corpus"
-    again.mkdir(parents=True)  # an empty directory is taken
+    again.mkdir(parents=True)  # An empty directory is accepted.
     write_dataset(corpus, again, form)
     assert [path.read_bytes() for path in sorted(again.rglob("*.*"))] == [
         path.read_bytes() for path in sorted(out.rglob("*.*"))
@@ -82,10 +82,10 @@ def test_the_card_names_sources_licences_and_drops(corpus: list[Artifact], tmp_p
     assert all(artifact.name in card for artifact in corpus)
 
 
-def test_what_cannot_be_written_is_told(corpus: list[Artifact], tmp_path: Path) -> None:
+def test_a_full_directory_and_an_artifact_without_documents_are_refused(corpus: list[Artifact], tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="full is there and not empty; name another directory"):
+    with pytest.raises(ValueError, match="full already exists and is not empty; name another directory"):
         write_dataset(corpus, tmp_path / "full", "parquet")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     empty = Artifact(corpus[0].name, tmp_path / "empty")
@@ -96,7 +96,7 @@ def test_what_cannot_be_written_is_told(corpus: list[Artifact], tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_directory_of_somebody_else_beside_it_stays(corpus: list[Artifact], tmp_path: Path) -> None:
+def test_other_directories_are_left_alone(corpus: list[Artifact], tmp_path: Path) -> None:
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial/mine").write_text("mine")
     write_dataset(corpus, tmp_path / "out", "jsonl")
@@ -104,8 +104,8 @@ def test_a_directory_of_somebody_else_beside_it_stays(corpus: list[Artifact], tm
     assert (tmp_path / "out.partial/mine").read_text() == "mine"
 
 
-def test_the_card_tells_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store")
+def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
     strange = "".join(chr(0xAC00 + number * 7919 % 11172) for number in range(400))
     sources = {}
     for source, texts in {"blog": [prose(1, 30), prose(1, 30), prose(2, 30)], "web": [strange]}.items():

@@ -1,4 +1,4 @@
-"""A discriminator of ours as ELECTRA of transformers, and theirs read."""
+"""Our discriminator computes the same as ELECTRA of transformers, and can be read again."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_transformers_compute_what_our_discriminator_computes(fields: dict, tmp_
     weights = {name: tensor.numpy() for name, tensor in ours.state_dict().items()}
     save_file(checkpoint.to_huggingface(config, weights), tmp_path / "model.safetensors", metadata={"format": "pt"})
     write_json(tmp_path / "config.json", checkpoint.settings(config, SpecialIds(0, 2, 3)))
-    theirs, told = ElectraForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(told.values())
+    theirs, info = ElectraForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
 
     ids = torch.randint(5, 70, (3, 24), generator=torch.Generator().manual_seed(2))
     types, lengths = (torch.arange(24) >= 11).long().expand(3, -1), torch.tensor([24, 15, 6])
@@ -51,7 +51,7 @@ def test_transformers_compute_what_our_discriminator_computes(fields: dict, tmp_
     torch.testing.assert_close(ours.encoder.embeddings.word.weight.grad, gradient, atol=1e-5, rtol=1e-4)
 
     read = checkpoint.read(tmp_path)
-    assert all(name.startswith("mlm.") for name in read.missing)  # what it begins with to train on masked tokens
+    assert all(name.startswith("mlm.") for name in read.missing)  # A masked-token head would be initialised afresh.
     assert all(name.startswith("discriminator_predictions.") for name in read.unused)
     unshared = {"share": "none", "num_groups": 1, "generator_hidden_size": 0}
     assert read.config == config.model_copy(update=unshared)

@@ -1,4 +1,4 @@
-"""An exported directory loads offline in transformers, and computes what our model computes."""
+"""An exported directory loads offline in transformers and computes the same as our model."""
 
 from __future__ import annotations
 
@@ -165,13 +165,13 @@ def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: Make
     assert all(len(one.answers) == ANSWERS == len({piece for piece, _ in one.answers}) for one in filled)
     spec = ReportSpec(note="Made up <b>here</b>.")
     page = build(REPORT, spec, {**inputs, "export": artifact}, runtime).artifact.path / "report.md"
-    told = page.read_text("utf-8")
-    assert told.index("Made up") < told.index("What the model fills in") < told.index("비가 온다.")
+    page_text = page.read_text("utf-8")
+    assert page_text.index("Made up") < page_text.index("What the model fills in") < page_text.index("비가 온다.")
 
 
 @pytest.mark.parametrize("prompt", ["가나다", "[MASK] 또 [MASK]"])
 def test_a_prompt_has_one_mask(prompt: str) -> None:
-    with pytest.raises(ValueError, match=r"holds \d \[MASK\]; write one where a word is wanted"):
+    with pytest.raises(ValueError, match=r"has \d \[MASK\]; write exactly one, in place of a word"):
         ExportSpec(prompts=(prompt,))
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that transformers wrote, read and computed with our encoder; and ours, loaded by transformers."""
+"""Our encoder computes the same as transformers from their checkpoints, and transformers load ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from transformers import (
     BertForPreTraining,
     ElectraConfig,
     ElectraForMaskedLM,
-    ElectraForPreTraining,
     PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -26,7 +25,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
-from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise
+from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
@@ -57,7 +56,7 @@ WITHOUT_POOLER = ("electra", "electra, as wide as its embeddings", "roberta")
 
 
 def random_model(name: str) -> PreTrainedModel:
-    """One of theirs with weights that all matter: transformers starts biases and LayerNorms at 0 and 1."""
+    """A model of theirs with random biases and LayerNorms, which transformers initialises to 0 and 1."""
     torch.manual_seed(4)
     model = THEIRS[name]().eval()
     with torch.no_grad():
@@ -76,7 +75,7 @@ def ours_from(directory: Path) -> PretrainingModel:
 
 
 def a_batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids (none of them special), segment types, lengths, masked positions."""
+    """Return ids without special ones, segment types, lengths and masked positions."""
     ids = torch.randint(5, 70, (3, 24), generator=torch.Generator().manual_seed(2))
     types = (torch.arange(24) >= 11).long().expand(3, -1)
     return ids, types, torch.tensor([24, 15, 6]), torch.tensor([[1, 4, 23], [2, 14, 3], [1, 5, 2]])
@@ -118,7 +117,7 @@ def test_logits_and_gradients_equal_those_of_transformers(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["albert", "bert", "electra", "roberta"])
-def test_what_is_written_is_what_was_read(name: str, tmp_path: Path) -> None:
+def test_reading_and_writing_gives_the_same_tensors_and_settings(name: str, tmp_path: Path) -> None:
     theirs = random_model(name)
     theirs.save_pretrained(tmp_path)
     read = checkpoint.read(tmp_path)
@@ -204,25 +203,3 @@ def test_a_base_model_of_full_size_equals_that_of_transformers(tmp_path: Path) -
     with torch.no_grad():
         logits = ours(ids, torch.zeros_like(ids), None, torch.arange(32).expand(2, -1), torch.zeros(2, 1, dtype=torch.long))
         torch.testing.assert_close(logits.mlm_BPV, theirs(ids).prediction_logits, atol=1e-5, rtol=1e-5)
-
-
-def test_a_discriminator_is_that_of_transformers(tmp_path: Path) -> None:
-    fields = {"share": "none", "activation": "gelu", "pooler": False, "generator_hidden_size": 16}
-    config = ModelConfig(
-        **{"vocab_size": 70, "hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 4, **fields}
-    )
-    ours = ReplacedTokenModel(config).eval()
-    initialise(ours, 0.2, seed=1)
-    weights = {name: tensor.numpy() for name, tensor in ours.state_dict().items()}
-    save_file(checkpoint.to_huggingface(config, weights), tmp_path / "model.safetensors", metadata={"format": "pt"})
-    write_json(tmp_path / "config.json", checkpoint.settings(config, SPECIAL))
-    theirs, report = ElectraForPreTraining.from_pretrained(tmp_path, output_loading_info=True, local_files_only=True)
-    assert not any(report.values())
-    ids, types, lengths, _ = a_batch()
-    mask = (torch.arange(24) < lengths[:, None]).long()
-    with torch.no_grad():
-        expected = theirs.eval()(torch.where(mask == 1, ids, 0), token_type_ids=types, attention_mask=mask).logits
-        logits = ours.judge(ids, types, lengths)
-    for row, length in enumerate(lengths):
-        torch.testing.assert_close(logits[row, :length], expected[row, :length], atol=1e-5, rtol=1e-5)
-    assert checkpoint.read(tmp_path).config == config.model_copy(update={"generator_hidden_size": 0})

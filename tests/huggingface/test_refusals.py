@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be read, or not as they are, are refused with the file and the reason."""
+"""Checkpoints that cannot be read are refused with the file and the reason."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({"model_type": "gpt2"}, r"model_type = 'gpt2' cannot be read; known are albert, bert, roberta"),
         ({"hidden_act": "relu"}, r"hidden_act = 'relu'"),
@@ -58,9 +58,9 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         ({"vocab_size": 31}, r"word_embeddings.weight has shape \[30, 16\], but config.json makes it \[31, 16\]"),
     ],
 )
-def test_settings_that_cannot_be_read(bert: Path, settings: dict, told: str) -> None:
+def test_settings_that_cannot_be_read(bert: Path, settings: dict, expected: str) -> None:
     change(bert, **settings)
-    with pytest.raises(ValueError, match=told) as error:
+    with pytest.raises(ValueError, match=expected) as error:
         checkpoint.read(bert)
     assert str(bert) in str(error.value)
 
@@ -90,7 +90,7 @@ def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
     change(modern, num_hidden_layers=1, layer_types=["full_attention"])
     with pytest.raises(ValueError, match=r"tensors of the encoder that config\.json does not describe .*layers\.1"):
         checkpoint.read(modern)
-    for settings, told in (
+    for settings, expected in (
         ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2.0}}}, "full_attention are scaled .'linear'."),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "are scaled .'yarn'."),
         ({"rope_scaling": "linear"}, "found 'linear', expected an object with rope_type"),
@@ -99,7 +99,7 @@ def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
     ):
         (modern / "config.json").write_text(written, "utf-8")
         change(modern, **settings)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=expected):
             checkpoint.read(modern)
     (modern / "config.json").write_text(written, "utf-8")
     change(modern, rope_scaling={"rope_type": "default"}, sliding_window=1)
@@ -114,7 +114,7 @@ def test_a_pickle_is_never_opened(bert: Path) -> None:
         checkpoint.read(bert)
 
 
-def test_pickles_in_shards_are_told_too(bert: Path) -> None:
+def test_pickles_in_shards_are_named_too(bert: Path) -> None:
     (bert / "model.safetensors").rename(bert / "pytorch_model-00001-of-00002.bin")
     (bert / "optimizer.bin").touch()
     with pytest.raises(ValueError, match=r"pytorch_model-00001-of-00002.bin is a pickle, which is never opened"):
@@ -177,7 +177,7 @@ def test_a_projection_that_ours_does_not_have(tmp_path: Path) -> None:
         checkpoint.read(tmp_path)
 
 
-def test_tensors_of_other_heads_are_told(bert: Path) -> None:
+def test_tensors_of_other_heads_are_listed_as_unused(bert: Path) -> None:
     tensors = load_file(bert / "model.safetensors")
     save_file(tensors | {"classifier.weight": np.zeros((2, 16), np.float32)}, bert / "model.safetensors")
     assert checkpoint.read(bert).unused == ("classifier.weight",)

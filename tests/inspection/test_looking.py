@@ -1,8 +1,10 @@
-"""What one sees of an artifact: the place that decided, what changed, and pages that run nothing."""
+"""`inspect` shows the passages that rules matched and the changes of a stage, and its pages run no scripts."""
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,57 @@ from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words
 from korealbert.inspection.look import markup, page
 from korealbert.recipe import registry
-from tests.inspection.raw import ARTICLES, BENCHMARK, RULES, write_jsonl
+
+RULES = Path(__file__).parents[2] / "data_specs" / "rules"
+
+BENCHMARK = "강을 따라 걷다 보면 누구나 한 번쯤 물소리에 걸음을 멈추고 지난봄의 버들과 나룻배를 떠올리게 된다고 사공은 말했다."
+_SENTENCES = [
+    "강가의 버들이 푸르러지자 마을 사람들이 나루터에 모였다.",
+    "사공은 겨우내 손질한 배를 물에 띄우고 노를 다시 묶었다.",
+    "아이들은 조약돌을 모아 작은 탑을 쌓고 소원을 빌었다.",
+    "장터에서는 햇나물과 민물고기를 파는 소리가 늦게까지 들렸다.",
+    "읍사무소는 나루터 옆에 의자 열두 개를 새로 놓았다고 밝혔다.",
+]
+BODY = "\n".join(_SENTENCES)
+LATER = "\n".join(
+    [
+        "다리를 놓자는 의견과 나룻배를 지키자는 의견이 맞섰다.",
+        "아침 배는 여섯 시에 떠나고 마지막 배는 해가 질 때 돌아온다.",
+        "뱃삯은 다섯 해 동안 오르지 않았고 학생은 그 절반을 낸다.",
+        "군은 내년까지 선착장 두 곳을 고치고 등불을 달기로 했다.",
+    ]
+)
+
+
+def _article(title: str, text: str) -> dict[str, str]:
+    return {"id": title, "title": title, "section": "사회", "text": text}
+
+
+ARTICLES = [  # Each shows one decision of cleaning or deduplication.
+    _article("강가의 봄", f"&quot;봄이다&quot;\n{BODY}\n<script>alert(1)</script>\n무단 전재 및 재배포 금지"),
+    _article("나룻배", LATER),
+    _article("나룻배 그대로", LATER),
+    _article("나룻배 조금 다르게", LATER.replace("아침", "저녁")),
+    _article(
+        "사공의 말", f"오래된 나루터에서 들은 이야기다.\n그는 이렇게 적었다. {BENCHMARK[:-1]}라며 배를 저었다.\n바람이 불었다."
+    ),
+    _article("[부고] 김강물씨 별세", BODY),
+    _article("짧다", "짧은 글."),
+    _article("A river", "The river was calm, and the willows were green. People came to see the boats every day. 강."),
+    _article("표시", f"{_SENTENCES[0]} #강 #배 #봄 #물 #산 #들 끝이다."),
+    _article("되풀이", "\n".join(["물이 맑다."] * 5 + [_SENTENCES[1]])),
+    _article("줄임", "\n".join(f"{one} {other[:-1]}…" for one, other in pairwise([*_SENTENCES, *_SENTENCES[::-1]]))),
+    _article(
+        "꼬리뿐",
+        f"{_SENTENCES[0]}\n무단 전재 및 재배포 금지\n"
+        "ⓒ 강물일보, 무단전재 및 재배포 금지\n▶ 강물일보 바로가기\n▶ 강물일보 앱 내려받기",
+    ),
+]
+
+
+def write_jsonl(path: Path, records: list[dict[str, str]]) -> Path:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), "utf-8")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +99,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 
 def seen(artifact: Artifact, limit: int = 50, **what: Any) -> list[Text]:
     return list(
-        look.items(artifact, look.What(**what), shows=registry.shows(artifact.manifest["recipe"]["stage"]), limit=limit)
+        look.items(artifact, look.Selection(**what), shows=registry.shows(artifact.manifest["recipe"]["stage"]), limit=limit)
     )
 
 
@@ -66,7 +118,7 @@ def evidence(text: Text) -> list[str]:
         ("ellipsis_lines", " > 0.3", ["⟪…⟫"] * 3),
     ],
 )
-def test_a_dropped_document_shows_what_decided(
+def test_a_dropped_document_shows_the_matched_passages(
     artifacts: dict[str, Artifact], reason: str, rule: str, marked: list[str]
 ) -> None:
     (text,) = seen(artifacts["clean"], dropped=reason)
@@ -91,21 +143,21 @@ def test_duplicates_name_the_kept_document_and_the_differences(artifacts: dict[s
     assert all(one in near.plain for one in changed)
 
 
-def test_a_contaminated_document_shows_the_stretch_it_shares(artifacts: dict[str, Artifact]) -> None:
+def test_a_contaminated_document_shows_the_shared_passage(artifacts: dict[str, Artifact]) -> None:
     (text,) = seen(artifacts["dedup"], dropped="contaminated")
     assert "contaminated  강-test" in text.plain
     (stretch,) = evidence(text)
     assert stretch.strip("⟪⟫") in BENCHMARK
 
 
-def test_a_rule_file_that_is_gone_costs_the_mark_alone(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+def test_without_its_rule_file_a_document_is_shown_unmarked(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     moved = Artifact(artifacts["clean"].name, artifacts["clean"].path)
     moved.manifest["spec"]["title_rules"] = str(tmp_path / "gone.toml")
     (text,) = seen(moved, dropped="title_rule")
     assert "notice" in text.plain and not evidence(text)
 
 
-def test_changes_stand_in_their_place_with_their_rule(artifacts: dict[str, Artifact]) -> None:
+def test_changes_are_shown_in_place_with_their_rule(artifacts: dict[str, Artifact]) -> None:
     shown = seen(artifacts["clean"], diff=True)
     (text,) = [text.plain for text in shown if "강가의 봄" in text.plain]
     assert "[-무단 전재 및 재배포 금지-] ⟨T4-words, tail⟩" in text
@@ -117,7 +169,7 @@ def test_changes_stand_in_their_place_with_their_rule(artifacts: dict[str, Artif
         seen(artifacts["extract"], diff=True)
 
 
-def test_what_a_later_step_changed_stands_beside_what_rules_removed() -> None:
+def test_changes_of_later_steps_are_shown_with_removals_by_rules() -> None:
     before = "홍길동 기자 = 문의는 02-123-4567로 하면 된다. 강물은 맑다."
     removal = Removal("H1-dateline", "head", 0, "홍길동 기자 = ")
     after = "문의는 [전화번호]로 하면 된다.\n강물은 맑다."
@@ -126,7 +178,7 @@ def test_what_a_later_step_changed_stands_beside_what_rules_removed() -> None:
 
 
 @given(st.text(st.sampled_from("가나다 \n"), max_size=40), st.text(st.sampled_from("가나다 \n"), max_size=40))
-def test_a_comparison_of_cleaning_leads_from_one_text_to_the_other(before: str, after: str) -> None:
+def test_a_comparison_of_cleaning_contains_both_texts(before: str, after: str) -> None:
     parts = cleaning(before, after, [])
     start, end = ("".join(part.text for part in parts if part.kind in ("same", kind)) for kind in ("removed", "added"))
     assert "".join(start.split()) == "".join(before.split())
@@ -135,12 +187,12 @@ def test_a_comparison_of_cleaning_leads_from_one_text_to_the_other(before: str, 
 
 def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
     every = [text.plain for text in seen(artifacts["clean"])]
-    assert [text.plain for text in look.items(artifacts["clean"], look.What(), limit=1, offset=1)] == every[1:2]
+    assert [text.plain for text in look.items(artifacts["clean"], look.Selection(), limit=1, offset=1)] == every[1:2]
     assert [text.plain for text in seen(artifacts["clean"], wanted=every[0][:16])] == every[:1]
     with pytest.raises(ValueError, match="nothing of this kind has the id 'zzz'"):
         list(seen(artifacts["clean"], wanted="zzz"))
     assert [text.plain for text in seen(artifacts["clean"], quarantine=True)] == ["nothing of this kind in the artifact"]
-    [beyond] = [text.plain for text in look.items(artifacts["clean"], look.What(), limit=5, offset=1_000)]
+    [beyond] = [text.plain for text in look.items(artifacts["clean"], look.Selection(), limit=5, offset=1_000)]
     assert beyond == "nothing of this kind in the artifact after the first 1,000"
 
 
@@ -150,7 +202,7 @@ def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"stage numbers writes no documents; `korealbert show {artifact.name}`"):
         list(seen(artifact))
     with pytest.raises(ValueError, match="stage numbers writes no documents"):
-        list(look.items(artifact, look.What(dropped="all"), shows="examples", limit=1))
+        list(look.items(artifact, look.Selection(dropped="all"), shows="examples", limit=1))
 
 
 class Tags(HTMLParser):

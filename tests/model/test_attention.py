@@ -1,4 +1,4 @@
-"""Attention by torch's variable-length kernel: on a GPU only, so that a stand-in for the kernel takes its place here."""
+"""Attention by torch's variable-length kernel, which exists on GPUs only; here a stand-in replaces it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from korealbert.model import encoder, modern
-from korealbert.model.attention import Flattened, by_lengths
+from korealbert.model.attention import VarlenAttention, use_varlen
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel, initialise
 
 LENGTH = 40
 PACKED = [[17, 3, 9, 11], [40, 0, 0, 0], [5, 4, 3, 0]]
-"""Lengths of the sequences of each row: around a window of 8 to each side, unused slots, a rest behind the last sequence."""
+"""Lengths of the sequences of each row: shorter and longer than a window, unused slots, a rest after the last sequence."""
 PADDED = [40, 9, 1]
 
 
 @pytest.fixture
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that reads lengths goes to the stand-in."""
+    """Make all encoders use the stand-in."""
     for module in (encoder, modern):
-        monkeypatch.setattr(module, "by_lengths", lambda *_: True)
+        monkeypatch.setattr(module, "use_varlen", lambda *_: True)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
 
 
 def varlen_attn(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, starts_k: Tensor, longest: int, _: int, *, window_size: Any
 ) -> Tensor:
-    """As torch's, by a mask over all tokens."""
+    """Do what torch's kernel does, with a mask over all tokens."""
     assert starts is starts_k and starts.dtype == torch.int32 and query.shape == key.shape == value.shape and query.ndim == 3
     place = torch.arange(len(query))
     sequence = torch.searchsorted(starts, place.int(), right=True)
@@ -46,7 +46,7 @@ def varlen_attn(
 
 
 def shape(**changes: Any) -> ModernConfig:
-    small = {"hidden_size": 32, "num_layers": 3, "num_heads": 2, "local_attention": 8, "vocab_size": 60}
+    small = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "local_attention": 8, "vocab_size": 60}
     return ModernConfig(architecture="modern", **{**small, **changes})
 
 
@@ -58,7 +58,7 @@ def albert() -> ModelConfig:
 def outputs_and_gradients(
     model: PretrainingModel, lengths: Tensor | None, call: Callable[..., Any] | None = None
 ) -> dict[str, Tensor]:
-    """Logits of the real tokens, and gradients of all parameters from them."""
+    """Return the logits of the real tokens and the gradients of all parameters."""
     ids = torch.randint(5, 60, (3, LENGTH), generator=torch.Generator().manual_seed(1))
     places = torch.arange(LENGTH).expand(3, -1)
     totals = torch.full((3,), LENGTH) if lengths is None else lengths.view(3, -1).sum(1)
@@ -95,26 +95,24 @@ def test_logits_and_gradients_are_those_under_a_mask(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.usefixtures("_stand_in")
-@pytest.mark.parametrize(("config", "lengths"), CASES)
-def test_it_compiles_into_one_graph(config: Any, lengths: Tensor | None) -> None:
-    """Also with batches of other widths, which packed rows have: their sizes are symbols then."""
-    model = PretrainingModel(config)
+def test_it_compiles_into_one_graph() -> None:
+    """``tests/pretrain/test_gpu_step.py`` compiles both encoders, also with symbolic sizes, but compares no gradients."""
+    model = PretrainingModel(shape())
     initialise(model, 0.2, seed=4)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    widths = [lengths, lengths] if lengths is None or lengths.ndim == 1 else [lengths, F.pad(lengths, (0, 2))]
-    for each in widths:
-        wanted, found = outputs_and_gradients(model, each), outputs_and_gradients(model, each, compiled)
-        for name, tensor in wanted.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=2e-3 if name != "logits" else 1e-5, msg=name)
+    lengths = torch.tensor(PACKED)
+    wanted, found = outputs_and_gradients(model, lengths), outputs_and_gradients(model, lengths, compiled)
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=2e-3 if name != "logits" else 1e-5, msg=name)
 
 
 @pytest.mark.parametrize(("config", "lengths"), CASES)
-def test_shapes_and_types_are_those_that_torchs_operator_takes(
+def test_shapes_and_types_are_those_of_torchs_operator(
     config: Any, lengths: Tensor | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forward and backward without values: the operator, its gradient, and no tensor of length × length."""
+    """Run forward and backward without values: they use the operator and its gradient, and no tensor is length × length."""
     for module in (encoder, modern):
-        monkeypatch.setattr(module, "by_lengths", lambda *_: True)
+        monkeypatch.setattr(module, "use_varlen", lambda *_: True)
     model = PretrainingModel(config)
     seen: list[str] = []
 
@@ -140,9 +138,9 @@ def test_shapes_and_types_are_those_that_torchs_operator_takes(
     )
 
 
-def test_it_is_taken_on_gpus_alone() -> None:
+def test_it_is_only_used_on_gpus() -> None:
     weight = torch.empty(4, 4, dtype=torch.bfloat16)
-    assert not by_lengths(weight, 64, 0.0)
+    assert not use_varlen(weight, 64, 0.0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -152,9 +150,9 @@ def test_the_kernel_differs_from_a_mask_by_rounding(half: int | None) -> None:
     lengths = torch.tensor(PACKED, device="cuda")
     inputs = [torch.randn(3, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     twins = [tensor.detach().float().requires_grad_() for tensor in inputs]
-    assert by_lengths(inputs[0], 64, 0.0) and not by_lengths(inputs[0], 64, 0.1)
-    assert not by_lengths(twins[0], 64, 0.0)
-    found = Flattened(lengths, LENGTH).attend(*inputs, 0.0, half=half)
+    assert use_varlen(inputs[0], 64, 0.0) and not use_varlen(inputs[0], 64, 0.1)
+    assert not use_varlen(twins[0], 64, 0.0)
+    found = VarlenAttention(lengths, LENGTH).attend(*inputs, 0.0, half=half)
     number = modern.sequence_numbers(lengths, LENGTH)
     place = torch.arange(LENGTH, device="cuda")
     visible = (number[:, None, :, None] == number[:, None, None]) & ((place[:, None] - place).abs() <= (half or LENGTH))

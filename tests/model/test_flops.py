@@ -1,4 +1,4 @@
-"""Counted operations against those that torch counts while it computes."""
+"""Computed operations against those that torch counts."""
 
 from __future__ import annotations
 

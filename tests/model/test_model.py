@@ -132,7 +132,7 @@ def a_batch(vocab_size: int = 50) -> dict[str, torch.Tensor]:
 
 
 def copy_layers(shared: PretrainingModel, unshared: PretrainingModel) -> None:
-    """Give every layer of the second model a copy of what the first one shares."""
+    """Give every layer of the second model a copy of the first one's shared blocks."""
     weights = {k: v for k, v in shared.state_dict().items() if ".attention." not in k and ".ffn." not in k}
     unshared.load_state_dict(weights, strict=False)
     for index in range(unshared.config.num_layers):

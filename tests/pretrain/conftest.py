@@ -1,4 +1,4 @@
-"""What runs share: real rows, and a run on two ranks to compare others with."""
+"""Shared by the tests of training: real rows, and a run on two ranks to compare others with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWO_RANKS = PretrainSpec(
     heldout_every=15,
     checkpoint_every=10,
 )
-"""What ``two_ranks`` trains."""
+"""The spec of ``two_ranks``."""
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ def spec(**fields: Any) -> PretrainSpec:
 
 
 def no_dropout(**fields: Any) -> dict[str, Any]:
-    """``TINY_MODEL`` without dropout."""
+    """Return ``TINY_MODEL`` without dropout."""
     return {**TINY_MODEL, "hidden_dropout": 0.0, "attention_dropout": 0.0, **fields}
 
 
@@ -52,9 +52,9 @@ def trainer(
     initial: Path | None = None,
     **data: Any,
 ) -> Trainer:
-    """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one.
+    """Return a trainer on synthetic rows, which is asked to stop after step ``stop_after``.
 
-    Where the spec has a phase of long sequences, these are twice as long.
+    If the spec has a phase of long sequences, they are twice as long.
     """
     out_dir.mkdir(exist_ok=True)
     train = data.pop("train", None) or SyntheticBatches(24, **data)
@@ -78,7 +78,7 @@ def trainer(
 def train_here(
     run_spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks, *, stop_after: int | None = None
 ) -> dict[str, Any]:
-    """Train on the stage's inputs within this process, without launching any; returns the statistics."""
+    """Train on the stage's inputs within this process; return the statistics."""
     out_dir.mkdir(exist_ok=True)
     paths = {role: artifact.path for role, artifact in ancestry.items()}
     config = check(run_spec, **paths)
@@ -98,26 +98,26 @@ def train_here(
 
 
 def lines(out_dir: Path, split: str = "train") -> list[dict[str, Any]]:
-    """The parsed lines of a split of metrics.jsonl."""
+    """Return the parsed lines of a split of metrics.jsonl."""
     parsed = map(json.loads, (out_dir / "metrics.jsonl").read_text("utf-8").splitlines())
     return [line for line in parsed if line["split"] == split]
 
 
 def weights(out_dir: Path) -> dict[str, Tensor]:
-    """The trained tensors."""
+    """Return the trained tensors."""
     loaded: dict[str, Tensor] = load_file(out_dir / "model.safetensors")
     return loaded
 
 
 def same_bytes(a: Path, b: Path) -> bool:
-    """Whether two runs wrote the same weights, configuration and metrics."""
+    """Return whether two runs wrote the same weights, configuration and metrics."""
     return all(
         (a / name).read_bytes() == (b / name).read_bytes() for name in ("model.safetensors", "config.json", "metrics.jsonl")
     )
 
 
 def ranks_using(store: Path) -> list[int]:
-    """Ranks that train in this store, without the agents that run them."""
+    """Return the process ids of the ranks that train in this store."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

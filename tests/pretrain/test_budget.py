@@ -1,4 +1,4 @@
-"""A budget of time ends a run, on every rank's word; dropout ends at a step; weights of a step are exported and scored."""
+"""A time budget ends a run; dropout ends at a step; snapshots are found by their step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.pretrain.runs import lines, same_bytes, spec, trainer, weights
 
 
 class Clock:
-    """Tells of ten seconds more each time that it is read: a step takes ten."""
+    """Shows ten seconds more each time it is read, so that a step takes ten seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -34,10 +34,12 @@ def timed(out_dir: Path, alone: Ranks, **fields: object) -> Trainer:
 
 def test_a_run_ends_with_its_budget_and_so_does_its_schedule(alone: Ranks, tmp_path: Path) -> None:
     stats = timed(tmp_path, alone, stop_after_seconds=80.0, log_every=5).run()
-    assert (stats["steps"], stats["seconds"]) == (9, 80.0), "the ninth step begins after eight are told of, 80 seconds"
+    assert (stats["steps"], stats["seconds"]) == (9, 80.0), (
+        "the budget is checked before a step, and knows the time of the steps before the last"
+    )
     rates = [line["learning_rate"] for line in lines(tmp_path)]
     assert [line["step"] for line in lines(tmp_path)] == [5, 9]
-    # After 4 of the 8 tens of seconds the schedule is at step 50 of 100, after 8 at its end.
+    # After 40 of 80 seconds the schedule is at step 50 of 100, after 80 at its end.
     assert rates == pytest.approx([0.02 * 50 / 90, 0.0])
     assert [line["step"] for line in lines(tmp_path, "heldout")] == [0, 9]
     assert weights(tmp_path)
@@ -60,7 +62,7 @@ def test_a_resumed_run_goes_on_with_the_time_that_is_left(alone: Ranks, tmp_path
     second = trainer(run_spec, tmp_path, alone)
     second.clock = Clock()
     assert second.state.seconds > 0
-    assert second.run()["steps"] in (9, 10), "the seconds of one step may be lost with the process"
+    assert second.run()["steps"] in (9, 10), "the time of one step may be lost with the process"
 
 
 def test_dropout_ends_at_its_step_and_in_the_trained_model(alone: Ranks, tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_dropout_ends_at_its_step_and_in_the_trained_model(alone: Ranks, tmp_pat
     assert json.loads((whole / "config.json").read_text())["hidden_dropout"] == 0.1
 
 
-def test_a_run_that_returns_to_before_that_step_has_dropout_again(alone: Ranks, tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_around_that_step_ends_in_the_same_bytes(alone: Ranks, tmp_path: Path) -> None:
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     run_spec = spec(dropout_until_step=3)
     trainer(run_spec, straight, alone).run()
@@ -86,7 +88,7 @@ def test_a_run_that_returns_to_before_that_step_has_dropout_again(alone: Ranks, 
     assert same_bytes(straight, resumed)
 
 
-def test_what_cannot_be_is_refused_and_identities_stay() -> None:
+def test_contradictions_are_refused_and_identities_stay() -> None:
     with pytest.raises(ValidationError, match="dropout_until_step = 6 is not below steps = 6"):
         spec(dropout_until_step=6)
     with pytest.raises(ValidationError, match="stop_after_seconds leaves open whether"):
@@ -94,7 +96,7 @@ def test_what_cannot_be_is_refused_and_identities_stay() -> None:
     assert not {"dropout_until_step", "stop_after_seconds"} & spec().as_before().keys()
 
 
-def test_weights_of_a_step_that_was_not_kept_are_refused(alone: Ranks, tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_refused(alone: Ranks, tmp_path: Path) -> None:
     trainer(spec(snapshots=(2,)), tmp_path, alone).run()
     assert weights_file(tmp_path, 2).is_file() and weights_file(tmp_path) == tmp_path / "model.safetensors"
     with pytest.raises(ValueError, match="has no snapshot of step 3; name the step in snapshots of its training"):

@@ -1,4 +1,4 @@
-"""Lock files of compilations: those that nobody holds go, the others stay."""
+"""Lock files of compilations are removed if no process holds them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directory
+from korealbert.pretrain.stage import clear_stale_locks, extension_directory
 
 
 def test_only_locks_that_nobody_holds_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

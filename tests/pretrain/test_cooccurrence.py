@@ -17,7 +17,7 @@ from korealbert.examples.schema import Rows, RowsHeader, write_rows
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.cooccurrence import VECTORS, CooccurrenceSpec, count_neighbours, mutual_information
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.objective import begin_with
+from korealbert.pretrain.initial import set_word_embeddings
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID
@@ -44,7 +44,7 @@ def rows_of(texts: list[list[int]], directory: Path, shards: int = 1) -> Path:
 
 
 def run(texts: list[list[int]], directory: Path, shards: int = 1, threads: int = 1, **fields: Any) -> tuple[Any, np.ndarray]:
-    """Statistics and vectors of made-up rows."""
+    """Return statistics and vectors of made-up rows."""
     examples = rows_of(texts, directory / "examples", shards)
     stats = cooccurrence.run(
         CooccurrenceSpec(**{"width": 8, **fields}),
@@ -91,7 +91,7 @@ def test_mutual_information_is_that_of_its_formula(counts: list[list[int]]) -> N
             assert found[word, context] == pytest.approx(expected, abs=1e-5)
 
 
-def test_pieces_that_stand_in_the_same_places_get_like_vectors(tmp_path: Path) -> None:
+def test_pieces_in_the_same_contexts_get_similar_vectors(tmp_path: Path) -> None:
     lot = np.random.default_rng(1)
     first, second = range(10, 14), range(20, 24)
     texts = []
@@ -135,7 +135,7 @@ def test_rows_without_neighbours_are_refused(tmp_path: Path) -> None:
         run([[7], [8], [2, 3]], tmp_path)
 
 
-def test_embeddings_begin_with_the_vectors_in_the_size_they_were_drawn_with(
+def test_embeddings_start_from_the_vectors_with_the_standard_deviation_of_random_ones(
     alone: Ranks, ancestry: dict[str, Artifact], tmp_path: Path
 ) -> None:
     drawn = trainer(spec(seed=5), tmp_path / "drawn", alone).model
@@ -143,7 +143,7 @@ def test_embeddings_begin_with_the_vectors_in_the_size_they_were_drawn_with(
     vectors = np.zeros((before.shape[0], before.shape[1] - 3), dtype=np.float32)
     vectors[7:] = np.random.default_rng(1).standard_normal(vectors[7:].shape)
     save_file({"vectors": vectors}, tmp_path / VECTORS)
-    begin_with(drawn, tmp_path)
+    set_word_embeddings(drawn, tmp_path)
     after = drawn.encoder.embeddings.word.weight.detach()
     np.testing.assert_allclose(after[7:, :-3], vectors[7:] * float(before.std()), rtol=1e-5)
     assert torch.equal(after[:7], before[:7])
@@ -163,7 +163,7 @@ def test_vectors_that_do_not_fit_are_named(alone: Ranks, tmp_path: Path, content
         save_file(content, tmp_path / VECTORS)
     model = trainer(spec(), tmp_path / "run", alone).model
     with pytest.raises(ValueError, match=message):
-        begin_with(model, tmp_path)
+        set_word_embeddings(model, tmp_path)
 
 
 def test_spec_and_input_must_agree(ancestry: dict[str, Artifact]) -> None:

@@ -1,4 +1,4 @@
-"""TensorBoard reads what metrics.jsonl says, once per step, however often a run was stopped."""
+"""TensorBoard's event file has the numbers of metrics.jsonl, once per step, however often a run was stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard")
-def test_events_say_what_the_lines_say_after_a_resumption_too(alone: Ranks, tmp_path: Path) -> None:
+def test_events_are_the_lines_of_the_metrics_also_after_a_resumption(alone: Ranks, tmp_path: Path) -> None:
     run_spec = spec(tensorboard=True)
     trainer(run_spec, tmp_path / "straight", alone).run()
     with pytest.raises(Stopped):
@@ -39,7 +39,7 @@ def test_events_say_what_the_lines_say_after_a_resumption_too(alone: Ranks, tmp_
     assert [step for step, _ in seen["heldout/mlm_perplexity"]] == [0, 3, 6]
 
 
-def test_a_finished_training_can_still_write_them(alone: Ranks, tmp_path: Path) -> None:
+def test_events_of_a_finished_training_can_be_exported(alone: Ranks, tmp_path: Path) -> None:
     trainer(spec(tensorboard=True), tmp_path / "with", alone).run()
     trainer(spec(), tmp_path / "without", alone).run()
     written = export_curves(Artifact("without", tmp_path / "without"), "tensorboard", tmp_path / "out")
@@ -49,7 +49,7 @@ def test_a_finished_training_can_still_write_them(alone: Ranks, tmp_path: Path) 
         export_curves(Artifact("none", tmp_path), "tensorboard", tmp_path / "out")
 
 
-def test_curves_of_several_trainings_stand_beside_each_other(tmp_path: Path) -> None:
+def test_curves_of_several_trainings_are_exported_side_by_side(tmp_path: Path) -> None:
     runs = {"pretrain-a": 1.5, "pretrain-b": 2.5}
     for name, loss in runs.items():
         (tmp_path / name).mkdir()
@@ -70,7 +70,7 @@ def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path) -> None:
         export_curves(Artifact("any", tmp_path), "wandb", tmp_path / "out")
 
 
-def test_without_the_wish_there_is_no_event_file(alone: Ranks, tmp_path: Path) -> None:
+def test_there_is_no_event_file_by_default(alone: Ranks, tmp_path: Path) -> None:
     trainer(spec(), tmp_path, alone).run()
     assert not (tmp_path / EVENT_FILE).exists()
     assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["split"] == "heldout"

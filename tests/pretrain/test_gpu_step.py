@@ -1,4 +1,4 @@
-"""What a training step does on a GPU, as far as it shows without one: one graph, few compilations, a stream of copies."""
+"""What can be tested of a training step on a GPU without one: one graph, few compilations, a stream for copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.roofline import as_on_a_gpu
 from korealbert.examples.batches import Batch
 from korealbert.pretrain import data, engine
 from korealbert.pretrain.cross_entropy import chunks
-from korealbert.pretrain.data import Copies, TensorBatch, to_tensors
+from korealbert.pretrain.data import DeviceCopier, TensorBatch, to_tensors
 from korealbert.pretrain.engine import compile_mode
 from korealbert.pretrain.objective import make_objective
 from tests.model.test_attention import varlen_attn
@@ -26,7 +26,7 @@ from tests.pretrain.test_bag_of_words import packed
 MODERN = {
     "architecture": "modern",
     "hidden_size": 16,
-    "num_layers": 3,
+    "num_layers": 2,
     "num_heads": 2,
     "local_attention": 8,
     "max_positions": 64,
@@ -35,7 +35,7 @@ MODERN = {
 
 
 def wider(batch: Batch, slots: int) -> Batch:
-    """A packed batch with more unused slots for sequences and pieces, as the next one may have them."""
+    """A packed batch with more unused slots for sequences and pieces."""
     fields = {name: getattr(batch, name) for name in TensorBatch._fields}
     for name, unused in (("lengths", 0), ("sop_labels", -100), ("mlm_positions", 0), ("mlm_labels", -100)):
         fields[name] = np.pad(fields[name], ((0, 0), (0, slots)), constant_values=unused)
@@ -80,7 +80,7 @@ def test_a_step_is_one_graph_and_compiled_few_times(fields: dict[str, Any]) -> N
         ("graphs", "cuda", "", "reduce-overhead"),
     ],
 )
-def test_gpus_compile_where_the_recipe_leaves_it_open(
+def test_gpus_compile_if_the_recipe_leaves_it_open(
     asked: str, device: str, missing: str, mode: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(engine, "find_spec", lambda name: None if missing == "tools" else object())
@@ -92,15 +92,15 @@ def test_gpus_compile_where_the_recipe_leaves_it_open(
 
 
 def test_logits_are_cut_into_few_different_numbers_of_chunks() -> None:
-    """Of 128 rows of 1,024 tokens with 50,000 pieces, 15 to 30 % of them masked."""
+    """For 128 rows of 1,024 tokens with 50,000 pieces, 15 to 30 % of them masked."""
     gpu = torch.device("cuda")
     numbers = {chunks(128 * masked, 1, 50_000, gpu) for masked in range(153, 308)}
     assert numbers == {4, 8} and chunks(8, 1, 50_000, gpu) is None
     assert all(128 * masked * 50_000 * 4 <= (chunks(128 * masked, 1, 50_000, gpu) or 1) << 30 for masked in range(1, 308))
 
 
-def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The computation waits for the copy, and the copy's memory for the computation."""
+def test_a_gpu_copies_on_its_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The computation waits for the copy, and the copy's memory is not reused before the computation ends."""
     log, computing = MagicMock(), MagicMock()
     tensors = TensorBatch(*(getattr(log, name) for name in TensorBatch._fields))
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: log.own)
@@ -108,11 +108,11 @@ def test_a_gpu_copies_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: (log.on(stream), nullcontext())[1])
     monkeypatch.setattr(data, "to_device", lambda batch, device: (log.copy(), batch)[1])
     computing.wait_stream = log.wait
-    assert Copies(torch.device("cuda")).take(tensors) is tensors
+    assert DeviceCopier(torch.device("cuda")).copy(tensors) is tensors
     assert log.mock_calls[:3] == [call.on(log.own), call.copy(), call.wait(log.own)]
     assert [one.record_stream.call_args for one in tensors] == [call(computing)] * len(tensors)
 
 
-def test_a_processor_reads_the_batch_where_it_is() -> None:
+def test_a_cpu_reads_the_batch_without_a_copy() -> None:
     batch = to_tensors(SyntheticBatches(9).gather(0, np.arange(4)), CPU)
-    assert all(mine is theirs for mine, theirs in zip(Copies(CPU).take(batch), batch, strict=True))
+    assert all(mine is theirs for mine, theirs in zip(DeviceCopier(CPU).copy(batch), batch, strict=True))

@@ -1,4 +1,4 @@
-"""Runs that begin with given weights and leave a declared part of them alone."""
+"""Runs that start from given weights and keep a declared part of them frozen."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from korealbert.model.attention import under
+from korealbert.model.attention import masked
 from korealbert.model.config import ModelConfig, ModernConfig, read_config
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.initial import digest_of, freeze, load_initial
 from korealbert.pretrain.intrinsic import LayerMoves
-from korealbert.pretrain.objective import digest_of, freeze, load_initial
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import TINY_MODEL, same_bytes, spec, trainer, weights
@@ -24,13 +24,13 @@ FROZEN = ("encoder.attention.*", "encoder.ffn.*", "encoder.projection.*")
 
 @pytest.fixture(scope="module")
 def first(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose weights others begin with."""
+    """A run from whose weights others start."""
     out_dir = tmp_path_factory.mktemp("first")
     trainer(spec(steps=2), out_dir, alone).run()
     return out_dir
 
 
-def test_training_begins_with_the_given_weights(alone: Ranks, first: Path, tmp_path: Path) -> None:
+def test_training_starts_from_the_given_weights(alone: Ranks, first: Path, tmp_path: Path) -> None:
     begun = trainer(spec(seed=5), tmp_path, alone, initial=first)
     state = begun.model.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in weights(first).items())
@@ -41,7 +41,7 @@ def test_training_begins_with_the_given_weights(alone: Ranks, first: Path, tmp_p
 @pytest.mark.parametrize(
     "optimizer", [{"name": "adamw", "lr": 2e-3}, {"name": "lamb", "lr": 0.02}, {"name": "muon", "lr": 2e-3}]
 )
-def test_exactly_the_declared_tensors_stay(alone: Ranks, first: Path, tmp_path: Path, optimizer: dict[str, Any]) -> None:
+def test_exactly_the_declared_tensors_stay_frozen(alone: Ranks, first: Path, tmp_path: Path, optimizer: dict[str, Any]) -> None:
     run = trainer(spec(frozen=FROZEN, optimizer=optimizer), tmp_path, alone, initial=first)
     stats = run.run()
     before, after = weights(first), weights(tmp_path)
@@ -150,7 +150,7 @@ def test_spec_data_and_weights_must_fit() -> None:
         plain.config_for(vocab_size=40, sequence_length=17, initial=given)
 
 
-def test_a_deeper_model_starts_from_one_whose_layers_share_everything(alone: Ranks, first: Path, tmp_path: Path) -> None:
+def test_a_deeper_model_starts_from_one_whose_layers_share_all_weights(alone: Ranks, first: Path, tmp_path: Path) -> None:
     deeper = spec(model={**TINY_MODEL, "num_layers": 5})
     shallow = read_config(first)
     config = deeper.config_for(vocab_size=shallow.vocab_size, sequence_length=16, initial=shallow)
@@ -164,7 +164,7 @@ def test_a_deeper_model_starts_from_one_whose_layers_share_everything(alone: Ran
 
 
 @pytest.mark.parametrize("share", ["all", "none", "attention"])
-def test_moves_of_layers_are_those_between_hidden_states(share: str) -> None:
+def test_layer_moves_are_the_distances_between_hidden_states(share: str) -> None:
     config = ModelConfig(**TINY_MODEL, vocab_size=30, word_order_classes=0, share=share)  # type: ignore[arg-type]
     model = PretrainingModel(config).eval()
     encoder = model.encoder
@@ -175,7 +175,7 @@ def test_moves_of_layers_are_those_between_hidden_states(share: str) -> None:
         hidden_BLH = encoder.projection(encoder.embeddings(ids_BL, torch.zeros_like(ids_BL)))
         for layer in range(config.num_layers):
             attention, ffn = encoder.layer(layer)
-            after_BLH = ffn(attention(hidden_BLH, under(real_BL[:, None, None, :]), attention.joined()))
+            after_BLH = ffn(attention(hidden_BLH, masked(real_BL[:, None, None, :]), attention.joined()))
             before_TH, after_TH = hidden_BLH[real_BL].double(), after_BLH[real_BL].double()
             cosine_T = torch.nn.functional.cosine_similarity(before_TH, after_TH, dim=-1)
             wanted["l2"].append(float((after_TH - before_TH).norm(dim=-1).mean()))

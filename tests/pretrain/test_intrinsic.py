@@ -1,4 +1,4 @@
-"""Scores of a trained model, or of a snapshot, are those that its training saw."""
+"""Scores of a trained model, or of a snapshot, are those of its training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading ahead: the same batches, in any order of requests, from any number of ranks."""
+"""Reading ahead gives the same batches in any order of requests, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from tests.pretrain.synthetic import SyntheticBatches
 
 
-def test_what_is_read_ahead_is_what_was_asked_for() -> None:
+def test_results_are_those_of_the_request() -> None:
     asked: list[tuple[int, int]] = []
 
     def load(start: int, count: int) -> list[int]:
@@ -50,7 +50,7 @@ def test_the_next_stretch_is_loaded_before_it_is_asked_for() -> None:
     assert reader.take(8, 8) == 8
 
 
-def test_an_error_of_the_reader_is_raised_where_its_batch_is_wanted() -> None:
+def test_an_error_of_the_reader_is_raised_when_its_batch_is_taken() -> None:
     def load(start: int, count: int) -> int:
         if start == 2:
             raise IndexError("row 2 of 2")
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_with_other_ranks_reads_on_where_it_stopped(before: i
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_held_out_rows_are_read_once_each_and_the_last_batch_is_what_is_left(world_size: int) -> None:
+def test_held_out_rows_are_read_once_each_and_the_last_batch_is_smaller(world_size: int) -> None:
     source = SyntheticBatches(22)
     sizes: list[int] = []
     for rank in range(world_size):

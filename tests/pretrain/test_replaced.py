@@ -1,4 +1,4 @@
-"""Detection of replaced tokens: its arithmetic by hand, what it draws, and that it learns."""
+"""Replaced-token detection: its losses computed by hand, its samples, and that it learns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rtd_spec(**fields: Any) -> PretrainSpec:
 
 
 def rtd_rows(count: int = 24, **options: Any) -> SyntheticBatches:
-    """Rows whose tokens stay in their places."""
+    """Rows without moved tokens."""
     return SyntheticBatches(count, wop_every=10**9, **options)
 
 
@@ -51,7 +51,7 @@ def test_generators_are_those_of_electra_and_koelectra(
     assert (generator.num_layers, generator.embedding_size) == (12, 128)
 
 
-def test_embeddings_are_one_tensor_and_heads_that_detection_lacks_do_not_exist(alone: Ranks, tmp_path: Path) -> None:
+def test_embeddings_are_shared_and_unused_heads_do_not_exist(alone: Ranks, tmp_path: Path) -> None:
     trainer(rtd_spec(), tmp_path, alone, train=rtd_rows()).run()
     names = set(weights(tmp_path))
     assert not [name for name in names if name.startswith(("mlm", "sop", "wop", "generator.embeddings", "encoder.pooler"))]
@@ -142,7 +142,7 @@ def test_stopped_and_resumed_equals_straight_with_the_same_guesses(alone: Ranks,
 
 
 def test_a_discriminator_learns_to_find_what_a_poor_generator_put_in() -> None:
-    """Beside one that learns too, so few rows would soon be known to both, and nothing be replaced any more."""
+    """The generator is not trained: it would soon know these few rows, and replace nothing any more."""
     config = ModelConfig(
         **no_dropout(**{**ELECTRA, "hidden_size": 32, "embedding_size": 32}), vocab_size=40, generator_hidden_size=16
     )

@@ -1,4 +1,4 @@
-"""Stopped, killed or damaged: what comes out equals the straight run, byte for byte."""
+"""A run that is stopped, killed or damaged ends in the bytes of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKPOINT = Path(".checkpoints") / "step-00000006"
 
 @pytest.fixture(scope="module")
 def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nothing interrupts."""
+    """An uninterrupted run."""
     out_dir = tmp_path_factory.mktemp("straight")
     trainer(spec(log_every=2), out_dir, alone).run()
     return out_dir
@@ -85,7 +85,9 @@ def test_divided_moments_are_checkpointed_whole(alone: Ranks, tmp_path: Path, ze
     whole, divided = (load_file(tmp_path / name / CHECKPOINT / "optimizer.safetensors") for name in ("whole", "stopped"))
     assert whole.keys() == divided.keys()
     for name, tensor in whole.items():
-        torch.testing.assert_close(divided[name], tensor, rtol=1e-3, atol=1e-6, msg=lambda told, name=name: f"{name}: {told}")
+        torch.testing.assert_close(
+            divided[name], tensor, rtol=1e-3, atol=1e-6, msg=lambda message, name=name: f"{name}: {message}"
+        )
     for one, two in zip(lines(tmp_path / "whole"), lines(tmp_path / "stopped"), strict=True):
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
         assert two["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=1e-3)
@@ -151,14 +153,14 @@ def test_a_flipped_byte_sends_the_run_back_one_checkpoint(
     assert same_bytes(straight, tmp_path)
 
 
-def test_a_checkpoint_that_the_disk_no_longer_gives_back_is_damaged_too(
+def test_an_unreadable_checkpoint_is_damaged_too(
     straight: Path, alone: Ranks, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Stopped):
         trainer(spec(log_every=2), tmp_path, alone, stop_after=5).run()
     weights = tmp_path / ".checkpoints" / "step-00000005" / "model.safetensors"
     weights.unlink()
-    weights.mkdir()  # It exists, and reading it fails.
+    weights.mkdir()  # It exists but cannot be read.
     resumed = trainer(spec(log_every=2), tmp_path, alone)
     assert resumed.resumed_from == 4
     assert "model.safetensors cannot be read: Is a directory" in caplog.text

@@ -1,4 +1,4 @@
-"""Contradictions are refused before anything is launched, naming both sides."""
+"""Contradictory specs are refused with both sides named; schedules; models that data completes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from korealbert.pretrain.stage import check_runtime
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"global_batch_size": 30, "micro_batch_size": 16}, "micro_batch_size = 16 does not divide global_batch_size = 30"),
         ({"model": {"hidden_size": 100, "num_heads": 3}}, "num_heads = 3 does not divide hidden_size = 100"),
@@ -87,8 +87,8 @@ from korealbert.pretrain.stage import check_runtime
         ),
     ],
 )
-def test_contradictory_specs(fields: dict, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_contradictory_specs(fields: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         PretrainSpec(**{"steps": 10, **fields})
 
 
@@ -186,5 +186,5 @@ def test_graphs_need_updates_of_one_micro_batch() -> None:
     """A captured graph would write the second gradient over the first."""
     spec = PretrainSpec(compile="graphs", steps=10, global_batch_size=32, micro_batch_size=16)
     check_runtime(spec, TrainingRuntime(processes=2, device="cpu"))
-    with pytest.raises(ValueError, match=r"32 sequences on 1 ranks are 2: raise micro_batch_size or take 'kernels'"):
+    with pytest.raises(ValueError, match=r"32 sequences on 1 ranks are 2: raise micro_batch_size or use 'kernels'"):
         check_runtime(spec, TrainingRuntime(device="cpu"))

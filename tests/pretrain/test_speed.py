@@ -1,4 +1,4 @@
-"""What is told of speed while training runs."""
+"""What is reported of speed while training runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_a_matrix_product_takes_time() -> None:
 
 
 def test_a_run_tells_its_speed_and_keeps_it_out_of_the_curve(alone: Ranks, tmp_path: Path) -> None:
-    told: list[dict] = []
+    reported: list[dict] = []
     run = trainer(spec(), tmp_path, alone)
-    run.report = lambda step, metrics: told.append({"step": step, **metrics})
+    run.report = lambda step, metrics: reported.append({"step": step, **metrics})
     stats = run.run()
-    last = [entry for entry in told if "minutes_left" in entry][-1]
+    last = [entry for entry in reported if "minutes_left" in entry][-1]
     assert (last["step"], last["minutes_left"]) == (6, 0.0)
     assert 0 < last["loading_share"] < 1
     assert 0 < stats["model_flops_utilization"] < 1

@@ -1,6 +1,6 @@
-"""Training on two machines: as one, also after one was lost, and on fewer ranks after that.
+"""Training on two machines gives the result of one, also after a machine was lost, and on fewer ranks after that.
 
-A machine is a network namespace, where an ordinary user may make them, and a cable joins the two.
+The machines are network namespaces, if the user may create them, joined by a virtual cable.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ SECONDS_TO_END = 600
 OF_A_GROUP = {"GLOO_SOCKET_IFNAME", "LOCAL_RANK", "NCCL_SOCKET_IFNAME"}
 
 INSIDE = ["unshare", "--user", "--map-root-user", "--net", "--uts", "--fork", "--kill-child"]
-"""A network of its own, as a machine has, and a name of its own."""
+"""Starts a command in a network and with a host name of its own."""
 
 
 class Machines:
-    """Two machines, given as what starts a command on each, and the leader's address."""
+    """Two machines: the prefixes that run a command on each, and the leader's address."""
 
     def __init__(self, prefixes: tuple[list[str], list[str]], address: str) -> None:
         self.prefixes, self.address = prefixes, address
 
     def cable(self, state: str) -> None:
-        """Cut it ("down"), or mend it ("up")."""
+        """Cut the cable ("down") or restore it ("up")."""
         subprocess.run([*self.prefixes[1], "ip", "link", "set", "eth0", state], check=True)
 
     def started(self, store: Path, ancestry: dict[str, Artifact]) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
-        """The leader and its member, each a process of its own."""
+        """Start the leader and the other machine, each as a process."""
         paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
-        # What a process group of this process has set, in an earlier test, is for this machine alone.
+        # Variables that an earlier process group of this process has set are wrong on other machines.
         environment = {key: value for key, value in os.environ.items() if key not in OF_A_GROUP}
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
         spec = TWO_RANKS.model_dump_json()
@@ -119,7 +119,7 @@ def _inside(pid: int) -> list[str]:
 
 
 def _child_of(holder: subprocess.Popen[bytes]) -> int:
-    """The process inside the namespaces. Skips where this machine does not let us make them."""
+    """Return the process inside the namespaces. Skips the test if they cannot be created here."""
     children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
 
     def inside() -> bool:
@@ -132,14 +132,14 @@ def _child_of(holder: subprocess.Popen[bytes]) -> int:
 
 
 def begun(store: Path) -> bool:
-    """A checkpoint of step 10 or later is there; earlier ones are removed."""
+    """Return whether there is a checkpoint of step 10 or later."""
     return any(int(path.name[5:]) >= 10 for path in store.glob("*.partial/.checkpoints/step-????????"))
 
 
 def test_two_machines_of_which_one_vanishes_go_on_to_the_weights_of_one_machine(
     ancestry: dict[str, Artifact], two_ranks: Artifact, cabled: Machines, tmp_path: Path
 ) -> None:
-    """The cable is cut: nothing closes a connection, and nothing more arrives. Then both go on, and one alone."""
+    """The cable is cut, so that no connection is closed but nothing arrives. Then both machines resume, and also one alone."""
     store, of_one = tmp_path / "store", tmp_path / "of-one"
     leader, member = cabled.started(store, ancestry)
     try:
@@ -150,8 +150,8 @@ def test_two_machines_of_which_one_vanishes_go_on_to_the_weights_of_one_machine(
         words, _ = leader.communicate(timeout=SECONDS_TO_END)
         assert leader.returncode == 1
         assert "RankKilled: node-b gave no sign of life any more: the machine was lost" in words
-        told, _ = member.communicate(timeout=SECONDS_TO_END)
-        assert "the first machine of the run has gone, or cannot be reached" in told
+        message, _ = member.communicate(timeout=SECONDS_TO_END)
+        assert "the first machine of the run has gone, or cannot be reached" in message
     finally:
         for process in (leader, member):
             process.kill()

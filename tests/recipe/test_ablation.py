@@ -1,9 +1,10 @@
-"""Ablations: one file makes a graph in which everything that cells share is one stage; errors name file, cell and field."""
+"""Ablations: cells share equal stages; errors name file, cell and field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,14 @@ def graph_of(path: Path) -> dict[str, recipes.Node]:
     return recipes.ablation_graph(recipes.load_ablation(path))
 
 
+@cache
+def shipped(name: str) -> dict[str, recipes.Node]:
+    """The graph of an ablation of the sample, made once."""
+    return graph_of(SAMPLE / f"{name}.toml")
+
+
 def test_cells_share_what_they_agree_on_and_inputs_come_first() -> None:
-    nodes = graph_of(SAMPLE / "korealbert-table-2.toml")
+    nodes = shipped("korealbert-table-2")
     seen: set[str] = set()
     for label, node in nodes.items():
         assert set(node.inputs.values()) <= seen, label
@@ -62,7 +69,7 @@ def test_cells_that_nothing_tells_apart_are_refused(editable: Path) -> None:
 
 
 def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share() -> None:
-    nodes = graph_of(SAMPLE / "albert-table-4.toml")
+    nodes = shipped("albert-table-4")
     cells = {label: node.inputs for label, node in nodes.items() if label.startswith("finetune/")}
     assert len(cells) == 2 * 4 * 2 * 2 * 2
     for label, inputs in cells.items():
@@ -73,7 +80,7 @@ def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share()
 
 
 def model_of(nodes: Mapping[str, recipes.Node], label: str) -> str:
-    """The training that a cell comes from."""
+    """Return the training that a cell depends on."""
     while not label.startswith("pretrain/"):
         inputs = nodes[label].inputs
         label = inputs.get("pretrain") or inputs["model"]
@@ -81,8 +88,8 @@ def model_of(nodes: Mapping[str, recipes.Node], label: str) -> str:
 
 
 @pytest.mark.parametrize("file", sorted(SAMPLE.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path, tmp_path: Path) -> None:
-    nodes = graph_of(file)
+def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path) -> None:
+    nodes = shipped(file.stem)
     cells = [label for label in nodes if label.startswith(("finetune/", "intrinsic/"))]
     wired = {label: "/".join(["pretrain", *label.split("/")[1:3]]) for label in cells}
     # Rows that are snapshots of one training share it; each has an export of its own.
@@ -92,13 +99,17 @@ def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path, tm
     assert exported == {label: "/".join(["export", *label.split("/")[1:3]]) for label in exported}
     wired = {label: training if training in nodes else model_of(nodes, label) for label, training in wired.items()}
     assert cells and {label: model_of(nodes, label) for label in cells} == wired
+
+
+def test_cells_of_other_rows_are_other_artifacts(tmp_path: Path) -> None:
+    nodes = shipped("korealbert-table-2")
+    cells = [label for label in nodes if label.startswith(("finetune/", "intrinsic/"))]
     one, other = list({_row(label): label for label in reversed(cells) if label.split("/")[2] == "1"}.values())[:2]
     exchanged = {one: other, other: one}
     rest = {
         label: node for label, node in nodes.items() if label not in (*cells, "ablation") and not label.startswith("ensemble/")
     }
     swapped = rest | {label: replace(nodes[label], inputs=nodes[exchanged.get(label, label)].inputs) for label in cells}
-    assert {label: model_of(swapped, label) for label in cells} != wired
     store = Store(tmp_path)
     right, wrong = ({stage.label: stage.name for stage in recipes.plan(each, store)} for each in (nodes, swapped))
     assert {label for label in cells if right[label] != wrong[label]} == {one, other}, "and each would be another artifact"
@@ -121,8 +132,8 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
 def test_next_sentences_in_the_place_of_sentence_order_are_named(editable: Path) -> None:
     edit(editable, 'heldout = "sop"\nnoise = "order"\n', 'heldout = "sop"\n')
     recipe = recipes.load_ablation(editable, overrides={"views.sentence_task": "nsp"})
-    told = [note for note in recipe.report.notes if "NSP" in note]
-    assert told == [f"SOP acc: accuracy of NSP in {', '.join(row.label for row in recipe.report.rows)}."]
+    notes = [note for note in recipe.report.notes if "NSP" in note]
+    assert notes == [f"SOP acc: accuracy of NSP in {', '.join(row.label for row in recipe.report.rows)}."]
     asked = recipes.load_ablation(editable.with_name("albert-table-5.toml")).report
     assert not any("accuracy of NSP" in note for note in asked.notes), (
         "every column names the noise that all rows are scored on"
@@ -150,8 +161,8 @@ def test_a_column_beside_another_metric_or_task_says_so(editable: Path) -> None:
     edit(editable, 'printed = ["WOP", "intrinsic_acc"]\n', 'printed = ["SOP", "intrinsic_acc"]\n')
     edit(editable, 'printed = ["KorSTS", "spearman"]\n', 'printed = ["KorSTS", "spearman"]\nmetric = "pearson"\n')
     edit(editable, 'printed = ["NSMC", "acc"]\n', 'printed = ["NER", "acc"]\n')
-    told = [note for note in graph_of(editable)["ablation"].spec.model_dump()["notes"] if note not in before]
-    assert told == [
+    notes = [note for note in graph_of(editable)["ablation"].spec.model_dump()["notes"] if note not in before]
+    assert notes == [
         "WOP acc: ours is accuracy of WOP on held-out rows, the printed number is called 'intrinsic_acc' of 'SOP'.",
         "KorSTS spearman: ours is Pearson of KorSTS, the printed number is called 'spearman' of 'KorSTS'.",
         "NSMC acc: ours is accuracy of NSMC, the printed number is called 'acc' of 'NER'.",
@@ -173,7 +184,7 @@ def test_two_axes_cannot_set_one_field(specs: Path) -> None:
 
 
 def test_shared_stages_are_those_of_the_first_cell() -> None:
-    nodes = graph_of(SAMPLE / "albert-table-7.toml")
+    nodes = shipped("albert-table-7")
     assert [label for label in nodes if label.startswith("vocab")] == ["vocab"]
     assert nodes["vocab"].inputs == {"documents": "balance/no-additional-data"}
     assert nodes["examples/with-additional-data"].inputs == {"documents": "balance/with-additional-data", "vocab": "vocab"}
@@ -182,7 +193,7 @@ def test_shared_stages_are_those_of_the_first_cell() -> None:
 
 def test_where_cells_differ_in_their_documents_none_trains_on_the_held_out_ones_of_another() -> None:
     def rests(number: int) -> set[str]:
-        nodes = graph_of(SAMPLE / f"albert-table-{number}.toml").values()
+        nodes = shipped(f"albert-table-{number}").values()
         return {node.spec.heldout_rest for node in nodes if isinstance(node.spec, ExamplesSpec)}
 
     assert rests(7) == {"unused"}
@@ -208,7 +219,7 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("[[cells]]", "[[cell]]", r"table-2\.toml: unknown field 'cell' \(did you mean 'cells'\?\)"),
         ("seeds = [1, 2]", 'seeds = ["1", 2]', r"field 'seeds\.0': .*integer.*'1'"),
@@ -231,7 +242,7 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ("set.pretrain.wop_weight = 0.0", 'without = ["extract.newz"]', r"no 'extract\.newz' to take out"),
         ('label = "MLM+WOP"', 'label = "MLM+SOP"', r"cells: MLM\+SOP named twice"),
         ('label = "MLM+WOP"', 'label = "MLM-SOP"', r"names of cells: mlm-sop named twice"),
-        ('label = "MLM+WOP"', 'label = "WOP"', r"cell 'WOP': .*names 0 models of KoreALBERT Table II"),
+        ('label = "MLM+WOP"', 'label = "WOP"', r"cell 'WOP': .*matches 0 models of KoreALBERT Table II"),
         ('baseline = "MLM+SOP"', 'baseline = "MLM"', r"baseline = 'MLM' is no cell \(did you mean 'MLM\+.OP'\?\)"),
         ('source = "KoreALBERT Table II"', 'source = "Table II"', r"'Table II' is not in published/korealbert\.csv"),
         ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
@@ -255,8 +266,8 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('sentence_task = "sop"', 'sentence_task = "spo"', r"\[noise\.order\]"),
     ],
 )
-def test_errors_name_file_cell_and_field(editable: Path, old: str, new: str, told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_errors_name_file_cell_and_field(editable: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         recipes.load_ablation(edit(editable, old, new))
 
 
@@ -268,7 +279,7 @@ def test_without_columns_there_are_those_of_the_recipe(editable: Path) -> None:
 
 
 def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence() -> None:
-    nodes = graph_of(SAMPLE / "albert-table-9.toml")
+    nodes = shipped("albert-table-9")
     assert [label for label in nodes if label.startswith("pretrain/")] == [
         *(f"pretrain/albert-1m/{seed}" for seed in (1, 2)),
         *(f"pretrain/24-layers/{seed}" for seed in (1, 2)),
@@ -286,7 +297,7 @@ def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence(
     assert len(ensemble.inputs) == 3 * 2 * 2 and ensemble.spec.members == 4  # type: ignore[attr-defined]
     assert all(nodes[label].spec.evidence for label in ensemble.inputs.values())  # type: ignore[attr-defined]
     assert report["ensemble/ensemble/nsmc"] == "ensemble/ensemble/nsmc"
-    others = graph_of(SAMPLE / "albert-table-8.toml").values()
+    others = shipped("albert-table-8").values()
     assert not any(getattr(node.spec, "evidence", False) for node in others)
 
 
@@ -336,14 +347,14 @@ def test_tables_9_and_10_of_albert_are_over_the_same_trainings(tmp_path: Path) -
 
 
 def test_each_depth_starts_from_the_one_before_it_seed_by_seed() -> None:
-    nodes = graph_of(SAMPLE / "albert-table-11.toml")
+    nodes = shipped("albert-table-11")
     assert "initial" not in nodes["pretrain/layers-1/2"].inputs
     assert nodes["pretrain/layers-48/2"].inputs["initial"] == "pretrain/layers-24/2"
     assert nodes["pretrain/layers-48/2"].spec.model.num_layers == 48  # type: ignore[attr-defined]
 
 
 def test_layers_are_measured_under_the_first_noise() -> None:
-    nodes = graph_of(SAMPLE / "albert-table-2.toml")
+    nodes = shipped("albert-table-2")
     measured = [label for label, node in nodes.items() if getattr(node.spec, "layers", False) is True]
     assert measured == [
         f"intrinsic/{row}/{seed}/order"
@@ -353,7 +364,7 @@ def test_layers_are_measured_under_the_first_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         (
             'ensemble = ["ALBERT-1M", ',
@@ -367,10 +378,10 @@ def test_layers_are_measured_under_the_first_noise() -> None:
         ("set.pretrain.steps = 30", "set.pretrain.steps = 30\nlayers = true", None),
     ],
 )
-def test_rows_that_read_other_rows_are_checked(specs: Path, old: str, new: str, told: str | None) -> None:
+def test_rows_that_read_other_rows_are_checked(specs: Path, old: str, new: str, message: str | None) -> None:
     path = edit(specs / "ablations" / "sample" / "albert-table-9.toml", old, new)
-    if told is None:
+    if message is None:
         assert recipes.load_ablation(path).spec.layers
         return
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         recipes.load_ablation(path)

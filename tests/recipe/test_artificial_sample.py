@@ -1,4 +1,4 @@
-"""The artificial language of the sample: its files are what the generator writes, and only the corpus explains its words."""
+"""The artificial language of the sample: the files match their generator, and the test words occur only in the corpus."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def stems(text: str, words: dict[str, list[str]]) -> list[str]:
-    """The groups of a table's stems in a text, in order."""
+    """Return the groups of the stems in a text, in order."""
     group_of = {stem: group for group, of in words.items() for stem in of}
     return [group_of[found] for found in re.findall("|".join(group_of), text)]
 

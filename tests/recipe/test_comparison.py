@@ -1,4 +1,4 @@
-"""What `korealbert diff` says of two sides: settings, corpora, scores and curves, each against what is known of them."""
+"""`korealbert diff` compares the settings, corpora, scores and curves of two sides."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp
     assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
 
 
-def test_fields_called_name_are_told_by_their_values(tmp_path: Path) -> None:
+def test_fields_called_name_are_reported_by_their_values(tmp_path: Path) -> None:
     (tmp_path / "text.jsonl").write_text('{"text": "글"}\n', "utf-8")
     (tmp_path / "gold.jsonl").write_text('{"text": "글"}\n', "utf-8")
     sides = []
@@ -57,7 +57,7 @@ def test_fields_called_name_are_told_by_their_values(tmp_path: Path) -> None:
     assert not any(field in ("optimizer", "decontaminate.0") for _, field in rows)
 
 
-def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Path) -> None:
+def test_a_file_of_the_same_name_and_other_content_is_reported_as_that(tmp_path: Path) -> None:
     sides = []
     for number in (1, 2):
         root = tmp_path / str(number)
@@ -69,7 +69,9 @@ def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Pat
     assert [row[:2] for row in rows] == [["extract/a", "paths.0"]]
 
 
-def test_two_projects_are_told_apart_and_what_is_not_built_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_projects_are_distinguished_and_what_is_not_built_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -78,11 +80,11 @@ def test_two_projects_are_told_apart_and_what_is_not_built_is_told(tmp_path: Pat
     done = CliRunner().invoke(app, ["diff", "a/recipe.toml", "b", "--store", "store"])
     assert done.exit_code == 0, done.output
     for name in ("a", "b"):
-        assert f"No stage of {name} is built in {tmp_path / 'store'}, so that settings alone are compared" in done.output
+        assert f"No stage of {name} is built in {tmp_path / 'store'}, so only settings are compared" in done.output
 
 
 def run_with(store: Path, kept: int, speed: float) -> Artifact:
-    """A corpus of so many documents, and a training on it whose held-out loss is ``speed`` times the usual one."""
+    """Build a corpus of ``kept`` documents and a training on it whose held-out loss is ``speed`` times the usual one."""
 
     def write(out: Path) -> None:
         write_metrics(out)
@@ -110,7 +112,7 @@ def test_corpora_and_curves_of_two_trainings_stand_side_by_side(tmp_path: Path) 
 
 
 def cell(store: Path, test: Path, right: Sequence[bool], seed: int) -> Artifact:
-    """A fine-tuning run of NSMC that answers these test examples rightly, the others wrongly."""
+    """Build a fine-tuning run of NSMC with these right and wrong answers."""
 
     def run(spec: FinetuneSpec, inputs: Inputs, out: Path, runtime: Runtime) -> dict[str, object]:
         gold = [int(line.split("\t")[2]) for line in test.read_text("utf-8").splitlines()[1:]]
@@ -169,7 +171,7 @@ def test_the_command_prints_tables_and_writes_a_page(tmp_path: Path) -> None:
     assert missing.exit_code == 2 and "no artifact 'nothing'" in missing.output
 
 
-def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_is_told(tmp_path: Path) -> None:
+def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_is_reported(tmp_path: Path) -> None:
     why = "every prediction is the same"
     sides = []
     for name, score in (("A", 0.0), ("B", 80.0)):
@@ -191,9 +193,9 @@ def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_i
     sections = compare(*sides)
     (row,) = table(sections, "Test scores")
     assert row == ["korsts", "pretrained", "Spearman", "undefined", "80.00", "–", "–", "–", "undefined"]
-    told = [block.text for section in sections for block in section.blocks if isinstance(block, Text)]
-    assert f"A, KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}." in told
-    assert {f"{side}, KorSTS: 5 of 1,379 examples of the official test set." for side in "AB"} <= set(told)
+    message = [block.text for section in sections for block in section.blocks if isinstance(block, Text)]
+    assert f"A, KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}." in message
+    assert {f"{side}, KorSTS: 5 of 1,379 examples of the official test set." for side in "AB"} <= set(message)
 
 
 def test_artifacts_of_one_stage_under_two_labels_have_it_in_common(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a recipe may name: files in its data root, public addresses, folders within a package, and no pipes."""
+"""Recipes may name files in their data root, public addresses and folders within a package, but no pipes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def editable(specs: Path) -> Path:
 
 
 def test_nothing_outside_the_data_root_is_read(editable: Path, tmp_path: Path) -> None:
-    """Whatever names a file: its own path, a link to it, a link within a directory, or another recipe."""
+    """Neither by a path, a link, a link within a directory, nor by another recipe."""
     store, root = Store(tmp_path / "store"), editable.parents[1]
     recipes.prepare(editable, store, data_root=root)
     secret = tmp_path / "secret.toml"
@@ -58,11 +58,11 @@ STRANGE = {
 
 @pytest.mark.parametrize("given", STRANGE)
 def test_a_recipe_in_a_data_root_fetches_nothing_private(given: str, editable: Path, tmp_path: Path) -> None:
-    table, told = STRANGE[given]
+    table, message = STRANGE[given]
     editable.write_text(f'{editable.read_text()}\n[extract.inner]\nformat = "jsonl"\n[fetch.inner]\n{table}\n')
     store = Store(tmp_path / "store")
     recipes.prepare(editable, store)
-    with pytest.raises(RecipeError, match=rf"\[fetch.inner\], field {told}") as refused:
+    with pytest.raises(RecipeError, match=rf"\[fetch.inner\], field {message}") as refused:
         recipes.prepare(editable, store, data_root=editable.parents[1])
     assert "\n" not in str(refused.value)
 
@@ -93,7 +93,7 @@ def test_no_folder_of_a_package_leads_out_of_it(folder: str, editable: Path) -> 
 def test_a_pipe_is_refused_before_it_is_read(editable: Path, tmp_path: Path) -> None:
     pipe = editable.parent / "pipe.toml"
     os.mkfifo(pipe)
-    told = "pipe.toml is neither a regular file nor a directory; name one that is"
+    message = "pipe.toml is neither a regular file nor a directory; name one that is"
     for field, value in (
         ("extract.news.paths", [str(pipe)]),
         ("finetune.nsmc.train", str(pipe)),
@@ -101,6 +101,6 @@ def test_a_pipe_is_refused_before_it_is_read(editable: Path, tmp_path: Path) -> 
         ("crawl.news.source", str(pipe)),
         ("encoder.theirs.recipe", "pipe.toml"),
     ):
-        with pytest.raises(RecipeError, match=told) as refused:
+        with pytest.raises(RecipeError, match=message) as refused:
             recipes.prepare(editable, Store(tmp_path / "store"), overrides={field: value})
         assert len([line for line in str(refused.value).splitlines() if "pipe.toml" in line]) == 1

@@ -1,4 +1,4 @@
-"""docs/papers.md: a row for every table and figure, a command that exists or the reason why there is none."""
+"""docs/papers.md has a row for every table and figure, with a command that exists or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ITEMS = {
     "Cross-lingual post-training": ["All tables"],
     "XPT on KLUE-RE": ["Table 1"],
 }
-"""Every table and figure that the papers have."""
+"""All tables and figures of the papers."""
 
 SOURCES = {"KoreALBERT": "KoreALBERT", "ALBERT": "ALBERT", "LanguageChameleon": "Language Chameleon"}
-"""What published scores call a paper, and its title on the page."""
+"""Titles of the papers on the page, by their name in published scores."""
 
 
 def chapters() -> dict[str, dict[str, list[str]]]:
-    """The cells of each row by paper and item, the item left out."""
+    """Return the cells of each row, without the item, by paper and item."""
     found: dict[str, dict[str, list[str]]] = {}
     for chapter in PAGE.read_text("utf-8").split("\n## ")[1:]:
         title, *lines = chapter.splitlines()

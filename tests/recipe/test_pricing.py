@@ -1,4 +1,4 @@
-"""What a plan says that stages cost: by rates, by what was built here, and on other machines."""
+"""Estimated costs of stages: by rates, corrected by stages that were built here, and on other machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import _advice, plan, total
-from korealbert.recipe.pricing import Prices, _alike, _typical
+from korealbert.recipe.pricing import Prices, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
 
@@ -81,7 +81,7 @@ def test_what_was_built_here_sets_the_rates(tmp_path: Path) -> None:
 
 
 def test_a_short_stage_that_waited_says_nothing_of_long_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clean stage of a few kB that took 40 s on a busy machine: pretraining was announced as 20 times as long."""
+    """After a clean stage of a few kB took 40 s on a busy machine, pretraining was once estimated as 20 times as long."""
     machine = Machine("two cores", figures().chips["core"], 2, 2)
     store, nodes = Store(tmp_path / "store").make(), recipes.graph(recipes.load(TINY))
     extract, clean = nodes["extract/news"], nodes["clean/news"]
@@ -101,7 +101,7 @@ def test_a_short_stage_that_waited_says_nothing_of_long_ones(tmp_path: Path, mon
 
 
 def test_stages_that_waited_on_a_busy_machine_do_not_set_the_price_of_their_kind() -> None:
-    """Of each the seconds that it took and those by the rates, and the bytes."""
+    """Each stage is given by its seconds, the seconds by the rates, and the same for bytes."""
     quiet, waited = (600.0, 500.0, 1.0, 1.0), (9_000.0, 500.0, 1.0, 1.0)
     assert _typical([waited, quiet, quiet]) == _typical([quiet, waited, quiet]) == [quiet, quiet]
     assert _typical([waited]) == [waited] and _typical([quiet, quiet]) == [quiet, quiet]
@@ -109,11 +109,11 @@ def test_stages_that_waited_on_a_busy_machine_do_not_set_the_price_of_their_kind
     assert _typical([short, quiet]) == [short, quiet], "seconds more or less tell nothing"
 
 
-def test_seeds_and_weights_of_one_task_are_priced_alike() -> None:
+def test_seeds_and_weights_of_one_task_are_priced_without_seed() -> None:
     cells = ["finetune/nsmc/pretrained/1", "finetune/nsmc/random/12", "finetune/nsmc/3"]
-    assert {_alike(label) for label in cells} == {"finetune/nsmc"}
+    assert {_without_seed(label) for label in cells} == {"finetune/nsmc"}
     others = ["finetune/nsmc-v2/pretrained/1", "summary/nsmc", "extract/random"]
-    assert [_alike(label) for label in others] == ["finetune/nsmc-v2", "summary/nsmc", "extract/random"]
+    assert [_without_seed(label) for label in others] == ["finetune/nsmc-v2", "summary/nsmc", "extract/random"]
 
 
 def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("flags", "precision", "told"),
+    ("flags", "precision", "message"),
     [
         ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16"'),
         ({"avx512f", "amx_bf16"}, "bf16", ""),
@@ -164,12 +164,16 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
     ],
 )
 def test_a_plan_says_which_precision_is_faster_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: set[str], precision: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: set[str], precision: str, message: str
 ) -> None:
     monkeypatch.setattr("korealbert.recipe.machines._processor_flags", lambda: frozenset(flags))
     planned = recipes.prepare(TINY, Store(tmp_path), overrides={"pretrain.precision": precision}).planned
     (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
-    assert advice.endswith(told) and bool(advice) == bool(told)
+    assert advice.endswith(message) and bool(advice) == bool(message)
+
+
+def test_there_is_no_advice_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.recipe.machines._processor_flags", lambda: frozenset({"avx512f", "avx512_bf16"}))
     assert not any(stage.advice for stage in recipes.prepare(TINY, Store(tmp_path), machine="corex2").planned)
 
 
@@ -199,7 +203,7 @@ def test_an_unknown_machine_names_those_that_there_are(name: str) -> None:
 def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A film of 3 GB beside 33 texts was 41 minutes of extraction."""
+    """A film of 3 GB beside 33 texts once counted as 41 minutes of extraction."""
     (tmp_path / "all" / "sub").mkdir(parents=True)
     for number in range(10):
         (tmp_path / "all" / "sub" / f"{number}.txt").write_bytes(b"a" * 1000)
@@ -209,7 +213,7 @@ def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
     places = [tmp_path / "all", tmp_path / "zip.zip", tmp_path / "gztar.tar.gz"]
     assert [unpacked(place, "*.txt") for place in places] == [10_000] * 3
     assert [unpacked(place) for place in places] == [2_010_000] * 3
-    monkeypatch.setattr("korealbert.recipe.work._UNPACKED_AT_MOST", 1_000_000)
+    monkeypatch.setattr("korealbert.recipe.work._MAX_UNPACKED_BYTES", 1_000_000)
     unpacked.cache_clear()
     assert unpacked(places[1], "*.txt") == 10_000
     assert unpacked(places[2], "*.txt") < 100_000
@@ -234,7 +238,7 @@ def test_every_chip_names_its_source_and_every_rate_a_stage() -> None:
 def test_activations_are_those_that_a_step_was_seen_to_keep(
     model: dict[str, Any], pieces: int, shape: tuple[int, int], precision: str, measured: float
 ) -> None:
-    """Rows and tokens of a step, and MB by which the peak of a process grew in it (docs/results.md)."""
+    """``shape`` is rows and tokens of a step, ``measured`` the MB by which it raised a process's peak (docs/results.md)."""
     rows, length = shape
     spec = PretrainSpec(model={**model, "max_positions": 4096}, steps=1)
     config = spec.config_for(vocab_size=pieces, sequence_length=length)
@@ -242,8 +246,8 @@ def test_activations_are_those_that_a_step_was_seen_to_keep(
 
 
 def test_a_plan_says_what_does_not_fit_into_a_chip() -> None:
-    (told,) = _advice(Work(memory=95e9), machine_named("h100x8"))
-    assert told == "it needs about 95 GB of the 80 GB that a chip has: lower micro_batch_size"
+    (message,) = _advice(Work(memory=95e9), machine_named("h100x8"))
+    assert message == "it needs about 95 GB of the 80 GB that a chip has: lower micro_batch_size"
     assert not list(_advice(Work(memory=70e9), machine_named("h100")))
     assert not list(_advice(Work(memory=95e9), machine_named("corex2"))), "of processors the memory is not known"
 
@@ -259,7 +263,7 @@ def test_what_the_network_takes_is_left_open(tmp_path: Path) -> None:
 
 
 def test_specs_of_a_store_can_be_read_back(tmp_path: Path) -> None:
-    """A manifest's spec is what rates are measured by."""
+    """Measured costs are compared with estimates from the specs in manifests."""
     for label, node in recipes.graph(recipes.load(SAMPLE)).items():
         again = type(node.spec).model_validate_json(json.dumps(json.loads(node.spec.model_dump_json())))
         assert again == node.spec, label

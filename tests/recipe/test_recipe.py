@@ -1,4 +1,4 @@
-"""Recipes: errors that name file, table, field and remedy; plans that say what would run and why."""
+"""Recipes: errors name file, table, field and remedy; plans say what would run and why."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
     edit(editable, '"../sample/namuwiki.json"', '"${data}/none.json"')
     with pytest.raises(RecipeError) as refusal:
         recipes.load(editable)
-    told = str(refusal.value).splitlines()
+    message = str(refusal.value).splitlines()
     for part in (
         "unknown table or field [vocabb]",
         "[pretrain], field 'steps'",
@@ -106,15 +106,15 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
         "[extract.namuwiki], field 'paths.0': no such file or directory: ",
         "[finetune.nsmc], field 'test': no such file or directory",
     ):
-        assert len([line for line in told if part in line]) == 1, (part, told)
-    assert "archive.org" in next(line for line in told if "[extract.namuwiki]" in line), "where it is to be had"
-    assert "github.com/e9t/nsmc" in next(line for line in told if "finetune.nsmc" in line)
-    assert told[-1] == f"${{data}} stands for {editable.parent}; name the directory of your data with --data"
-    assert all(line.startswith(f"{editable}") for line in told[:-1])
+        assert len([line for line in message if part in line]) == 1, (part, message)
+    assert "archive.org" in next(line for line in message if "[extract.namuwiki]" in line), "where it is to be had"
+    assert "github.com/e9t/nsmc" in next(line for line in message if "finetune.nsmc" in line)
+    assert message[-1] == f"${{data}} stands for {editable.parent}; name the directory of your data with --data"
+    assert all(line.startswith(f"{editable}") for line in message[:-1])
 
 
 def test_a_missing_directory_of_data_is_one_line_that_names_the_option(editable: Path) -> None:
-    """A shipped recipe without --data had a line for each of its files."""
+    """Such a recipe once had an error for each of its files."""
     text = editable.read_text("utf-8")
     editable.write_text('data = "../../data"\n' + text.replace('"../sample/', '"${data}/corpus/'), "utf-8")
     with pytest.raises(RecipeError) as refusal:
@@ -328,12 +328,12 @@ def test_embeddings_may_begin_with_what_stands_beside_each_piece(editable: Path)
         recipes.load(editable)
 
 
-def test_one_mistake_is_told_once(editable: Path) -> None:
-    """The defaults that depend on other fields could not be made, which is nothing to mend."""
+def test_one_mistake_is_reported_once(editable: Path) -> None:
+    """Defaults that depend on the wrong field are no further errors."""
     with pytest.raises(RecipeError) as refusal:
         recipes.load(edit(editable, "num_heads = 4", "num_heads = 3"))
-    (told,) = str(refusal.value).splitlines()
-    assert told.endswith("num_heads = 3 does not divide hidden_size = 128; choose a number of heads that does")
+    (message,) = str(refusal.value).splitlines()
+    assert message.endswith("num_heads = 3 does not divide hidden_size = 128; choose a number of heads that does")
 
 
 def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
@@ -343,19 +343,24 @@ def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "told"),
+    ("runtime", "message"),
     [
         ({"processes": 3}, "sample, pretrain: global_batch_size = 16 is not divisible by the number of ranks = 3"),
         ({"nodes": 2, "processes": 3}, "not divisible by the number of ranks = 6"),
         ({"hostfile": "hosts"}, "hosts: no hostfile that can be read"),
     ],
 )
-def test_ranks_that_batches_do_not_fit_are_refused_before_any_stage(tmp_path: Path, runtime: dict, told: str) -> None:
+def test_ranks_that_batches_do_not_fit_are_refused_before_any_stage(tmp_path: Path, runtime: dict, message: str) -> None:
     prepared = recipes.prepare(SAMPLE, Store(tmp_path))
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         prepared.check(TrainingRuntime(store=tmp_path, **runtime))
     prepared.check(TrainingRuntime(store=tmp_path))
     recipes.prepare(SAMPLE, Store(tmp_path), until="vocab").check(TrainingRuntime(store=tmp_path, processes=3))
+
+
+def test_rows_longer_than_a_modern_encoder_takes_are_refused_too() -> None:
+    with pytest.raises(RecipeError, match=r"sequence_length = 4096 exceeds \[pretrain\.model\] max_positions = 128; shorten"):
+        recipes.load(SAMPLE.with_name("sample.toml"), overrides={"examples.sequence_length": 4096})
 
 
 DAILY = """
@@ -434,12 +439,12 @@ def test_a_bi_encoder_may_learn_from_triples_first_and_its_file_is_one_of_the_re
     assert spec["contrast"]["train"] == str(editable.parent.parent / "sample" / "korsts_train.tsv")
     assert (spec["contrast"]["task"], spec["contrast"]["epochs"]) == ("kornli", 2)
     assert nodes["features/korsts"].spec == plain["features/korsts"].spec, "features know nothing of it"
-    for changed, told in (
+    for changed, message in (
         ({"train": "none.tsv"}, r"\[finetune\.korsts\], field 'contrast\.train': no such file or directory"),
         ({"epoch": 1}, r"unknown field 'contrast\.epoch' \(did you mean 'epochs'\?\)"),
         ({"task": "nsmc"}, r"field 'contrast\.task': nsmc has no pairs that entail and contradict"),
     ):
-        with pytest.raises(RecipeError, match=told):
+        with pytest.raises(RecipeError, match=message):
             given = {"finetune.korsts.head": "bi-encoder", "finetune.korsts.contrast": {**asked, **changed}}
             recipes.load(editable, overrides=given)
 
@@ -475,24 +480,23 @@ def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> 
 def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
     editable.write_text(editable.read_text() + '\n[extract."books.v2"]\nformat = "text"\n')
     line = len(editable.read_text().splitlines()) - 1
-    told = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name holds no dot; write books_v2$"
-    with pytest.raises(RecipeError, match=told):
+    message = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name holds no dot; write books_v2$"
+    with pytest.raises(RecipeError, match=message):
         recipes.load(editable)
 
 
-@pytest.mark.parametrize("table", ["finetune", "encoder"])
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("table", "name", "message"),
     [
-        ("a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
-        ("a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
-        ("", r'""\]: a name is not empty'),
-        ("korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
-        ("a" * 101, "a name has at most 100 characters"),
+        ("finetune", "a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
+        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
+        ("encoder", "", r'""\]: a name is not empty'),
+        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
+        ("encoder", "a" * 101, "a name has at most 100 characters"),
     ],
 )
-def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, name: str, told: str) -> None:
+def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, name: str, message: str) -> None:
     editable.write_text(f'{editable.read_text()}\n[{table}."{name}"]\ntask = "nsmc"\n')
-    with pytest.raises(RecipeError, match=told) as error:
+    with pytest.raises(RecipeError, match=message) as error:
         recipes.load(editable)
     assert str(error.value).isprintable()

@@ -1,4 +1,4 @@
-"""A stage that is written in its room and has its line in the registry is planned, built, reported, inspected and deployed."""
+"""A stage needs only its module and a line in the registry to be planned, built, reported, inspected and deployed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,17 +89,17 @@ def made(label, node):
     inputs = {role: built[other] for role, other in node.inputs.items() if other in built}
     built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
 
-told = {"plan": command("plan", "recipe.toml"), "corpus": command("plan", "corpus.toml")}
+message = {"plan": command("plan", "recipe.toml"), "corpus": command("plan", "corpus.toml")}
 for label, node in prepare(recipe, Store(runtime.store), until="shortest").nodes.items():
     made(label, node)
 made("report", prepare(recipe, Store(runtime.store)).nodes["report"])
-told["report"] = (built["report"].path / "report.md").read_text("utf-8")
-told["inspect"] = command("inspect", "shortest", "--dropped", "all")
+message["report"] = (built["report"].path / "report.md").read_text("utf-8")
+message["inspect"] = command("inspect", "shortest", "--dropped", "all")
 with contextlib.redirect_stdout(io.StringIO()) as printed:
     for module in ("korealbert.flows.one_stage", "korealbert.recipe.reference"):
         runpy.run_module(module, run_name="__main__")
-told["reference"] = printed.getvalue()
-print(json.dumps(told))
+message["reference"] = printed.getvalue()
+print(json.dumps(message))
 """
 
 
@@ -107,7 +108,7 @@ def checkout(tmp_path: Path) -> Path:
     """The project with one more stage: a file in the corpus room, and its line in the registry."""
     root = tmp_path / "checkout"
     for package in ("korealbert", "flows", "data_specs"):
-        shutil.copytree(ROOT / package, root / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, root / package, symlinks=True)  # With what is compiled.
     shutil.copy(ROOT / "prefect.yaml", root)
     (root / "korealbert" / "corpus" / "shortest.py").write_text(STAGE_FILE, "utf-8")
     file = root / "korealbert" / "recipe" / "registry.py"
@@ -128,21 +129,21 @@ def test_a_stage_of_one_line_is_planned_reported_inspected_and_deployed(checkout
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    for planned in (told["plan"], told["corpus"]):
+    message = json.loads(done.stdout.splitlines()[-1])
+    for planned in (message["plan"], message["corpus"]):
         assert [line.split()[:2] for line in planned.splitlines() if line.startswith("shortest")] == [["shortest", "new"]]
-    assert "pretrain" in told["plan"] and "pretrain" not in told["corpus"]
-    report = told["report"]
+    assert "pretrain" in message["plan"] and "pretrain" not in message["corpus"]
+    report = message["report"]
     accounted = next(line for line in report.splitlines() if line.startswith("| shortest") and " 2 " in line)
     assert accounted.count("|") == 8, "documents in, dropped, quarantined, out, kept, characters"
-    assert "not among the shortest" in report, "its drops are told"
+    assert "not among the shortest" in report, "its drops are reported"
     assert report.index("| balance") < report.index("| shortest"), "in the order of the registry"
     assert "Not part of this run" not in report, "a corpus lacks no training"
-    assert "not_among_the_shortest" in told["inspect"]
+    assert "not_among_the_shortest" in message["inspect"]
     deployments = yaml.safe_load((checkout / "prefect.yaml").read_text("utf-8"))["deployments"]
     (found,) = [each for each in deployments if each["name"] == "shortest"]
     assert (found["description"], found["parameters"]) == ("The shortest documents", {"stage": "shortest"})
-    assert "## [shortest]" in told["reference"]
+    assert "## [shortest]" in message["reference"]
 
 
 def test_the_page_of_the_graph_chains_what_stages_declare() -> None:
@@ -170,7 +171,7 @@ def test_a_stage_whose_input_a_recipe_does_not_make_is_refused(monkeypatch: pyte
     with pytest.raises(
         RecipeError, match=r"\[toy\]: it reads 'vocab_sizes', which this recipe does not make; remove the table"
     ):
-        dag.add_further(Nodes(), {"toy": Spec()})
+        dag._add_further(Nodes(), {"toy": Spec()})
 
 
 def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
@@ -187,8 +188,9 @@ def test_sources_may_have_the_names_that_the_graph_has_for_its_own_things() -> N
     assert nodes.by_label["dedup"].inputs == inputs
 
 
+@cache
 def _imports(path: Path, *, everywhere: bool) -> set[str]:
-    """Modules that a file imports at its top, or also within its functions; not those for annotations alone."""
+    """Modules that a file imports at its top, or also within its functions, except those for annotations only."""
     tree = ast.parse(path.read_text("utf-8"))
     tree.body = [each for each in tree.body if not (isinstance(each, ast.If) and "TYPE_CHECKING" in ast.dump(each.test))]
     nodes = list(ast.walk(tree)) if everywhere else tree.body

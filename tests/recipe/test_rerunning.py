@@ -1,4 +1,4 @@
-"""Which stages a run builds: from a stage on, with a changed field; and what is refused before anything runs."""
+"""Which stages a run builds again: from a stage on, or after a change; and options that are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from korealbert.recipe.nodes import onward, select
 from tests.flows.conftest import TINY
 
 
-def test_from_a_stage_on_means_it_and_all_that_stand_on_it() -> None:
+def test_from_selects_a_stage_and_all_downstream_ones() -> None:
     nodes = recipes.graph(recipes.load(TINY))
     found = onward(nodes, ["examples"])
     assert {label.split("/")[0] for label in found} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
@@ -34,7 +34,7 @@ def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         (["--set", "vocab.size"], "write FIELD=VALUE"),
         (["--set", "vocab.sise=1000"], "did you mean 'size'"),
@@ -43,6 +43,6 @@ def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:
         (["--from", "vocub"], "did you mean 'vocab'"),
     ],
 )
-def test_what_means_nothing_is_refused_by_name(tmp_path: Path, option: list[str], told: str) -> None:
+def test_what_means_nothing_is_refused_by_name(tmp_path: Path, option: list[str], message: str) -> None:
     refused = CliRunner().invoke(app, ["plan", str(TINY), "--store", str(tmp_path / "store"), *option])
-    assert refused.exit_code == 2 and told in refused.output, refused.output
+    assert refused.exit_code == 2 and message in refused.output, refused.output

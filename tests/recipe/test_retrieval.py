@@ -1,4 +1,4 @@
-"""Retrieval in a recipe: which systems search which collection, and mistakes that are named."""
+"""Retrieval in a recipe: which systems search which collection, and errors in its tables."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_collection_is_searched_by_every_system_of_the_recipe(editable: Path, 
     vectors, baseline = nodes["retrieval/toy/random/4"].spec, nodes["retrieval/toy/bm25-pieces"].spec
     assert (vectors.init, vectors.seed, vectors.max_length, vectors.k1) == ("random", 4, 64, 1.2)
     assert (baseline.k1, baseline.max_length) == (0.9, None), "each has what it depends on"
-    for changed, told in (
+    for changed, message in (
         ({"retrieval.toy.path": "none"}, r"\[retrieval\.toy\], field 'path': no such file or directory"),
         ({"retrieval.toy.init": "random"}, r"\[retrieval\.toy\]: field 'init' is set by the recipe itself"),
         ({"retrieval.toy.depht": 3}, r"unknown field 'depht' \(did you mean 'depth'\?\)"),
         ({"bi_encoder.theirs": asked["bi_encoder.nli"]}, r"\[bi_encoder\.theirs\]: another system has this name"),
         ({"bi_encoder.nli.task": "nsmc"}, r"\[bi_encoder\.nli\], field 'task': nsmc has no pairs that entail"),
     ):
-        with pytest.raises(RecipeError, match=told):
+        with pytest.raises(RecipeError, match=message):
             recipes.load(editable, overrides=copy.deepcopy(asked) | changed)

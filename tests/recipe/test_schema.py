@@ -1,4 +1,4 @@
-"""The JSON Schema of recipes: it takes every shipped one, and refuses what reading refuses."""
+"""The JSON Schema accepts all shipped recipes and refuses what reading a recipe refuses."""
 
 from __future__ import annotations
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,26 +32,45 @@ RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
 ABLATIONS = sorted((SPECS / "ablations").rglob("*.toml"))
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """What every ``${data}/…`` of a shipped recipe names: a file of a few bytes, or a model's configuration."""
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all that shipped recipes name in ``${data}``: tiny files, and configurations of models."""
+    root = tmp_path_factory.mktemp("shipped") / "data"
     names = {name for path in (*RECIPES, *ABLATIONS) for name in re.findall(r"\$\{data\}/([^\"]+)", path.read_text("utf-8"))}
-    for name in sorted(names, reverse=True):  # What lies in a directory comes before the directory.
-        fake = tmp_path / "data" / name
+    for name in sorted(names, reverse=True):  # Files in a directory come before the directory.
+        fake = root / name
         if name.startswith("models/"):
             RobertaConfig(max_position_embeddings=514).save_pretrained(fake)
         elif not fake.exists():
             fake.parent.mkdir(parents=True, exist_ok=True)
             fake.write_text("한 줄\n")
-    return tmp_path / "data"
+    return root
+
+
+@pytest.fixture(scope="module")
+def prepared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Any]:
+    """Plans a shipped recipe, each once for all tests."""
+    store = Store(tmp_path_factory.mktemp("store"))
+
+    @cache
+    def prepare(path: Path) -> Any:
+        uses_data = "${data}" in path.read_text("utf-8") or path in ABLATIONS
+        return recipes.prepare(path, store, data=data if uses_data else None)
+
+    return prepare
+
+
+@pytest.fixture(scope="module")
+def recipe_of(data: Path) -> Callable[[str], recipes.Recipe]:
+    """Loads a shipped recipe of a model by name, each once for all tests."""
+    return cache(lambda name: recipes.load(SPECS / "recipes" / f"{name}.toml", data=data))
 
 
 @pytest.mark.parametrize("path", [*RECIPES, *ABLATIONS], ids=lambda path: str(path.relative_to(SPECS)))
-def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Path) -> None:
-    uses_data = "${data}" in path.read_text("utf-8") or path in ABLATIONS
-    prepared = recipes.prepare(path, Store(tmp_path / "store"), data=data if uses_data else None)
-    assert prepared.planned[-1].label == ("ablation" if path in ABLATIONS else "report")
-    assert all(stage.status == "new" for stage in prepared.planned)
+def test_every_shipped_file_can_be_planned(path: Path, prepared: Callable[[Path], Any]) -> None:
+    planned = prepared(path).planned
+    assert planned[-1].label == ("ablation" if path in ABLATIONS else "report")
+    assert all(stage.status == "new" for stage in planned)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +96,10 @@ def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(
             assert re.search(r"; (dumps are at|it is at https|WikiExtractor|.* comes from|.*\[crawl)", line), line
 
 
-def artifacts(name: str, data: Path, tmp_path: Path) -> dict[str, str]:
-    """The artifact of every stage of a shipped recipe, by label: equal names are the same specs and inputs, all the way up."""
-    planned = recipes.prepare(SPECS / "recipes" / f"{name}.toml", Store(tmp_path / "store"), data=data).planned
-    return {stage.label: stage.name for stage in planned}
+@pytest.fixture
+def artifacts(prepared: Callable[[Path], Any]) -> Callable[[str], dict[str, str]]:
+    """Returns the names of a recipe's artifacts by label. Equal names mean equal specs and inputs, all the way up."""
+    return lambda name: {stage.label: stage.name for stage in prepared(SPECS / "recipes" / f"{name}.toml").planned}
 
 
 @pytest.mark.parametrize(
@@ -92,28 +113,28 @@ def artifacts(name: str, data: Path, tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_recipes_that_are_compared_read_the_same_artifacts(
-    names: tuple[str, ...], labels: tuple[str, ...], data: Path, tmp_path: Path
+    names: tuple[str, ...], labels: tuple[str, ...], artifacts: Callable[[str], dict[str, str]]
 ) -> None:
-    first, *others = (artifacts(name, data, tmp_path) for name in names)
+    first, *others = map(artifacts, names)
     for other in others:
         assert [other[label] for label in labels] == [first[label] for label in labels]
 
 
-def test_the_two_korealberts_of_table_iii_are_trained_on_the_same_rows(data: Path, tmp_path: Path) -> None:
-    found = artifacts("korealbert-table-3", data, tmp_path)
+def test_the_two_korealberts_of_table_iii_are_trained_on_the_same_rows(artifacts: Callable[[str], dict[str, str]]) -> None:
+    found = artifacts("korealbert-table-3")
     assert found["encoder/korealbert-base/views"] == found["encoder/korealbert-large/views"]
 
 
-def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: Path, tmp_path: Path) -> None:
-    nodes = recipes.prepare(SPECS / "recipes" / "klue-re-xpt.toml", Store(tmp_path / "store"), data=data).nodes
+def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(prepared: Callable[[Path], Any]) -> None:
+    nodes = prepared(SPECS / "recipes" / "klue-re-xpt.toml").nodes
     systems = ("itl/phase2", "encoder/klue-bert", "encoder/mbert")
     assert list(nodes["summary/klue_re"].inputs) == [f"{system}/pretrained/{seed}" for system in systems for seed in (1, 2, 3)]
     cells = [nodes[f"finetune/{system}/klue_re/pretrained/1"] for system in systems]
     assert all(cell.spec == cells[0].spec for cell in cells), "the same settings"
 
 
-def test_the_public_models_of_chameleons_table_1_are_fine_tuned_as_xpt_is(data: Path, tmp_path: Path) -> None:
-    nodes = recipes.prepare(SPECS / "recipes" / "xpt-4m.toml", Store(tmp_path / "store"), data=data).nodes
+def test_the_public_models_of_chameleons_table_1_are_fine_tuned_as_xpt_is(prepared: Callable[[Path], Any]) -> None:
+    nodes = prepared(SPECS / "recipes" / "xpt-4m.toml").nodes
     for task in ("ynat", "klue_sts", "klue_nli", "klue_ner", "klue_re", "klue_dp", "klue_mrc"):
         for encoder in ("mbert", "xlm-r", "koelectra", "klue-bert", "klue-roberta"):
             ours, theirs = (nodes[f"finetune/{m}/{task}/pretrained/1"].spec for m in ("itl/phase2", f"encoder/{encoder}"))
@@ -138,13 +159,12 @@ MACHINES = [
     for path in (*RECIPES, *ABLATIONS)
     if not re.search("sample|small|kowiki|encoders|minilm", str(path.relative_to(SPECS)))
 ]
-"""Everything that trains a model of a paper's size, by itself or in a grid."""
+"""Recipes and ablations that train models of a paper's size."""
 
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: str(path.relative_to(SPECS)))
-def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_path: Path) -> None:
-    nodes = recipes.prepare(path, Store(tmp_path / "store"), data=data).nodes
-    pretraining = [node.spec for node in nodes.values() if isinstance(node.spec, PretrainSpec)]
+def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, prepared: Callable[[Path], Any]) -> None:
+    pretraining = [node.spec for node in prepared(path).nodes.values() if isinstance(node.spec, PretrainSpec)]
     assert pretraining
     for ranks, spec in itertools.product((1, 2, 4, 8, 16, 64), pretraining):
         for batch, micro_batch in spec.batches:
@@ -166,7 +186,7 @@ def memory_of(cell: FinetuneSpec, config: AnyConfig) -> float:
 
 
 def fine_tuned(path: Path, data: Path) -> Iterator[tuple[FinetuneSpec, AnyConfig]]:
-    """A cell of every benchmark, with the shape of every model of a paper's size that it measures."""
+    """Yield a cell of each benchmark with the shape of each model of a paper's size that it measures."""
     kind = kind_of(path)
     if kind == "cross-lingual":
         post_training = load_cross_lingual(path, data=data)
@@ -209,14 +229,14 @@ def config_of(recipe: recipes.Recipe) -> AnyConfig:
 
 
 def sizes(config: AnyConfig) -> tuple[int, int]:
-    """Parameters of the encoder, and with the heads."""
+    """Return the parameters of the encoder without and with the heads."""
     with torch.device("meta"):
         return count_parameters(TransformerEncoder(config)), count_parameters(PretrainingModel(config))
 
 
 @pytest.mark.parametrize("size", KOREALBERT)
-def test_korealbert_is_the_papers(size: str, data: Path) -> None:
-    recipe = recipes.load(SPECS / "recipes" / f"korealbert-{size}.toml", data=data)
+def test_korealbert_is_the_papers(size: str, recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    recipe = recipe_of(f"korealbert-{size}")
     core, with_sop, with_wop = KOREALBERT[size]
     assert sizes(config_of(recipe)) == (core, with_wop)
     assert sizes(config_of(recipe).model_copy(update={"word_order_classes": 0})) == (core, with_sop)
@@ -228,8 +248,8 @@ def test_korealbert_is_the_papers(size: str, data: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ALBERT)
-def test_albert_is_the_papers(size: str, data: Path) -> None:
-    recipe = recipes.load(SPECS / "recipes" / f"albert-{size}.toml", data=data)
+def test_albert_is_the_papers(size: str, recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    recipe = recipe_of(f"albert-{size}")
     assert sizes(config_of(recipe))[0] == ALBERT[size]
     pretrain = recipe.pretrain
     assert (pretrain.steps, pretrain.global_batch_size, recipe.examples.sequence_length) == (125_000, 4096, 512)
@@ -249,8 +269,8 @@ TABLE_14 = {
 
 
 @pytest.mark.parametrize("size", ALBERT)
-def test_albert_is_fine_tuned_with_the_settings_of_its_table_14(size: str, data: Path) -> None:
-    recipe = recipes.load(SPECS / "recipes" / f"albert-{size}.toml", data=data)
+def test_albert_is_fine_tuned_with_the_settings_of_its_table_14(size: str, recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    recipe = recipe_of(f"albert-{size}")
     found = {}
     for name, benchmark in recipe.finetune.items():
         cell = benchmark.first
@@ -266,8 +286,8 @@ def test_albert_is_fine_tuned_with_the_settings_of_its_table_14(size: str, data:
 
 
 @pytest.mark.parametrize("size", KOREALBERT)
-def test_korealbert_chooses_its_rates_on_dev(size: str, data: Path) -> None:
-    recipe = recipes.load(SPECS / "recipes" / f"korealbert-{size}.toml", data=data)
+def test_korealbert_chooses_its_rates_on_dev(size: str, recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    recipe = recipe_of(f"korealbert-{size}")
     assert len(recipe.finetune) == 6
     for benchmark in recipe.finetune.values():
         assert benchmark.grid.search is not None
@@ -277,17 +297,17 @@ def test_korealbert_chooses_its_rates_on_dev(size: str, data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["xpt-4m", "xpt-400k", "klue-re-xpt"])
-def test_post_training_reads_no_dev_set_of_klue(name: str, data: Path) -> None:
-    nodes = recipes.prepare(SPECS / "recipes" / f"{name}.toml", Store(data / "store"), data=data).nodes
+def test_post_training_reads_no_dev_set_of_klue(name: str, prepared: Callable[[Path], Any]) -> None:
+    nodes = prepared(SPECS / "recipes" / f"{name}.toml").nodes
     kept_out = {file.path.path for file in nodes["dedup"].spec.decontaminate}  # type: ignore[attr-defined]
     tested = {n.spec.test.path for label, n in nodes.items() if label.startswith("finetune/") and "klue" in str(n.spec.test)}  # type: ignore[attr-defined]
     assert len(kept_out) == 7 and tested and tested <= kept_out
 
 
-def test_a_plan_says_what_a_pretraining_costs(data: Path, tmp_path: Path) -> None:
+def test_a_plan_says_what_a_pretraining_costs(prepared: Callable[[Path], Any]) -> None:
     """6 operations for each parameter of a layer and token, and those of attention and head: about 4e19, some 28 GPU hours."""
-    prepared = recipes.prepare(SPECS / "recipes" / "modern-base.toml", Store(tmp_path / "store"), data=data)
-    prices = {stage.label: stage for stage in prepared.planned if stage.price}
+    planned = prepared(SPECS / "recipes" / "modern-base.toml").planned
+    prices = {stage.label: stage for stage in planned if stage.price}
     assert list(prices) == ["pretrain"]
     tokens = (5_000 * 256 + 95_000 * 512) * 1024 + 10_000 * 64 * 8192
     layers = 22 * (4 * 768**2 + 3 * 768 * 1152)
@@ -299,8 +319,8 @@ def test_a_plan_says_what_a_pretraining_costs(data: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["albert-xxlarge", "korealbert-base", "modern-base", "kowiki-small", "sample"])
-def test_parameters_are_told_from_the_shape(name: str, data: Path) -> None:
-    config = config_of(recipes.load(SPECS / "recipes" / f"{name}.toml", data=data if name != "sample" else None))
+def test_parameters_follow_from_the_shape(name: str, recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    config = config_of(recipe_of(name))
     with torch.device("meta"):
         counted = count_parameters(PretrainingModel(config))
     assert expected_parameters(config) == pytest.approx(counted, rel=0.01)
@@ -320,8 +340,8 @@ def test_memory_is_that_of_the_largest_forward_pass_of_each_phase(tmp_path: Path
     assert memory(micro_batch_size=16, long__micro_batch_size=1) < memory(micro_batch_size=16) < both
 
 
-def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(data: Path) -> None:
-    recipe = recipes.load(SPECS / "recipes" / "modern-base.toml", data=data)
+def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(recipe_of: Callable[[str], recipes.Recipe]) -> None:
+    recipe = recipe_of("modern-base")
     config = config_of(recipe)
     assert (config.vocab_size, config.table_rows) == (50_000, 50_048)
     with torch.device("meta"):

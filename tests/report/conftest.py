@@ -1,4 +1,4 @@
-"""A whole run in small: artifacts built by the real store, with the statistics that the stages return."""
+"""A small whole run: artifacts that the real store built, with the statistics that the stages return."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(
     write: Callable[[Path], dict[str, Any] | None] = lambda out: None,
     **spec: Any,
 ) -> Artifact:
-    """An artifact with these statistics, built as any other."""
+    """Build an artifact with these statistics."""
 
     def run(_: AnySpec, __: Inputs, out: Path, ___: Runtime) -> dict[str, Any]:
         return {**stats, **(write(out) or {})}
@@ -57,8 +57,17 @@ def made(
     return build(stage, AnySpec(**values), inputs or {}, Runtime(store=store), label=label).artifact
 
 
+def content(name: str, value: Any) -> Callable[[Path], None]:
+    """Return a function that writes a value as a JSON file of an artifact."""
+
+    def write(out: Path) -> None:
+        (out / name).write_text(json.dumps(value))
+
+    return write
+
+
 def write_documents(kept: int, dropped: dict[str, list[str]], unreadable: int = 0) -> Callable[[Path], dict[str, Any]]:
-    """Documents, dropped ones with the given titles, and quarantined records; returns their statistics."""
+    """Return a function that writes documents, dropped ones with the given titles, and quarantined records."""
 
     def write(out: Path) -> dict[str, Any]:
         with DocumentShard(out, 0) as shard:
@@ -102,7 +111,7 @@ def write_metrics(out: Path) -> None:
 
 
 def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, trained_epochs: int = 3, **changes: Any) -> Artifact:
-    """A fine-tuning cell whose score follows from its seed; ``changes`` of its metrics."""
+    """Build a fine-tuning cell whose score follows from its seed; ``changes`` replace metrics."""
     classification = task == "nsmc"
     metric = "accuracy" if classification else "spearman"
     score = (84.0 if classification else 61.0) + 0.3 * seed - (6.5 if init == "random" else 0)
@@ -126,27 +135,13 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, train
         "warnings": [],
         **changes,
     }
-
-    def write(out: Path) -> None:
-        (out / "metrics.json").write_text(json.dumps(metrics))
-
+    spec = {"source": "", "task": task, "init": init, "seed": seed, "epochs": trained_epochs}
     stats = FinetuneStats.within(metrics).facts()
-    return made(
-        store,
-        f"finetune/{task}/{init}/{seed}",
-        stats,
-        {"model": model},
-        write,
-        source="",
-        task=task,
-        init=init,
-        seed=seed,
-        epochs=trained_epochs,
-    )
+    return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, content("metrics.json", metrics), **spec)
 
 
 def whole_run(store: Path) -> dict[str, Artifact]:
-    """All artifacts of a run by label."""
+    """Build all artifacts of a run, by label."""
     run: dict[str, Artifact] = {}
     titles = {"disambiguation": [SCRIPT, "가|나 *다*"], "redirect": ["넘겨주기"]}
     for source, kept in (("news", 30), ("kowiki", 50)):

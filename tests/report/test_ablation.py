@@ -1,4 +1,4 @@
-"""The table of an ablation: means, intervals and differences are those of independent formulas."""
+"""The report of an ablation: means, intervals and differences equal those of scipy, and swapped artifacts are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from scipy import stats
@@ -24,17 +24,19 @@ from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.printed import Column, Printed
-from tests.report.conftest import made
+from tests.report.conftest import content, made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
 """By row, pretraining seed and fine-tuning seed."""
 
 
+@settings(max_examples=30)
 @given(st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.integers(1, 200))
 def test_quantiles_are_students(confidence: float, degrees: int) -> None:
     assert t_quantile(confidence, degrees) == pytest.approx(stats.t.ppf((1 + confidence) / 2, degrees), rel=1e-8)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=12))
 def test_intervals_are_those_of_scipy(values: list[float]) -> None:
     found = estimate(values, 0.95)
@@ -45,28 +47,42 @@ def test_intervals_are_those_of_scipy(values: list[float]) -> None:
 
 def test_one_value_has_no_interval_and_equal_values_prove_nothing() -> None:
     assert estimate([3.0], 0.95).text == "3.00"
-    assert not estimate([3.0, 3.0], 0.95).leaves_out_zero
+    assert not estimate([3.0, 3.0], 0.95).excludes_zero
 
 
-@pytest.fixture
-def artifacts(tmp_path: Path) -> dict[str, Artifact]:
+def two_rows(store: Path) -> dict[str, Artifact]:
     """Two rows with three pretraining runs of two fine-tuning runs each."""
     found = {}
     for row, runs in SCORES.items():
         for seed, scores in enumerate(runs, start=1):
             facts = {"parameters": 12_000_000, "steps": 60, "tokens": 100_000, "epochs": 2.5, "sequence_length": 128}
             accuracy = {"heldout": {"mlm_accuracy": 0.3 + seed / 100, "sop_accuracy": None}}
-            found[f"pretrain/{row}/{seed}"] = made(tmp_path, f"pretrain/{row}/{seed}", {**facts, **accuracy})
-            found[f"intrinsic/{row}/{seed}/n"] = made(
-                tmp_path, f"intrinsic/{row}/{seed}/n", {"rows": 9, "heldout": {"sop_accuracy": 0.5}}
-            )
+            found[f"pretrain/{row}/{seed}"] = made(store, f"pretrain/{row}/{seed}", {**facts, **accuracy})
+            heldout = {"rows": 9, "heldout": {"sop_accuracy": 0.5}}
+            found[f"intrinsic/{row}/{seed}/n"] = made(store, f"intrinsic/{row}/{seed}/n", heldout)
             for number, score in enumerate(scores, start=1):
                 label = f"finetune/{row}/{seed}/squad1/pretrained/{number}"
-                metrics = json.dumps({"metric": "f1", "test": {"f1": score, "em": score - 7}})
-                found[label] = made(
-                    tmp_path, label, {}, write=lambda out, m=metrics: (out / "metrics.json").write_text(m) and None
-                )
+                metrics = {"metric": "f1", "test": {"f1": score, "em": score - 7}}
+                found[label] = made(store, label, {}, write=content("metrics.json", metrics))
     return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return two_rows(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture
+def artifacts(built: dict[str, Artifact]) -> dict[str, Artifact]:
+    """A copy that a test may change."""
+    return dict(built)
+
+
+@pytest.fixture(scope="module")
+def report(built: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    run(SPEC, built, out, Runtime())
+    return out
 
 
 SPEC = AblationReportSpec(
@@ -89,13 +105,8 @@ def cells(path: Path, first: str) -> list[list[str]]:
     return [[cell.strip(" *") for cell in line] for line in lines]
 
 
-def test_means_are_over_pretraining_runs_and_printed_numbers_stand_below(
-    artifacts: dict[str, Artifact], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    run(SPEC, artifacts, out, Runtime())
-    table = pl.read_csv(out / "table.csv")
+def test_means_are_over_pretraining_runs_with_the_printed_numbers_below(report: Path) -> None:
+    table = pl.read_csv(report / "table.csv")
     means = [np.mean(scores) for scores in SCORES["a"]]
     f1 = table.row(by_predicate=(pl.col("row") == "A") & (pl.col("column") == "F1"), named=True)
     low, high = stats.t.interval(0.95, 2, loc=np.mean(means), scale=stats.sem(means))
@@ -105,36 +116,33 @@ def test_means_are_over_pretraining_runs_and_printed_numbers_stand_below(
     assert both["mean"] == pytest.approx(f1["mean"] - 3.5)
     differences = [np.mean(b) - np.mean(a) for a, b in zip(SCORES["a"], SCORES["b"], strict=True)]
     half = stats.t.ppf(0.975, 2) * stats.sem(differences)
-    text = (out / "report.md").read_text("utf-8")
+    text = (report / "report.md").read_text("utf-8")
     assert f"+{np.mean(differences):.2f} ± {half:.2f}" in text
     assert "89.3" in text and "Known problems" in text
     assert "numbers of 24 layers" in text, "misprints of the paper"
-    assert pl.read_csv(out / "runs.csv").height == 2 * (3 + 3 + 6 + 6 + 3)
-    html = (out / "report.html").read_text("utf-8")
+    assert pl.read_csv(report / "runs.csv").height == 2 * (3 + 3 + 6 + 6 + 3)
+    html = (report / "report.html").read_text("utf-8")
     assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html
 
 
 def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_so(
     artifacts: dict[str, Artifact], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    run(SPEC, {label: a for label, a in artifacts.items() if label.split("/")[2] == "1"}, out, Runtime())
-    text = (out / "report.md").read_text("utf-8")
+    run(SPEC, {label: a for label, a in artifacts.items() if label.split("/")[2] == "1"}, tmp_path, Runtime())
+    text = (tmp_path / "report.md").read_text("utf-8")
     half = stats.t.ppf(0.975, 1) * stats.sem(SCORES["a"][0])
     assert f"80.50 ± {half:.2f}†" in text
     assert "it says nothing about other ones" in text
 
 
-def test_median_and_best_are_over_all_fine_tuning_runs(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
-    run(SPEC, artifacts, tmp_path, Runtime())
-    with (tmp_path / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
+def test_median_and_best_are_over_all_fine_tuning_runs(report: Path) -> None:
+    with (report / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     scores = [score for each in SCORES["b"] for score in each]
     assert [row["F1"] for row in rows][2:] == [f"{np.median(scores):.2f}", f"{max(scores):.2f}"]
     both = [np.median(scores) - 3.5, max(scores) - 3.5]
     assert [row["Both"] for row in rows][2:] == [f"{value:.2f}" for value in both], "of the medians, not the median of means"
-    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex"}
+    assert {path.suffix for path in (report / "tables").iterdir()} == {".csv", ".md", ".tex"}
 
 
 def test_one_training_of_several_rows_is_counted_once(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
@@ -155,23 +163,15 @@ def test_the_median_stands_above_a_printed_median(artifacts: dict[str, Artifact]
     assert sum("ours, median" in line for line in lines) == 2, "of both rows"
 
 
-@pytest.mark.parametrize("swapped", [(), ("finetune/a/1/f/pretrained/1", "finetune/b/1/f/pretrained/1")])
-def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_cell_of_another_training_is_refused(tmp_path: Path) -> None:
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
     found = {}
-    for row, score in (("a", 80.0), ("b", 83.0)):
+    one, other = (f"finetune/{row}/1/f/pretrained/1" for row in ("a", "b"))
+    for row, label, score in (("a", one, 80.0), ("b", other, 83.0)):
         model = found[f"pretrain/{row}/1"] = made(tmp_path, f"pretrain/{row}/1", facts)
-        metrics = json.dumps({"metric": "f1", "test": {"f1": score}})
-        label = f"finetune/{row}/1/f/pretrained/1"
-        found[label] = made(
-            tmp_path, label, {}, {"model": model}, write=lambda out, m=metrics: (out / "metrics.json").write_text(m) and None
-        )
+        metrics = {"metric": "f1", "test": {"f1": score}}
+        found[label] = made(tmp_path, label, {}, {"model": model}, content("metrics.json", metrics))
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="f"),), "printed": None})
-    if not swapped:
-        run(spec, found, tmp_path, Runtime())
-        assert pl.read_csv(tmp_path / "table.csv")["mean"].to_list() == [80.0, 83.0]
-        return
-    one, other = swapped
     found[one], found[other] = found[other], found[one]
     with pytest.raises(ValueError, match=r"finetune/a/1/f/pretrained/1 .*: built from pretrain/b/1, not from pretrain/a/1"):
         run(spec, found, tmp_path, Runtime())
@@ -183,8 +183,8 @@ def grid_of_two(store: Path, *, shared: bool) -> dict[str, Artifact]:
     found = {}
 
     def scored(label: str, task: str, inputs: dict[str, Artifact]) -> None:
-        metrics = json.dumps({"task": task, "metric": "f1", "test": {"f1": 80.0}})
-        found[label] = made(store, label, {}, inputs, write=lambda out: (out / "metrics.json").write_text(metrics) and None)
+        metrics = {"task": task, "metric": "f1", "test": {"f1": 80.0}}
+        found[label] = made(store, label, {}, inputs, content("metrics.json", metrics))
 
     for row in ("a", "b"):
         model = found[f"pretrain/{row}/1"] = made(store, "pretrain/a/1" if shared else f"pretrain/{row}/1", facts)
@@ -198,28 +198,31 @@ def grid_of_two(store: Path, *, shared: bool) -> dict[str, Artifact]:
     return found
 
 
+NSMC_A, NSMC_B, KORSTS_A = (
+    f"finetune/{row}/1/{task}/pretrained/1" for row, task in (("a", "nsmc"), ("b", "nsmc"), ("a", "korsts"))
+)
+
+
+@pytest.fixture(scope="module")
+def grids(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, Artifact]]:
+    """Grids whose rows are trainings of their own (False) or share one (True)."""
+    return {shared: grid_of_two(tmp_path_factory.mktemp("store"), shared=shared) for shared in (False, True)}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "shared", "message"),
     [
-        (
-            "finetune/a/1/nsmc/pretrained/1",
-            "finetune/a/1/korsts/pretrained/1",
-            False,
-            "cells of .(nsmc|korsts). are of several tasks",
-        ),
-        (
-            "finetune/a/1/nsmc/pretrained/1",
-            "finetune/b/1/nsmc/pretrained/1",
-            True,
-            "from export/b/1, not from export/a/1",
-        ),
+        (NSMC_A, KORSTS_A, False, "cells of .(nsmc|korsts). are of several tasks"),
+        (NSMC_A, NSMC_B, True, "from export/b/1, not from export/a/1"),
         ("pretrain/a/1", "pretrain/b/1", False, "built from pretrain/b/1, not from pretrain/a/1"),
         ("ensemble/ab/nsmc", "ensemble/only-a/nsmc", False, "ensemble/ab/nsmc .*: not of the cells of A, B"),
         ("ensemble/ab/nsmc", "ensemble/ab/korsts", False, "cells of '(nsmc|korsts)' are of several tasks"),
     ],
 )
-def test_every_kind_of_swap_is_refused(one: str, other: str, shared: bool, message: str, tmp_path: Path) -> None:
-    found = grid_of_two(tmp_path, shared=shared)
+def test_every_kind_of_swap_is_refused(
+    one: str, other: str, shared: bool, message: str, grids: dict[bool, dict[str, Artifact]], tmp_path: Path
+) -> None:
+    found = dict(grids[shared])
     rows = (
         Row(key="a", label="A"),
         Row(key="b", label="B"),
@@ -244,15 +247,13 @@ def pretrained_and_tuned(
     noise = made(store, "views", {}, {"documents": source}, masking=views)
     trained = made(store, "pretrain", facts, {"views": noise}, model=model, wop_weight=wop_weight, seed=seed)
     exported = made(store, "export", {}, {"pretrain": trained})
-    metrics = json.dumps({"task": "nsmc", "metric": "f1", "test": {"f1": 80.0}})
-    tuned = made(
-        store, "finetune", {}, {"model": exported}, write=lambda out: (out / "metrics.json").write_text(metrics) and None
-    )
+    metrics = {"task": "nsmc", "metric": "f1", "test": {"f1": 80.0}}
+    tuned = made(store, "finetune", {}, {"model": exported}, content("metrics.json", metrics))
     own = f"{row}/{seed}"
     return {f"pretrain/{own}": trained, f"export/{own}": exported, f"finetune/{own}/nsmc/pretrained/1": tuned}
 
 
-ROWS_THAT_SAY = {
+SETTINGS_OF_ROWS = {
     "pretrain": (("pretrain.model.num_layers = 3", "pretrain.model.hidden_size = 0"), ("pretrain.model.num_layers = 6",)),
     "a share of 0": (("pretrain.wop_weight = 0.0",), ()),
     "views": (("views.masking.rate = 0.3",), ("views.masking.rate = 0.5",)),
@@ -260,14 +261,22 @@ ROWS_THAT_SAY = {
 }
 
 
-@pytest.mark.parametrize("said", ROWS_THAT_SAY)
-@pytest.mark.parametrize("change", ["exchanged", "the same"])
-def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str, tmp_path: Path) -> None:
-    one, other = ROWS_THAT_SAY[said]
-    found: dict[str, Artifact] = {}
+@pytest.fixture(scope="module")
+def rows_of_two_seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    store, found = tmp_path_factory.mktemp("store"), dict[str, Artifact]()
     for seed in (1, 2):
-        found |= pretrained_and_tuned(tmp_path, "a", seed, {"rate": 0.3}, wop_weight=0.0, num_layers=3, hidden_size=64)
-        found |= pretrained_and_tuned(tmp_path, "b", seed, {"rate": 0.5}, wop_weight=1.0, num_layers=6, hidden_size=64)
+        found |= pretrained_and_tuned(store, "a", seed, {"rate": 0.3}, wop_weight=0.0, num_layers=3, hidden_size=64)
+        found |= pretrained_and_tuned(store, "b", seed, {"rate": 0.5}, wop_weight=1.0, num_layers=6, hidden_size=64)
+    return found
+
+
+@pytest.mark.parametrize("said", SETTINGS_OF_ROWS)
+@pytest.mark.parametrize("change", ["exchanged", "the same"])
+def test_rows_that_are_exchanged_whole_or_one_are_refused(
+    said: str, change: str, rows_of_two_seeds: dict[str, Artifact], tmp_path: Path
+) -> None:
+    one, other = SETTINGS_OF_ROWS[said]
+    found = dict(rows_of_two_seeds)
     rows = (Row(key="a", label="A", settings=one), Row(key="b", label="B", settings=() if said == "extract" else other))
     columns = (Column(title="NSMC", benchmark="nsmc"),)
     spec = SPEC.model_copy(update={"rows": rows, "columns": columns, "printed": None})
@@ -289,8 +298,8 @@ def test_rows_that_are_exchanged_whole_or_one_are_refused(said: str, change: str
         run(spec.model_copy(update={"rows": rows}), found, tmp_path, Runtime())
 
 
-def test_what_rows_may_have_of_others_proves_nothing(tmp_path: Path) -> None:
-    """A vocabulary and a training to start from may come of another corpus; some fields the graph sets itself."""
+def test_ancestors_that_rows_may_share_are_accepted(tmp_path: Path) -> None:
+    """A vocabulary and an initial training may be from another corpus, and the graph itself sets some fields."""
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
     news, books = (made(tmp_path, "extract", {}, source=source) for source in ("news", "books"))
     earlier = made(tmp_path, "pretrain", facts, {"examples": made(tmp_path, "examples", {}, {"documents": news})})
@@ -305,10 +314,9 @@ def test_what_rows_may_have_of_others_proves_nothing(tmp_path: Path) -> None:
             refuse_misplaced([row.model_copy(update={"settings": (other,)})], {}, Artifacts(found, ()))
 
 
-def test_an_export_of_another_step_is_refused(tmp_path: Path) -> None:
-    found = grid_of_two(tmp_path, shared=True)
+def test_an_export_of_another_step_is_refused(grids: dict[bool, dict[str, Artifact]], tmp_path: Path) -> None:
     rows = (Row(key="a", label="A", snapshot=20), Row(key="b", label="B"))
-    found = {label: artifact for label, artifact in found.items() if not label.startswith("ensemble")}
+    found = {label: artifact for label, artifact in grids[True].items() if not label.startswith("ensemble")}
     spec = SPEC.model_copy(update={"rows": rows, "columns": (Column(title="NSMC", benchmark="nsmc"),), "printed": None})
     with pytest.raises(ValueError, match=r"export/a/1 .*: of the end of its training, not of step 20"):
         run(spec, found, tmp_path, Runtime())
@@ -321,9 +329,11 @@ def test_a_held_out_score_of_another_step_is_refused(artifacts: dict[str, Artifa
 
 
 def test_a_held_out_score_of_another_noise_is_refused(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    store = artifacts["pretrain/a/1"].path.parent
+
     def scored(accuracy: float, **spec: object) -> Artifact:
-        inputs = {"pretrain": artifacts["pretrain/a/1"], "views": made(tmp_path, "views", {}, **spec)}
-        return made(tmp_path, "intrinsic", {"rows": 9, "heldout": {"sop_accuracy": accuracy}}, inputs)
+        inputs = {"pretrain": artifacts["pretrain/a/1"], "views": made(store, "views", {}, **spec)}
+        return made(store, "intrinsic", {"rows": 9, "heldout": {"sop_accuracy": accuracy}}, inputs)
 
     noises = {name: {"sentence_task": name, "masking": {"rate": 0.15}} for name in ("nsp", "sop")}
     columns = tuple(Column(title=name, heldout="sop", noise=name) for name in noises)
@@ -353,7 +363,7 @@ def test_a_row_of_a_snapshot_has_the_tokens_and_epochs_of_its_step(artifacts: di
     assert ["A", "12,000,000", "30 of 60", "49,999", "1.25", "0"] in cells(tmp_path / "report.md", "A")
 
 
-def test_the_first_sentence_tells_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+def test_the_lede_has_the_shortest_and_the_longest_training(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     longer = {**artifacts["pretrain/b/1"].stats, "steps": 400, "tokens": 700_000}
     artifacts["pretrain/b/1"] = made(tmp_path, "pretrain/b/1", longer, source="longer")
     run(SPEC, artifacts, tmp_path, Runtime())
@@ -367,9 +377,7 @@ def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, A
         run(spec, artifacts, tmp_path, Runtime())
 
 
-def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_training(
-    artifacts: dict[str, Artifact], tmp_path: Path
-) -> None:
+def test_costs_of_training_are_shown_and_an_ensemble_has_none(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     for label, artifact in list(artifacts.items()):
         if label.startswith("pretrain/"):
             row, seed = label.split("/")[1:]
@@ -385,26 +393,12 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
                 tensors = {"encoder.layers.0": (1200, 100), "mlm.dense": (9, 9), "wop.dense": (7, 7)}
                 save_file({name: np.zeros(shape, np.float32) for name, shape in tensors.items()}, out / "model.safetensors")
 
-            artifacts[label] = made(
-                tmp_path,
-                label,
-                {**artifact.stats, **speed},
-                write=write,
-                source=label + "x",
-            )
+            artifacts[label] = made(tmp_path, label, {**artifact.stats, **speed}, write=write, source=label + "x")
         if label.startswith("intrinsic/"):
-            moved = json.dumps({"l2": [1.0, 2.0], "degrees": [10.0, 20.0]})
-            artifacts[label] = made(
-                tmp_path,
-                label,
-                artifact.stats,
-                write=lambda out, m=moved: (out / "layers.json").write_text(m) and None,
-                source=label + "x",
-            )
-    together = json.dumps({"metric": "f1", "test": {"f1": 91.0, "em": 84.0}})
-    artifacts["ensemble/ab/squad1"] = made(
-        tmp_path, "ensemble/ab/squad1", {}, write=lambda out: (out / "metrics.json").write_text(together) and None
-    )
+            layers = content("layers.json", {"l2": [1.0, 2.0], "degrees": [10.0, 20.0]})
+            artifacts[label] = made(tmp_path, label, artifact.stats, write=layers, source=label + "x")
+    together = content("metrics.json", {"metric": "f1", "test": {"f1": 91.0, "em": 84.0}})
+    artifacts["ensemble/ab/squad1"] = made(tmp_path, "ensemble/ab/squad1", {}, write=together)
     rows = (
         Row(key="a", label="A", model="BERT-base"),
         Row(key="b", label="B", model="BERT-large"),
@@ -426,14 +420,8 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     out = tmp_path / "out"
     out.mkdir()
     run(spec, artifacts, out, Runtime())
-    assert next(line for line in cells(out / "report.md", "") if line[:2] == ["A", "ours"])[:6] == [
-        "A",
-        "ours",
-        "3 × 2",
-        "120k",
-        "2.00 ± 0.00",
-        "2.96 ± 0.02",
-    ]
+    ours = next(line for line in cells(out / "report.md", "") if line[:2] == ["A", "ours"])
+    assert ours[2:6] == ["3 × 2", "120k", "2.00 ± 0.00", "2.96 ± 0.02"]
     assert "Parameters: of the encoder, without heads." in (out / "report.md").read_text("utf-8")
     table = pl.read_csv(out / "table.csv", infer_schema=False)
     found = {
@@ -450,19 +438,12 @@ def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_tra
     assert {"curve-mlm", "layers-l2", "layers-degrees"} <= names and "column-1" not in names
 
 
-def test_undefined_scores_and_those_on_a_part_are_told_and_have_no_difference(
-    artifacts: dict[str, Artifact], tmp_path: Path
-) -> None:
+def test_undefined_and_partial_scores_are_noted_and_have_no_difference(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     why = "every prediction is the same"
     for label in [label for label in artifacts if label.startswith("finetune/a/1/")]:
         metrics = {"metric": "f1", "test": {"f1": 0.0, "em": 5.0}, "undefined": {"f1": why}}
-        content = json.dumps(metrics | {"examples_test": 30, "examples_test_official": 519})
-        artifacts[label] = made(
-            tmp_path / "other",
-            label,
-            {},
-            write=lambda out, m=content: (out / "metrics.json").write_text(m) and None,
-        )
+        metrics |= {"examples_test": 30, "examples_test_official": 519}
+        artifacts[label] = made(tmp_path / "other", label, {}, write=content("metrics.json", metrics))
     stats = run(SPEC, artifacts, tmp_path, Runtime())
     lines = cells(tmp_path / "report.md", "")
     row = next(line for line in lines if line[:2] == ["A", "ours"])

@@ -1,4 +1,4 @@
-"""Leaderboards, error analysis, Table IV and the files of tables: our own numbers, told right."""
+"""Leaderboards, error analysis, Table IV and files of tables show the right numbers."""
 
 from __future__ import annotations
 
@@ -137,28 +137,28 @@ def test_a_leaderboard_has_ours_first_and_the_published_folded_below(report: Pat
     assert "Not comparable with ours: The paper prints “acc”" in text
 
 
-def test_differences_between_systems_are_told_with_interval_and_p(report: Path) -> None:
+def test_differences_between_systems_have_an_interval_and_p(report: Path) -> None:
     (row,) = rows(report / "tables" / "outcome-differences-between-systems-test.csv")
     assert "Two seeds are too few" in (report / "report.md").read_text("utf-8")
     assert row == {
-        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
+        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained minus random", "Difference": "+9.00"},
         **{"Interval": "+7.50 to +10.25", "p": "<0.001"},
     }
 
 
 @pytest.mark.parametrize(
-    ("pairs", "told"),
+    ("pairs", "parts"),
     [
         ({(3, 3)}, ["(Student's t)"]),
-        ({(1, 1)}, ["between single seeds are over other test examples alone"]),
-        ({(1, 3)}, ["(Student's t)", "A single seed beside several is taken to vary"]),
+        ({(1, 1)}, ["between single seeds cover other test examples"]),
+        ({(1, 3)}, ["(Student's t)", "A single seed is assumed to vary"]),
         ({(2, 5), (1, 1)}, ["(Student's t)", "between single seeds", "Of unequal numbers of seeds", "Two seeds are too few"]),
     ],
 )
-def test_what_an_interval_is_over_depends_on_the_numbers_of_seeds(pairs: set[tuple[int, int]], told: list[str]) -> None:
+def test_what_an_interval_is_over_depends_on_the_numbers_of_seeds(pairs: set[tuple[int, int]], parts: list[str]) -> None:
     sentences = benchmarks.about_seeds(pairs).split(". ")
-    assert len(sentences) == len(told)
-    assert all(part in sentence for part, sentence in zip(told, sentences, strict=True))
+    assert len(sentences) == len(parts)
+    assert all(part in sentence for part, sentence in zip(parts, sentences, strict=True))
 
 
 def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path) -> None:
@@ -183,8 +183,8 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
 
 
 def test_labels_that_are_numbers_are_named_or_explained() -> None:
-    assert benchmarks._named(tasks.load("nsmc"), 1) == "positive"
-    assert benchmarks._named(tasks.load("korsts"), 2.5) == 2.5
+    assert benchmarks._label_name(tasks.load("nsmc"), 1) == "positive"
+    assert benchmarks._label_name(tasks.load("korsts"), 2.5) == 2.5
     assert tasks.load("korsts").about_labels == "1 is a score of 3 or more, 0 one below."
 
 
@@ -259,12 +259,12 @@ def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metr
     benchmarks = scores.read(artifacts.of("finetune"), {})
     printed = {**TABLE_3["printed"], "statistic": "median"}
     found = section(PrintedTable.model_validate({**TABLE_3, "printed": printed}), artifacts, benchmarks)
-    table, _, told = found.blocks
-    assert isinstance(table, Table) and isinstance(told, Text)
+    table, _, note = found.blocks
+    assert isinstance(table, Table) and isinstance(note, Text)
     middle = next(row for row in table.rows if row[1] == "median")
     (naver,) = (benchmark for benchmark in benchmarks if benchmark.name == "naver_ner")
     assert middle[5] == f"{np.median(naver.values('klue-bert/pretrained')):.2f}"
-    assert told.text == (
+    assert note.text == (
         "NER: ours is accuracy_entities of NaverNER, the printed number is called 'acc' of 'NER'; the difference is in Avg too."
     )
     albert = {
@@ -277,16 +277,16 @@ def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metr
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"rows": [{"model": "GPT"}]}, "'GPT' names 0 models of KoreALBERT Table III"),
+        ({"rows": [{"model": "GPT"}]}, "'GPT' matches 0 models of KoreALBERT Table III"),
         ({"columns": [{"title": "a", "heldout": "mlm"}]}, "a report of encoders has no such numbers"),
         ({"columns": [{"title": "a", "benchmark": "nsmc", "printed": ["NSMC", "f1"]}]}, "is not in the published table"),
         ({"columns": [{"title": "a", "average": [["b"]]}]}, "averages 'b'"),
     ],
 )
-def test_a_printed_table_that_cannot_be_is_refused(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_an_impossible_printed_table_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         PrintedTable.model_validate({**TABLE_3, **change})
 
 
@@ -377,7 +377,7 @@ def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_t
     assert {row["benchmark"] for row in scores if row["init"] == "" and row["task"] == "korsts"} == {"korsts_cross"}
     text = (out / "report.md").read_text("utf-8")
     trained_before = "KorSTS (korsts\\_triples), bi-encoder after KorNLI triples"
-    assert f"its scores stand by themselves: KorSTS, bi-encoder; {trained_before}." in text
+    assert f"its scores are not compared with them: KorSTS, bi-encoder; {trained_before}." in text
     tables = list((out / "tables").glob("*.csv"))
     named = {row["Benchmark"] for path in tables for row in rows(path) if "Benchmark" in row}
     assert named == {

@@ -1,4 +1,4 @@
-"""Whatever a text holds, it stays text: in HTML, in SVG and in Markdown."""
+"""Any text stays text in HTML, SVG and Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from markupsafe import Markup
@@ -87,6 +87,7 @@ def test_a_template_prints_nothing_that_is_not_there() -> None:
         document("report.html", css="", title="", sections=[])
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=60))
 def test_any_label_gives_wellformed_svg_that_shows_it(label: str) -> None:
     drawings = [

@@ -1,4 +1,4 @@
-"""Titles of the tables of a report's outcome."""
+"""Titles of the tables in a report's outcome."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from korealbert.report.sections.outcome import _scores_table
 
 
 @pytest.mark.parametrize(
-    ("further", "told"),
+    ("further", "expected"),
     [
         ({}, "official ones"),
         ({"test_corrected": [0.7]}, "official ones and corrected ones"),
         ({"test_corrected": [0.7], "test_oracle": [0.9]}, "official ones, corrected ones, and the best reachable"),
     ],
 )
-def test_the_title_of_the_scores_names_the_columns_that_are_shown(further: Mapping[str, list[float]], told: str) -> None:
+def test_the_title_of_the_scores_names_the_columns_that_are_shown(further: Mapping[str, list[float]], expected: str) -> None:
     benchmark: Any = SimpleNamespace(
         title="NSMC",
         metrics=["accuracy"],
@@ -31,4 +31,4 @@ def test_the_title_of_the_scores_names_the_columns_that_are_shown(further: Mappi
         undefined=lambda *_: {},
         shown=lambda *_, kind="test": "80.00" if kind == "test" or kind in further else MISSING,
     )
-    assert _scores_table([benchmark]).title == f"Test scores over seeds, times 100: {told}"
+    assert _scores_table([benchmark]).title == f"Test scores over seeds, times 100: {expected}"

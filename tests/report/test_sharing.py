@@ -1,8 +1,9 @@
-"""Which fine-tuning scores of a store go with a model to the hub."""
+"""Fine-tuning scores of a store that are uploaded with a model."""
 
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,23 @@ import pytest
 
 from korealbert.artifact import Artifact
 from korealbert.report import sharing
-from tests.report.conftest import cell, whole_run
+from tests.report.conftest import cell
 
 
 def measures(export: Artifact) -> list[str]:
-    """The scores on NSMC that are published of an export."""
+    """Return the scores on NSMC that are uploaded with an export."""
     with sharing.parcel([export], "model") as parcel:
-        return [told for told in parcel.measures if told.startswith("NSMC")]
+        return [measure for measure in parcel.measures if measure.startswith("NSMC")]
 
 
-def test_a_mean_is_over_cells_of_the_newest_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_means_are_over_the_cells_with_the_newest_settings(
+    artifacts: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = itertools.count()
-    monkeypatch.setattr("korealbert.artifact.stage.utc_now", lambda: f"2026-01-01T{next(seconds):06}Z")
+    monkeypatch.setattr("korealbert.artifact.stage.utc_now", lambda: f"9999-01-01T{next(seconds):06}Z")
     monkeypatch.setattr(sharing, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
-    export = whole_run(tmp_path)["export"]
+    shutil.copytree(artifacts["export"].path.parent, tmp_path, dirs_exist_ok=True)
+    export = Artifact(artifacts["export"].name, tmp_path / artifacts["export"].name)
     tried: dict[str, Any] = {"examples_test": 100, "trained_epochs": 1}
     for seed in (1, 2, 3, 4):
         cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 60.0}, **tried)

@@ -1,4 +1,4 @@
-"""The whole report: right numbers, nothing left out silently, nothing of this machine, the same bytes again."""
+"""The whole report: right numbers, no silent omissions, no paths of this machine, and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyarrow import ipc
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
-from korealbert.finetune.metrics.rankings import METRICS
+from korealbert.finetune.retrieval.ranking import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
 from korealbert.report import scores
@@ -86,7 +86,7 @@ def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifac
     assert base.select("metric", "value", "source").rows() == [("spearman", 81.2, "KoreALBERT Table III")]
 
 
-def test_means_deviations_best_and_gain_are_told(artifacts: Artifacts, report: Path) -> None:
+def test_means_deviations_best_and_gain_are_shown(artifacts: Artifacts, report: Path) -> None:
     seeds = [84.3, 84.6, 87.0]
     html, text = (report / "report.html").read_text("utf-8"), (report / "report.md").read_text("utf-8")
     spread = f"{statistics.fmean(seeds):.2f} ± {statistics.stdev(seeds):.2f}"
@@ -99,7 +99,7 @@ def test_means_deviations_best_and_gain_are_told(artifacts: Artifacts, report: P
     assert "Mixes Table I's" in text
 
 
-def test_every_section_stands_there_and_names_what_it_was_read_from(artifacts: Artifacts, report: Path) -> None:
+def test_every_section_is_there_and_names_its_artifacts(artifacts: Artifacts, report: Path) -> None:
     html = (report / "report.html").read_text("utf-8")
     anchors = re.findall(r'<section id="([^"]+)">', html)
     assert anchors == [
@@ -155,7 +155,7 @@ def test_dropped_and_quarantined_documents_are_explained(report: Path) -> None:
     assert "| nsmc-test | 12 |" in text
 
 
-def test_cleaning_is_told_rule_by_rule(report: Path) -> None:
+def test_cleaning_is_shown_by_rule(report: Path) -> None:
     text = (report / "report.md").read_text("utf-8")
     assert "443 removals by 4 rules took out 8,642 characters" in text
     assert "| T7-empty | 240 | 240 | 0 |" in text
@@ -199,7 +199,7 @@ def test_the_model_card_gets_the_scores(report: Path) -> None:
     assert "layer" in card
 
 
-def test_equal_inputs_give_equal_bytes_but_for_what_tells_of_time_and_machine(
+def test_equal_inputs_give_equal_bytes_except_for_times_and_machines(
     artifacts: Artifacts, report: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "again").mkdir()
@@ -219,7 +219,7 @@ def test_equal_inputs_give_equal_bytes_but_for_what_tells_of_time_and_machine(
         assert str(artifacts["pretrain"].path.parent) not in (report / name).read_text("utf-8")
 
 
-def test_time_machines_throughput_and_cost_are_the_manifests(artifacts: Artifacts, report: Path) -> None:
+def test_times_machines_throughput_and_costs_are_from_the_manifests(artifacts: Artifacts, report: Path) -> None:
     rows = {row["Stage"]: row for row in csv_rows(report / "tables" / "costs-time-and-cost-by-stage.csv")}
     built = ancestors(artifacts).values()
     labels = [str(artifact.manifest["label"]).split("/")[0] for artifact in built]
@@ -235,9 +235,7 @@ def test_time_machines_throughput_and_cost_are_the_manifests(artifacts: Artifact
     assert "Core-hours" in (report / "report.html").read_text("utf-8")
 
 
-def test_the_picture_of_the_graph_has_every_artifact_in_a_box_below_what_it_was_made_from(
-    artifacts: Artifacts, report: Path
-) -> None:
+def test_the_picture_has_every_artifact_in_a_box_below_its_inputs(artifacts: Artifacts, report: Path) -> None:
     picture = (report / "figures" / "lineage.svg").read_text("utf-8")
     heights = {
         label: float(y) for y, label in re.findall(r'y="([\d.]+)" class="value">(?:<title>[^<]+</title>)?([^<]+)<', picture)
@@ -263,24 +261,22 @@ def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "headline", "told"),
+    ("seeds", "headline", "warning"),
     [
-        ((1,), "1 seed, which says nothing of others", "One seed is too few: "),
+        ((1,), "1 seed, which says nothing about other seeds", "One seed is too few: "),
         ((1, 2), "2 seeds, too few to know their spread", "Two seeds are too few to know their spread"),
         ((1, 2, 3), "(3 seeds", ""),
     ],
 )
-def test_one_system_of_few_seeds_is_told_to_have_too_few(
-    tmp_path: Path, seeds: tuple[int, ...], headline: str, told: str
-) -> None:
+def test_few_seeds_get_a_warning(tmp_path: Path, seeds: tuple[int, ...], headline: str, warning: str) -> None:
     model = made(tmp_path, "export", {})
     cells = {f"finetune/nsmc/pretrained/{seed}": cell(tmp_path, model, "nsmc", "pretrained", seed) for seed in seeds}
     _, _, text = write(cells, tmp_path / "out")
-    assert headline in text and told in text
-    assert ("too few" in text) == bool(told)
+    assert headline in text and warning in text
+    assert ("too few" in text) == bool(warning)
 
 
-def test_of_three_benchmarks_the_headline_tells_where_pretraining_helps_and_where_not(tmp_path: Path) -> None:
+def test_for_three_benchmarks_the_headline_says_where_pretraining_helps(tmp_path: Path) -> None:
     model = made(tmp_path, "export", {})
     benchmarks = []
     for task, low, high in (("nsmc", 1.0, 3.0), ("korsts", -8.0, -2.0), ("nsmc", -0.5, 2.5)):
@@ -289,8 +285,8 @@ def test_of_three_benchmarks_the_headline_tells_where_pretraining_helps_and_wher
         pair = {"first": "random", "second": "pretrained", "difference": -(low + high) / 2, "interval": [-high, -low]}
         benchmarks.append(replace(one, summary={"comparisons": [pair]}))
     run = of_report.Artifacts({}, [])
-    told = outcome.lede(run, benchmarks)
-    better, worse, unclear = told.partition(" is ")[2].split("; ")
+    lede = outcome.lede(run, benchmarks)
+    better, worse, unclear = lede.partition(" is ")[2].split("; ")
     assert re.fullmatch(r"better on NSMC \(accuracy [+−][\d.]+, \+1\.00 to \+3\.00\)", better)
     assert worse.startswith("worse on KorSTS (") and "−8.00 to −2.00)" in worse
     assert unclear.startswith("not clearly different on NSMC (") and unclear.endswith("−0.50 to +2.50).")
@@ -312,7 +308,7 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     assert notes == ["", "2,000 of 50,000 examples"]
 
 
-def test_a_score_that_the_official_script_leaves_undefined_is_told_so_beside_the_corrected_one(tmp_path: Path) -> None:
+def test_undefined_official_scores_are_marked_next_to_the_corrected_ones(tmp_path: Path) -> None:
     model = made(tmp_path, "export", {})
     why = "every prediction is the same"
     scores = {"spearman": 0.0, "pearson": 0.0}
@@ -322,7 +318,9 @@ def test_a_score_that_the_official_script_leaves_undefined_is_told_so_beside_the
     cells["finetune/korsts/random/1"] = cell(tmp_path, model, "korsts", "random", 1, **lost)
     _, _, text = write(cells, tmp_path / "out")
     assert "KorSTS: Spearman undefined for 1 of 2 seeds on test." in text
-    assert f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value stands" in text
+    assert (
+        f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value is shown" in text
+    )
     assert "| KorSTS, Spearman | random | undefined | 1 | 0.00 |" in text
     official = [row for row in rows_of(tmp_path / "out") if row["split"] == "test" and row["seed"] == "1"]
     assert {(row["value"], row["note"]) for row in official} == {("", f"undefined: {why}")}
@@ -358,10 +356,10 @@ def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) 
             with ipc.new_file(str(out / "queries.arrow"), (found := pa.table(columns)).schema) as writer:
                 writer.write(found)
             means = {name: sum(per_query) / 4 for name in METRICS}
-            told = {"system": "vectors", "init": "pretrained", "split": "dev", "official": means, "corrected": means}
+            metrics = {"system": "vectors", "init": "pretrained", "split": "dev", "official": means, "corrected": means}
             sizes = {"documents": 1000, "queries": 4, "judgements": 9, "without_relevant": 4 - relevant}
             warnings = [] if relevant == 4 else ["1 queries have no relevant document"]
-            (out / "metrics.json").write_text(json.dumps({**told, **sizes, "warnings": warnings, **facts}))
+            (out / "metrics.json").write_text(json.dumps({**metrics, **sizes, "warnings": warnings, **facts}))
 
         return made(tmp_path / "store", label, {}, write=put)
 
@@ -381,7 +379,7 @@ def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) 
     header = next(row for row in rows if row[0] == "System")
     table = {row[0]: dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)}
     assert list(table)[2:] == ["nli/pretrained", "BM25, morphemes", "BM25, pieces of klue", "pretrained", "random"]
-    assert table["nli/pretrained"]["Less the better BM25"] == "+20.00 (+20.00 to +20.00)"
+    assert table["nli/pretrained"]["Difference from the better BM25"] == "+20.00 (+20.00 to +20.00)"
     assert table["nli/pretrained"]["Trained on"] == "950 triples of KLUE-NLI"
     assert (table["random"]["nDCG@10"], table["random"]["Runs"]) == ("1.50 ± 0.71", "2")
     assert table["pretrained"]["Corrected"] == "7.50"
@@ -420,7 +418,7 @@ def test_undefined_scores_of_dev_and_of_onnx_and_differences_from_them_are_absen
     assert "| KorSTS, Spearman | pretrained | undefined | undefined | – | 7.00 |" in text
     assert "| KorSTS, Spearman | random | 7.00 | 7.00 | +0.00 | undefined |" in text
     assert f"KorSTS, Spearman, ONNX int8: undefined by the official script, random, seed 1: {why}." in text
-    assert "| KorSTS, Spearman | pretrained less random | undefined |" in text
+    assert "| KorSTS, Spearman | pretrained minus random | undefined |" in text
     assert "−7.00" not in text and "1.25 to 2.50" in text and text.count("1.25 to 2.50") == 1, "random alone has an interval"
     assert "gain −" not in text and "gain +" not in text
     assert "; random 7.00" in text and "pretrained undefined at the end" in page

@@ -1,4 +1,4 @@
-"""Korean sentences and documents put together from our own words, as many as a test wants."""
+"""Any number of Korean sentences and documents, put together from our own words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOSINGS = (".", ".", ".", "!", "?", "…", ", 그랬다고 한다.")
 
 
 def sentence(dice: random.Random) -> str:
-    """One sentence of our own words; grammar is not its strength."""
+    """Return one sentence of our own words; its grammar may be odd."""
     words = [dice.choice(NOUNS) + dice.choice(PARTICLES) for _ in range(dice.randint(1, 6))]
     if dice.random() < 0.3:
         words.insert(
@@ -39,7 +39,7 @@ def sentence(dice: random.Random) -> str:
 
 
 def sentences(count: int, seed: int = 1) -> list[str]:
-    """As many sentences as wanted, the same for the same seed."""
+    """Return some sentences, the same for the same seed."""
     dice = random.Random(seed)  # noqa: S311
     return [sentence(dice) for _ in range(count)]
 
@@ -75,5 +75,5 @@ TEXTS = Stage("texts", version=1, spec=TextSpec, run=_write)
 
 
 def text_artifact(store: Path, spec: TextSpec | None = None) -> Artifact:
-    """Documents as the stage before the vocabulary leaves them."""
+    """Build documents as the stage before the vocabulary would."""
     return build(TEXTS, spec or TextSpec(), {}, Runtime(store=store, workers=1)).artifact

@@ -1,4 +1,4 @@
-"""One table, two libraries: both normalise every text alike, and the table does to Korean what it should."""
+"""One table, two libraries: both normalise every text the same way, and Korean as intended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_both_libraries_normalise_every_character_alike(
     compiled: SentencePieceNormalizer, fast: Normalizer, plane: int
 ) -> None:
     codes = [code for code in range(plane << 16, (plane + 1) << 16) if not 0xD800 <= code < 0xE000]
-    # Between letters, so that none meets its neighbour and spaces stay countable.
+    # Between letters, so that no two are adjacent and spaces can be counted.
     text = "".join(f"a{chr(code)}b" for code in codes)
     assert compiled.normalize(text) == fast.normalize_str(text)
 

@@ -1,4 +1,4 @@
-"""Vocabularies of other sizes beside the run's own, on the same sample."""
+"""Vocabularies of other sizes next to the run's own, on the same sample."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Arti
 
 
 def test_sizes_that_make_no_sense_are_refused() -> None:
-    for wrong, told in (({"sizes": (300, 300)}, "named twice"), ({"sizes": (2,)}, "sizes: 2"), ({"model_types": ()}, "empty")):
-        with pytest.raises(ValidationError, match=told):
+    for wrong, message in (
+        ({"sizes": (300, 300)}, "named twice"),
+        ({"sizes": (2,)}, "sizes: 2"),
+        ({"model_types": ()}, "empty"),
+    ):
+        with pytest.raises(ValidationError, match=message):
             VocabSizesSpec(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Encoding, words, and the ids of SentencePiece itself from every way to encode."""
+"""Every way to encode text gives the ids of SentencePiece itself; words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ODD = (
     "\ufffd\ufffe\U0010ffff\ue000", "\u202e거꾸로\u202c", "\x85다음\u2028줄",
     "<0x41>", "바이트 <0xEA><0xB0><0x80>는 <<0x0A>>처럼 적고 <0x4 <0xfF>",
 )  # fmt: skip
-"""Whatever tends to go wrong."""
+"""Characters that tend to cause errors."""
 
 ALPHABET = st.sampled_from(
     [
@@ -45,7 +45,7 @@ TEXTS = st.one_of(
     st.lists(st.one_of(ALPHABET, st.sampled_from(sentences(50, seed=9))), max_size=14).map("".join),
     st.text(),
 )
-"""Korean with whatever goes wrong, and anything that Unicode has."""
+"""Korean mixed with such characters, and any Unicode text."""
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +148,7 @@ def test_transformers_loads_the_fast_tokenizer(vocab: Artifact, vocabulary: Voca
 
 
 def words_of(vocabulary: Vocabulary, text: str) -> list[str]:
-    """A text as the words that the word table finds."""
+    """Return the words of a text according to the word table."""
     ids = vocabulary.encode([text])[0]
     starts = vocabulary.words().mark(ids, np.arange(len(ids)) == 0)
     pieces = vocabulary.pieces(ids)

@@ -1,4 +1,4 @@
-"""The vocab stage: its statistics, its determinism, and what it says about impossible wishes."""
+"""The vocab stage: its statistics, its determinism, and its errors for impossible specs."""
 
 from __future__ import annotations
 

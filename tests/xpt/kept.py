@@ -1,4 +1,4 @@
-"""Small random checkpoints with tokenizers of each kind, as published: special pieces first, among the others or last."""
+"""Small random checkpoints with tokenizers as published: their special pieces come first, among the others or last."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TEXT = [f"{who} {when} {where} {what}" for who in WHO for when in WHEN for where
 SQUARE = {role: f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
 POINTED = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 UNUSED_ROWS = 3
-"""Rows of ModernBERT's word table behind its pieces."""
+"""Rows of ModernBERT's word table after its pieces."""
 
 
 def byte_level(directory: Path) -> int:
-    """ModernBERT's kind: byte-level BPE whose special pieces are added behind the others."""
+    """As of ModernBERT: byte-level BPE whose special pieces come after the others."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -41,7 +41,7 @@ def byte_level(directory: Path) -> int:
 
 
 def word_pieces(directory: Path) -> int:
-    """KLUE-BERT's kind; what its ``tokenizer_config.json`` says of case differs from its ``tokenizer.json``."""
+    """As of KLUE-BERT, whose ``tokenizer_config.json`` and ``tokenizer.json`` disagree about case."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -56,7 +56,7 @@ def word_pieces(directory: Path) -> int:
 
 
 def unigram(directory: Path) -> int:
-    """XLM-R's kind: ``<s>`` and the like are pieces of the unigram model, ``<mask>`` is its last."""
+    """As of XLM-R: special pieces are part of the unigram model, except ``<mask>``, which comes last."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
@@ -70,7 +70,7 @@ def unigram(directory: Path) -> int:
 def _save(tokenizer: Tokenizer, directory: Path, special: dict[str, str]) -> int:
     cls, sep = ((special[role], tokenizer.token_to_id(special[role])) for role in ("cls", "sep"))
     tokenizer.post_processor = processors.BertProcessing(sep, cls)
-    tokenizer.enable_truncation(20)  # Sentence encoders are published so.
+    tokenizer.enable_truncation(20)  # As in published sentence encoders.
     names = {f"{role}_token": piece for role, piece in special.items()}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=62, **names).save_pretrained(directory)
     return tokenizer.get_vocab_size()
@@ -98,11 +98,11 @@ KINDS: dict[str, tuple[Callable[[Path], int], dict[str, str], Callable[[int, dic
     "bert": (word_pieces, SQUARE, _bert),
     "roberta": (unigram, POINTED, _roberta),
 }
-"""By family: what writes its tokenizer, that one's special pieces by role, and the model."""
+"""By family: a function that writes the tokenizer, its special pieces by role, and a function that makes the model."""
 
 
 def make_checkpoint(family: str, directory: Path) -> Path:
-    """A random model of this family with a tokenizer of its kind, in ``directory``."""
+    """Write a random model of this family and its tokenizer into ``directory``."""
     directory.mkdir(parents=True)
     write, special, model_of = KINDS[family]
     size = write(directory)

@@ -1,4 +1,4 @@
-"""Small English encoders of every family, as transformers writes them, with tokenizers of their own."""
+"""Small English encoders of every family with their tokenizers, as transformers writes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BERT_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def make_source(family: str, directory: Path, **fields: Any) -> Path:
-    """A random model of this family and its tokenizer in ``directory``; all of its tensors differ from 0 and 1."""
+    """Write a random model of this family, without constant tensors, and its tokenizer into ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     size = write_tokenizer(directory, ROBERTA_PIECES if family == "roberta" else BERT_PIECES)
     torch.manual_seed(4)
@@ -70,7 +70,7 @@ def _model(family: str, sizes: dict[str, Any]) -> PreTrainedModel:
 
 
 def write_tokenizer(directory: Path, special: list[str], **drop: None) -> int:
-    """A byte-pair tokenizer whose special pieces are those of the family; ``drop`` leaves roles out (``mask_token=None``)."""
+    """Write a byte-pair tokenizer with these special pieces, without the roles in ``drop`` (``mask_token=None``)."""
     tokenizer = Tokenizer(models.BPE(unk_token=special[3] if special is ROBERTA_PIECES else special[1]))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=90, special_tokens=special, show_progress=False))

@@ -1,4 +1,4 @@
-"""KLUE's formats in the sample: the files are what their generator writes, the readers read them, Chameleon's tables fill."""
+"""The KLUE files of the sample: their generator writes them, the readers read them, and they fill Chameleon's tables."""
 
 from __future__ import annotations
 
@@ -114,12 +114,14 @@ def test_tables_1_to_3_and_8_to_10_have_a_row_of_every_model(tmp_path: Path) -> 
     assert measured == set(EXAMPLES) == {name for name in recipe.finetune if name != "nsmc"}
     for task in measured:
         found = {metric: value for (of, metric), value in values.items() if of == task}
-        told = {"task": task, "title": task, "init": "pretrained", "seed": 1, "metric": next(iter(found))}
+        metrics = {"task": task, "title": task, "init": "pretrained", "seed": 1, "metric": next(iter(found))}
         labels = gold_distribution(task) if task in ("klue_sts", "klue_ner", "klue_re") else {}
         for model in recipe.finetune[task].grid.models or recipe.models:
 
-            def write(out: Path, told: dict[str, Any] = told, found: dict[str, float] = found, labels: Any = labels) -> None:
-                (out / "metrics.json").write_text(json.dumps({**told, "dev": found, "test": found}))
+            def write(
+                out: Path, metrics: dict[str, Any] = metrics, found: dict[str, float] = found, labels: Any = labels
+            ) -> None:
+                (out / "metrics.json").write_text(json.dumps({**metrics, "dev": found, "test": found}))
                 (out / "analysis.json").write_text(json.dumps({"dist": labels}))
 
             label = f"finetune/{model}/{task}/pretrained/1"

@@ -98,7 +98,7 @@ def test_classifiers_on_an_export_pool_as_those_on_its_modern_source(editable: P
     assert specs()["export/itl/phase2"].classifier_pooling == "cls", "the recipe goes first"
 
 
-def test_an_albert_stays_shared_between_its_translation_layers(editable: Path, tmp_path: Path) -> None:
+def test_layers_of_an_albert_stay_shared_between_its_translation_layers(editable: Path, tmp_path: Path) -> None:
     source = make_source("albert", tmp_path / "source", max_position_embeddings=130)
     edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
     nodes = transfer_graph(load_cross_lingual(editable))
@@ -174,7 +174,7 @@ def test_models_are_compared_benchmark_by_benchmark_and_snapshots_are_not(editab
     assert "summary/nsmc" not in transfer_graph(load_cross_lingual(editable))
 
 
-def test_a_control_may_begin_with_what_stands_beside_each_piece(editable: Path) -> None:
+def test_a_control_may_start_from_co_occurrences(editable: Path) -> None:
     edit(editable, "[control.electra]\n", '[control.electra]\nembeddings = "cooccurrence"\n')
     nodes = transfer_graph(load_cross_lingual(editable))
     assert nodes["control/electra"].inputs["cooccurrence"] == "cooccurrence/electra"
@@ -362,7 +362,7 @@ BROKEN = {
 }
 
 
-def test_a_transfer_with_nothing_to_say_is_still_a_cross_lingual_recipe(editable: Path) -> None:
+def test_a_recipe_without_a_transfer_table_is_still_cross_lingual(editable: Path) -> None:
     edit(editable, "[transfer]\nseed = 1\n", "")
     assert load_cross_lingual(editable).variants["itl"].seed == 1
     assert flow_of(editable).name == "cross-lingual"

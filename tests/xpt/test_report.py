@@ -1,4 +1,4 @@
-"""The report of a post-training: printed tables as printed, ours beneath, and what is known to be wrong with them."""
+"""The report of a post-training: the papers' tables, our rows below theirs, and known errors in them."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def cell(
 ) -> tuple[str, Artifact]:
     """A fine-tuning cell by its label."""
     label = f"finetune/{system}/{name or task}/pretrained/{seed}"
-    told = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, "metric": "accuracy", **more}
+    metrics = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, "metric": "accuracy", **more}
 
     def write(out: Path) -> None:
-        (out / "metrics.json").write_text(json.dumps({**told, "dev": {"accuracy": 1.0}, "test": {"accuracy": value}}))
+        (out / "metrics.json").write_text(json.dumps({**metrics, "dev": {"accuracy": 1.0}, "test": {"accuracy": value}}))
         (out / "analysis.json").write_text(json.dumps({"dist": dist or {}}))
 
     return label, made(store, label, {}, write=write)
@@ -173,8 +173,8 @@ def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
     assert "| Benchmark | Model | Mean ± sd | 90 % interval |" in text
     assert "| NSMC, accuracy | none, Phase 2 | 80.00 | 78.50 to 81.25 |" in text
     difference = "−1.50 | −3.00 to +0.25 | 0.042 |"
-    assert f"| NSMC, accuracy | itl, Phase 2 less none, Phase 2 | {difference}" in text
-    assert f"accuracy | source less itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("English after post-training") :]
+    assert f"| NSMC, accuracy | itl, Phase 2 minus none, Phase 2 | {difference}" in text
+    assert f"accuracy | source minus itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("English after post-training") :]
 
 
 def test_many_pairs_of_systems_are_folded_away() -> None:
@@ -197,11 +197,11 @@ def test_a_part_of_the_examples_and_undefined_scores_are_told_in_tables_shares_a
 
     def sts(system: str, task: str, seed: int, value: float) -> None:
         label = f"finetune/{system}/{task}/pretrained/{seed}"
-        told: dict[str, Any] = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, **scored}
-        told |= {"dev": {"pearson": 1.0}, "test": {"pearson": value}, "undefined": {} if value else {"pearson": why}}
+        metrics: dict[str, Any] = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, **scored}
+        metrics |= {"dev": {"pearson": 1.0}, "test": {"pearson": value}, "undefined": {} if value else {"pearson": why}}
 
         def write(out: Path) -> None:
-            (out / "metrics.json").write_text(json.dumps(told))
+            (out / "metrics.json").write_text(json.dumps(metrics))
             (out / "analysis.json").write_text(json.dumps({"dist": {}}))
 
         inputs[label] = made(tmp_path, label, {}, write=write)

@@ -1,4 +1,4 @@
-"""Sources that cannot be used are refused by name, before anything is built from them."""
+"""Unusable sources are refused by name before anything is built from them."""
 
 from __future__ import annotations
 

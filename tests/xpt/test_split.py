@@ -1,4 +1,4 @@
-"""Three parts of a corpus: disjoint, of the sizes asked for, nested, and the same for any number of workers."""
+"""Three parts of a corpus: disjoint, of the requested sizes, nested, and the same for any number of workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard, read_documents
-from korealbert.xpt.split import MEASURED, STAGE, START, WHOLE, Border, SplitSpec, find_border, sentences_behind
+from korealbert.xpt.split import MEASURED, STAGE, START, WHOLE, Border, SplitSpec, find_border, sentences_after
 
 NAMES = ("산", "강", "바다", "들판", "마을", "학교", "시장", "절", "섬", "호수")
 VERBS = ("넓다.", "조용하다.", "오래되었다.", "북쪽에 있다.", "사람이 많다.")
@@ -92,7 +92,7 @@ class CopiesSpec(Spec):
 
 
 def write_copies(spec: CopiesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Documents of one to nine sentences, of which there are only 61 in all."""
+    """Write documents of one to nine sentences, of which only 61 differ."""
     lot = random.Random(spec.seed)  # noqa: S311
     with DocumentShard(out_dir, 0) as shard:
         for number in range(80):
@@ -139,7 +139,7 @@ def test_workers_and_seed(documents: Artifact, store: Path, tmp_path: Path) -> N
     assert sentences(part(documents, store, "test", seed=1)) != sentences(part(documents, store, "test"))
 
 
-def test_too_small_a_corpus_is_told_with_its_numbers(documents: Artifact, store: Path) -> None:
+def test_a_corpus_that_is_too_small_is_refused_with_its_numbers(documents: Artifact, store: Path) -> None:
     with pytest.raises(ValueError, match="leave none to train on"):
         part(documents, store, "test", test_sentences=100_000)
     with pytest.raises(ValueError, match="sentences are left to train on, but train_sentences = 100,000"):
@@ -157,7 +157,7 @@ def test_documents_of_one_id_are_not_cut(tmp_path: Path) -> None:
     assert find_border(files, after=START, sentences=3, divisible=True) == Border(4, WHOLE), "each would give its first line"
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 5)), min_size=1, max_size=60, unique_by=lambda row: row[0]
@@ -172,7 +172,7 @@ def test_a_border_is_that_of_the_sorted_order(tmp_path: Path, rows: list[tuple[i
     np.save(tmp_path / "b.npy", np.array(rows[1::2], dtype=MEASURED))
     files = [tmp_path / "a.npy", tmp_path / "b.npy"]
     total = sum(n for _, n in rows)
-    assert sentences_behind(files, START) == total
+    assert sentences_after(files, START) == total
     wanted = int(total * share)
     if wanted >= total:
         return

@@ -1,4 +1,4 @@
-"""The source's vocabulary put back, and ours after it: nothing but the words changes, and nothing is lost."""
+"""Swapping to the source's vocabulary and back changes nothing but the words, and loses nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ from tests.xpt.test_transfer import FAMILIES, as_model, moved, sources
 __all__ = ["sources"]
 
 
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return build_ancestry(tmp_path_factory.mktemp("vocab"))["vocab"]
+
+
 def logits(config: ModelConfig, weights: dict[str, np.ndarray]) -> list[torch.Tensor]:
-    """All outputs for some ids, and the hidden states."""
+    """Return all outputs for some ids, and the hidden states."""
     model = as_model(config, weights)
     ids = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(2))
     where = torch.arange(12).expand(3, -1)
@@ -49,9 +54,7 @@ def test_without_translation_layers_and_training_it_is_the_source_bit_for_bit(so
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize(
-    ("family", "itl"), [*((family, itl) for family in FAMILIES for itl in (True, False)), ("modernbert", False)]
-)
+@pytest.mark.parametrize(("family", "itl"), [*((family, True) for family in FAMILIES), ("modernbert", False)])
 def test_korean_english_korean_gives_identical_logits(sources: dict[str, Path], family: str, itl: bool) -> None:
     source = checkpoint.read(sources[family])
     korean = moved(source, itl=itl)
@@ -66,7 +69,7 @@ def test_korean_english_korean_gives_identical_logits(sources: dict[str, Path], 
         assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_the_decoder_is_the_word_table(sources: dict[str, Path], family: str) -> None:
     korean = moved(checkpoint.read(sources[family]))
     model = as_model(korean.config, korean.weights)
@@ -92,14 +95,13 @@ def test_a_vocabulary_of_another_width_is_refused(sources: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("family", (*FAMILIES, "modernbert"))
-def test_the_stages_give_the_source_back(sources: dict[str, Path], tmp_path: Path, family: str) -> None:
+def test_the_stages_give_the_source_back(sources: dict[str, Path], vocab: Artifact, tmp_path: Path, family: str) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
-    vocab = build_ancestry(tmp_path)["vocab"]
     spec = ModelPlace(path=InputPath(sources[family]))
     source = build(source_stage.STAGE, spec, {}, runtime).artifact
     inputs = {"source": source, "vocab": vocab}
     korean = build(transfer_stage.STAGE, TransferSpec(itl=False), inputs, runtime).artifact
-    english = _swapped(source, korean, runtime)
+    english = build(vocabulary_swap.STAGE, SwapSpec(), {"source": source, "model": korean}, runtime).artifact
     given, back = load_file(sources[family] / "model.safetensors"), load_file(english.path / "model.safetensors")
     prefix = checkpoint.family_of(checkpoint.read(english.path).config).prefix
     compared = 0
@@ -112,14 +114,8 @@ def test_the_stages_give_the_source_back(sources: dict[str, Path], tmp_path: Pat
     assert (english.path / "tokenizer.json").read_bytes() == (sources[family] / "tokenizer.json").read_bytes()
 
 
-def _swapped(source: Artifact, model: Artifact, runtime: Runtime) -> Artifact:
-    inputs = {"source": source, "model": model}
-    return build(vocabulary_swap.STAGE, SwapSpec(), inputs, runtime).artifact
-
-
-def test_a_snapshot_that_is_not_there_is_named(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_named(sources: dict[str, Path], vocab: Artifact, tmp_path: Path) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
-    vocab = build_ancestry(tmp_path)["vocab"]
     source = build(source_stage.STAGE, ModelPlace(path=InputPath(sources["bert"])), {}, runtime).artifact
     korean = build(transfer_stage.STAGE, TransferSpec(), {"source": source, "vocab": vocab}, runtime).artifact
     with pytest.raises(ValueError, match="no snapshot of step 7"):

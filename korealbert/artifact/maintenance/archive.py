@@ -1,9 +1,10 @@
-"""An artifact and everything that it was built from as one archive, and back.
+"""Export an artifact with everything it was built from to one archive, and import it.
 
-The archive is a plain tar of regular files (shards are compressed already): first ``korealbert.json``, which lists the
-artifacts, then of each its manifest and its files in the manifest's order. Equal artifacts give equal archives. An archive is
-somebody else's file, so reading one trusts nothing in it: what is not exactly as announced ends the import, and nothing of it
-is in the store before all of it was read and every digest was right.
+The archive is a plain tar of regular files (shards are already compressed): first ``korealbert.json``, which lists the
+artifacts, then each artifact's manifest and its files in the manifest's order. Equal artifacts give equal archives.
+
+An archive may come from anyone, so an import trusts nothing in it: it ends at the first difference from what was announced, and
+nothing enters the store before every byte was read and every digest matched.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -22,10 +23,10 @@ from korealbert.artifact import locks
 from korealbert.artifact.files import (
     MANIFEST,
     atomic_write,
+    explaining_full_disk,
     replace_directory,
-    room,
+    require_space,
     sha256_and_stamp,
-    telling_of_a_full_disk,
     unambiguous,
 )
 from korealbert.artifact.spec import ARTIFACT_NAME
@@ -43,24 +44,21 @@ from korealbert.artifact.tar import TarFault, TarMember, TarReader
 INDEX = "korealbert.json"
 _FORMAT = 1
 _MANIFEST_BYTES = 256 << 20
-"""The largest manifest or index that is read whole into memory."""
+"""Largest manifest or index that is read into memory."""
 _NAME_BYTES, _PATH_BYTES = 255, 1024
-"""The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
+"""Longest name that file systems accept, and longest path within an artifact that leaves room for the store's path."""
 _BLOCK = 1 << 20
 
-_Told = Callable[[str, int], None]
-"""Receives the name of each artifact with the bytes of it that have been copied."""
 
+def export(artifact: Artifact, stream: IO[bytes]) -> list[str]:
+    """Write an artifact and its ancestors to a stream and return their names, inputs first.
 
-def export(artifact: Artifact, stream: IO[bytes], told: _Told = lambda name, size: None) -> list[str]:
-    """Write an artifact and its lineage to a stream and return their names, inputs first.
-
-    Raises ArtifactError when a part of the lineage is missing from the store, or a file is not what its manifest says.
+    Raises ArtifactError if an ancestor is missing from the store, or a file does not match its manifest.
     """
     try:
         lineage = list(ancestors({"": artifact}).values())
     except FileNotFoundError as error:
-        raise ArtifactError(f"{error.filename} is missing, and the lineage of an export must be whole") from None
+        raise ArtifactError(f"{error.filename} is missing; an export needs the artifact's whole lineage") from None
     index = {"format": _FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         content = (json.dumps(index, indent=1) + "\n").encode()
@@ -78,30 +76,29 @@ def export(artifact: Artifact, stream: IO[bytes], told: _Told = lambda name, siz
                             raise
                     if reader.digest != entry["sha256"] or source.read(1):
                         raise ArtifactError(f"{each.path / name} is not the file that its manifest lists; rebuild {each.name}")
-                told(each.name, entry["size"])
     return [each.name for each in lineage]
 
 
-def bring(store: Store, stream: IO[bytes]) -> dict[str, bool]:
+def import_archive(store: Store, stream: IO[bytes]) -> dict[str, bool]:
     """Read an archive into the store; returns its artifacts by name, inputs first, and whether each is new there.
 
-    All or nothing: until the archive's last byte was checked, the store shows none of it. Raises ArtifactError naming what is
-    wrong, DiskFull and ReadOnlyStore.
+    All or nothing: the store shows no artifact until the archive's last byte was checked. Raises ArtifactError with the
+    problem, DiskFull and ReadOnlyStore.
     """
     staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
-    with telling_of_a_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
+    with explaining_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
-            brought = [Artifact(name, staging / name) for name in _read(store, stream, staging)]
-            for each in brought:
-                _is_there(store, each)  # All or nothing: all are checked before the first is moved.
-            return {each.name: _settle(store, each) for each in brought}
+            imported = [Artifact(name, staging / name) for name in _read(store, stream, staging)]
+            for each in imported:
+                _is_there(store, each)  # Check all before the first is moved.
+            return {each.name: _move_into_store(store, each) for each in imported}
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             staging.with_name(f"{staging.name}.lock").unlink(missing_ok=True)
 
 
 class _Hashing(io.RawIOBase):
-    """Passes a file's bytes on and keeps their sha256."""
+    """Passes a file's bytes on and computes their sha256."""
 
     def __init__(self, source: IO[bytes] | TarReader) -> None:
         self._source = source
@@ -124,7 +121,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def _read(store: Store, stream: IO[bytes], staging: Path) -> list[str]:
-    """Read an archive into a staging directory, and name its artifacts."""
+    """Read an archive into a staging directory and return the names of its artifacts."""
     try:
         return _Reader(TarReader(stream.read), store, staging).read()
     except TarFault as error:
@@ -134,13 +131,13 @@ def _read(store: Store, stream: IO[bytes], staging: Path) -> list[str]:
 
 
 class _Reader:
-    """Reads an archive member by member into a staging directory, each checked against the manifests."""
+    """Reads an archive member by member into a staging directory and checks each against the manifests."""
 
     def __init__(self, tar: TarReader, store: Store, staging: Path) -> None:
         self._tar, self._store, self._staging = tar, store, staging
 
     def read(self) -> list[str]:
-        """The names of the archive's artifacts, all of them whole under the staging directory."""
+        """Return the names of the archive's artifacts, after copying all of them to the staging directory."""
         index = self._json(INDEX)
         announced = index.get("artifacts")
         if index.get("format") != _FORMAT or not isinstance(announced, dict) or not announced:
@@ -162,19 +159,19 @@ class _Reader:
         files = _checked_files(artifact)
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
             raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
-        room(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
+        require_space(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
         for relative, entry in files.items():
             if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
         if not digest_of_output(files) == artifact.output_digest == output_digest:
-            raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
+            raise ArtifactError(f"{name}: its files, manifest and {INDEX} disagree about its output")
 
     def _next(self, wanted: str) -> TarMember:
         member = self._tar.next()
         if member is None:
             raise ArtifactError(f"the archive ends before {wanted!r}")
         if member.name != wanted:
-            raise ArtifactError(f"{member.name!r} is in the archive at the place of {wanted!r}")
+            raise ArtifactError(f"{member.name!r} is in the archive instead of {wanted!r}")
         if not member.is_file or member.is_sparse:
             raise ArtifactError(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
         return member
@@ -205,7 +202,7 @@ class _Reader:
 
 
 def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
-    """The files that an untrusted manifest lists. Raises ArtifactError if it is none, or if a file would be outside."""
+    """Return the files that an untrusted manifest lists. Raises ArtifactError if it is invalid or lists files elsewhere."""
     try:
         named = identity_of(artifact.manifest).name
     except (TypeError, RecursionError) as error:
@@ -215,44 +212,44 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     files, inputs = artifact.manifest["files"], artifact.manifest["inputs"]
     if inputs != artifact.manifest["recipe"]["inputs"]:
         raise ArtifactError(f"{artifact.name}/manifest.json: inputs and recipe differ")
-    taken = {*files, "manifest.json"}
+    taken = {*files, MANIFEST}
     for name in files:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
         long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
-        if odd or name == "manifest.json" or not name.isprintable() or "\\" in name or long or clashing:
+        if odd or name == MANIFEST or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")
     return dict(files)
 
 
-def _settle(store: Store, brought: Artifact) -> bool:
-    """Move an imported artifact into its place; False where it is already. Raises ArtifactError where other bytes are."""
-    with store.lock(brought.name):
-        if _is_there(store, brought):
+def _move_into_store(store: Store, imported: Artifact) -> bool:
+    """Move an imported artifact into the store; False if it is there already. Raises ArtifactError if other bytes are there."""
+    with store.lock(imported.name):
+        if _is_there(store, imported):
             return False
-        target = store.root / brought.name
+        target = store.root / imported.name
         seen: dict[Path, tuple[str, list[int]]] = {}
 
         def digest(path: Path) -> str:
             seen[path] = sha256_and_stamp(path)
             return seen[path][0]
 
-        if faults := faults_within(brought.path, brought.name, brought.manifest, digest, scratch=False):
-            raise ArtifactError(f"{brought.name}: {faults[0]} after it was copied; look at the archive and the disk")
-        replace_directory(brought.path, target)
+        if faults := faults_within(imported.path, imported.name, imported.manifest, digest, scratch=False):
+            raise ArtifactError(f"{imported.name}: {faults[0]} after it was copied; look at the archive and the disk")
+        replace_directory(imported.path, target)
         for path, known in seen.items():
-            store.digests.remember(target / path.relative_to(brought.path), *known)
+            store.digests.remember(target / path.relative_to(imported.path), *known)
         return True
 
 
-def _is_there(store: Store, brought: Artifact) -> bool:
-    present = store.find(brought.name)
+def _is_there(store: Store, imported: Artifact) -> bool:
+    present = store.find(imported.name)
     if present is None or store.damage(present) is not None:
         return False
-    if present.output_digest != brought.output_digest:
+    if present.output_digest != imported.output_digest:
         raise ArtifactError(
-            f"{brought.name} is in the store with other bytes (a training run is not repeatable on every machine); "
+            f"{imported.name} is in the store with other bytes (a training run is not repeatable on every machine); "
             f"remove {present.path} first if the archive's is wanted"
         )
     return True

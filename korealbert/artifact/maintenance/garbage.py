@@ -1,4 +1,4 @@
-"""Garbage collection: artifacts that nothing refers to, with size and reason; removed only if no builder holds them."""
+"""Garbage collection: finds artifacts that nothing refers to, and removes those that no builder holds."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import Artifact, Store
 
 _REMOVED = ".removed"
-"""Directories are moved here before they are deleted, so that a killed removal leaves no half artifact under its name."""
+"""Directories are moved here before they are deleted, so that a killed removal leaves no partial artifact under its name."""
 
 
 _ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
-"""What may follow an artifact's name, and why such a directory can go when nothing refers to the name."""
+"""What may follow an artifact's name, and why a directory can go if nothing refers to that name."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """One directory that can go."""
+    """A directory that can be removed."""
 
     path: Path
     why: str
     size: int
-    """Bytes that its removal frees: files that kept artifacts share with it do not count."""
+    """Bytes that its removal frees. Files shared with kept artifacts do not count."""
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """What a store holds, seen from the recipes and runs that refer to it."""
+    """Everything in a store's directory, sorted by whether it is still needed."""
 
     garbage: list[Garbage]
     kept: dict[str, str]
     """Why each artifact stays, by name."""
     foreign: list[Path]
-    """What is no artifact and nothing that a build leaves: never touched."""
+    """Neither artifacts nor left by a build; never touched."""
 
 
 def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
     """Sort everything in the store's directory.
 
-    ``wanted`` are names of artifacts that someone wants, each with who. Recorded runs and living builders are added here, and
-    so is the lineage of all of them.
+    ``wanted`` has names of artifacts to keep, each with a reason. Recorded runs, live builders and the ancestors of all of
+    these are kept too.
     """
     builders, recorded = _of_builders(store), locks.runs(store.root)
     kept = _with_lineage(store, {**builders, **_of_runs(recorded), **wanted})
@@ -76,9 +76,9 @@ def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
 
 
 def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, str | None]]:
-    """Remove what ``survey`` finds; yields each with None, or why it was left after all.
+    """Remove what ``survey`` finds; yields each with None, or with the reason why it was left.
 
-    No run begins meanwhile, and artifacts that a builder holds at that moment stay. Raises ReadOnlyStore.
+    No run can start meanwhile. Artifacts that a builder holds at that moment stay. Raises ReadOnlyStore.
     """
     with locks.exclusively(store.root):
         for each in survey(store, wanted).garbage:
@@ -108,13 +108,13 @@ def _inside(directory: Path) -> list[Path]:
 
 
 def _of_builders(store: Store, but: str = "") -> dict[str, str]:
-    """What living builders (but the holder of one name) hold: the artifact that each builds, and those that it reads."""
+    """Return what live builders hold (except the builder of ``but``): the artifact that each builds, and its inputs."""
     held: dict[str, str] = {}
     for lock in (store.root / ".locks").glob("*.lock"):
         if lock.stem != but and locks.is_held(lock):
             why = f"{locks.holder(lock)} builds {lock.stem}"
             held[lock.stem] = why
-            with contextlib.suppress(OSError, ValueError, KeyError):  # It has not begun to write.
+            with contextlib.suppress(OSError, ValueError, KeyError):  # The builder has not started to write.
                 opening = json.loads((store.root / f"{lock.stem}.partial" / OPENING).read_text("utf-8"))
                 held |= {str(name): why for name in opening["recipe"]["inputs"].values()}
     return held
@@ -142,7 +142,7 @@ def _with_lineage(store: Store, wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def _freed(paths: Iterable[Path]) -> dict[Path, int]:
-    """Bytes by directory; a file counts where its last link is among them, once."""
+    """Return the bytes that removing each directory frees. A file counts once, and only if all its links are removed."""
     links: Counter[tuple[int, int]] = Counter()
     files = {path: [status for file in path.rglob("*") if not S_ISDIR((status := file.lstat()).st_mode)] for path in paths}
     for statuses in files.values():

@@ -1,1 +1,1 @@
-"""Cleaning: filters, news rules, normalisation, personal data and sentences."""
+"""Cleaning: normalisation, news rules, filters, personal data and sentences."""

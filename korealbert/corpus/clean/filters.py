@@ -1,10 +1,9 @@
-"""Quality filters: each is ``Parts -> None | Drop``, and the drop names its metric, the value and the limit.
+"""Quality filters: functions ``(Parts, Limits) -> Drop | None``; the drop names the metric, its value and the limit.
 
-They run on normalised text before sentence splitting. Short colloquial texts (reviews) need wider limits than newspapers.
-Sources of the defaults; a limit whose source is not named is this project's own choice:
+They run on normalised text before sentence splitting. Sources of the default limits, where they are not this project's own:
 
 - Gopher (the filters of MassiveText): Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), section A1.1 and table A1.
-  Not taken over: 50 to 100,000 words (``min_characters`` instead) and a mean word length of 3 to 10 (English words).
+  Not used: 50 to 100,000 words (``min_characters`` instead) and a mean word length of 3 to 10 (which is for English).
 - C4: Raffel et al. 2020 (arXiv 1910.10683), section 2.2.
 - FineWeb: Penedo et al. 2024 (arXiv 2406.17557), section 3.6.
 
@@ -28,12 +27,12 @@ from pydantic_core import CoreSchema
 from korealbert.artifact import Spec
 from korealbert.documents.schema import Drop
 
-_MOST_FREQUENT_LOOKED_AT = 20
-"""Number of equally frequent n-grams that are measured for the longest."""
+_MAX_TIED_NGRAMS = 20
+"""The longest of the most frequent n-grams is looked for among this many equally frequent ones."""
 
 
 def _ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uint64]:
-    """uint64 [words - n + 1]: equal n-grams have equal values; different ones collide with a chance of about 2^-64."""
+    """uint64 [words - n + 1]: a hash of each n-gram; two different ones are equal with a chance of about 2^-64."""
     count = len(word_ids) - n + 1
     mixed = (word_ids + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
@@ -45,7 +44,7 @@ def _ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.ui
 
 
 def _top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
-    """Characters in all occurrences of the n-gram that occurs most often (at least twice; of several, the longest)."""
+    """Count the characters of all occurrences of the most frequent n-gram (of several, the longest); 0 if none repeats."""
     hashes = _ngram_hashes(word_ids, n)
     ordered = np.sort(hashes)
     edges = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True])))
@@ -56,11 +55,11 @@ def _top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray
     ends = np.cumsum(lengths)
     widths = ends[n - 1 :] - ends[: len(hashes)] + lengths[: len(hashes)]
     most_frequent = ordered[edges[:-1][counts == top]]
-    return top * max(int(widths[np.argmax(hashes == one)]) for one in most_frequent[:_MOST_FREQUENT_LOOKED_AT])
+    return top * max(int(widths[np.argmax(hashes == one)]) for one in most_frequent[:_MAX_TIED_NGRAMS])
 
 
 def _duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
-    """Characters of the words covered by n-grams that occurred before."""
+    """Count the characters of the words that are covered by repetitions of earlier n-grams."""
     hashes = _ngram_hashes(word_ids, n)
     order = np.argsort(hashes, kind="stable")
     again = hashes[order[1:]] == hashes[order[:-1]]
@@ -79,14 +78,14 @@ HASHTAG = re.compile(r"#(?=[^\W\d])")
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
-_WORDS_FOR_SHARES = 50
-"""Fewest words on which shares of words and n-grams mean anything; Gopher keeps no shorter document at all."""
+_MIN_WORDS = 50
+"""Shares of words and n-grams are not judged in texts of fewer words, which Gopher drops."""
 
-_LINES_FOR_SHARES = 5
-"""Fewest lines on which shares of lines mean anything: a petition is often one line."""
+_MIN_LINES = 5
+"""Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
 
 _FUNCTION_WORD = re.compile("[가-힣A-Za-z0-9][은는이가을를의에서와과로도만다요고며][.,!?…\"'”’)\\]]*(?!\\S)")
-"""A word whose last syllable is that of a particle (은, 가, 를, 에서, 도) or a verb ending (다, 요, 고, 며, 지만)."""
+"""A word that ends like a particle (은, 가, 를, 에서, 도) or a verb ending (다, 요, 고, 며, 지만)."""
 TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
 PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
@@ -107,16 +106,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "english": {"min_hangul_share": 0.0, "min_function_word_share": 0.0},
 }
-"""Genre → where its limits differ from the defaults. Of human prose of its genre each drops at most one document in 200
-(``bench/filters.py``; the table is in docs/results.md): a court's ruling repeats its summary, a review breaks off ("…")."""
+"""Genre → limits that differ from the defaults, so that at most 1 in 200 human-written documents of the genre is dropped
+(``bench/filters.py``; docs/results.md): a court's ruling repeats its summary, a review breaks off ("…")."""
 
 
 class Limits(Spec):
-    """Limits of the filters. Shares are of the whole text, from 0 to 1: a least share of 0 or a greatest of 1 lets all pass.
+    """Limits of the filters. Shares are of the whole text, from 0 to 1; a minimum of 0 and a maximum of 1 are off.
 
-    The name of a genre in the place of the table, or as its ``preset``, means that genre's limits: ``limits = "law"``,
-    ``limits = { preset = "law", min_characters = 500 }``. There are news, novels, encyclopedia, books, petitions, law, leads,
-    reviews and english.
+    The limits of a genre are used by naming it instead of the table, or as its ``preset``: ``limits = "law"``,
+    ``limits = { preset = "law", min_characters = 500 }``. The genres are news, novels, encyclopedia, books, petitions, law,
+    leads, reviews and english.
     """
 
     @model_validator(mode="before")
@@ -143,16 +142,16 @@ class Limits(Spec):
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3). Korean with
+    """Share of Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3). Korean with
     most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
-    """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``. In
-    the place of Gopher's 2 of 8 English function words: prose has 0.3 to 0.6 of them, menus and lists of names below 0.1."""
+    """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``.
+    Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
     """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher)."""
     curly_brackets: bool = True
-    """Whether a text may have curly brackets; without, it is ``curly_brackets`` (C4, against code). On: Korean texts of
-    newspapers and wikis that have any are nearly always prose that quotes."""
+    """Whether curly brackets are allowed; if not, texts with any are ``curly_brackets`` (C4, against code). Allowed by default,
+    because Korean news and wiki texts that have any are nearly always prose that quotes."""
     max_symbols_per_word: float = Field(default=0.1, ge=0)
     """Hashtags, or ellipses, per word; more of either is ``symbols`` (Gopher). Chat and reviews have far more."""
     max_bullet_lines: float = Field(default=0.9, ge=0, le=1)
@@ -160,72 +159,58 @@ class Limits(Spec):
     max_ellipsis_lines: float = Field(default=0.3, ge=0, le=1)
     """Share of lines that end in an ellipsis, in texts of 5 lines and more; more is ``ellipsis_lines`` (Gopher)."""
     max_short_lines: float = Field(default=1.0, ge=0, le=1)
-    """Share of lines shorter than ``short_line_characters``; more is ``short_lines``. FineWeb: 0.67. Off: dialogue is
-    language."""
+    """Share of lines shorter than ``short_line_characters``; more is ``short_lines``. FineWeb: 0.67. Off by default, because it
+    drops dialogue."""
     short_line_characters: int = Field(default=15, ge=1)
-    """FineWeb takes 30 English characters, about 6 words; 6 Korean words without their spaces are about 15 to 20."""
+    """FineWeb's 30 English characters are about 6 words; 6 Korean words without their spaces have about 15 to 20."""
     min_punctuated_lines: float = Field(default=0.0, ge=0, le=1)
-    """Share of lines that end in a full stop, question or exclamation mark; less is ``unpunctuated_lines``. FineWeb: 0.12. Off:
-    headings and lists of wikis."""
+    """Share of lines that end in a full stop, question or exclamation mark; less is ``unpunctuated_lines``. FineWeb: 0.12. Off
+    by default, because wikis have headings and lists."""
     max_duplicate_lines: float = Field(default=0.3, ge=0, le=1)
     """Share of lines that repeat an earlier one; more is ``duplicate_lines`` (Gopher)."""
     max_duplicate_line_characters: float = Field(default=0.2, ge=0, le=1)
-    """Share of characters in such lines; more is ``duplicate_lines`` (Gopher)."""
+    """Share of characters in lines that repeat an earlier one; more is ``duplicate_lines`` (Gopher)."""
     max_duplicate_paragraphs: float = Field(default=0.3, ge=0, le=1)
     """Share of paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
     max_duplicate_paragraph_characters: float = Field(default=0.2, ge=0, le=1)
-    """Share of characters in such paragraphs; more is ``duplicate_paragraphs`` (Gopher)."""
+    """Share of characters in paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
     max_top_ngrams: tuple[float, float, float] = (0.20, 0.18, 0.16)
     """Share of characters in the most frequent 2-, 3- and 4-gram of words; more is ``top_ngram`` (Gopher)."""
     max_duplicate_ngrams: tuple[float, float, float, float, float, float] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
-    """Share of characters in 5- to 10-grams of words that occur before; more is ``duplicate_ngrams`` (Gopher)."""
+    """Share of characters in repeated 5- to 10-grams of words; more is ``duplicate_ngrams`` (Gopher)."""
 
 
 class Parts:
-    """A text with its lines and words, which are found once for all filters."""
+    """A text with its lines and words, which all filters share."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines that are not empty."""
+        """Non-empty lines."""
         return [line for line in self.text.split("\n") if line]
 
     @cached_property
     def words(self) -> list[str]:
-        """The parts between white space."""
+        """The text split at white space."""
         return self.text.split()
 
-    @cached_property
-    def lines_differ(self) -> bool:
-        """Whether no line is repeated, and therefore no paragraph."""
-        return len(set(self.lines)) == len(self.lines)
 
-    def share_of_lines(self, holds: Callable[[str], bool]) -> float | None:
-        """Share of the lines for which something holds; None for fewer lines than mean anything."""
-        lines = self.lines
-        return sum(map(holds, lines)) / len(lines) if len(lines) >= _LINES_FOR_SHARES else None
-
-
-def too_short(parts: Parts, limits: Limits) -> Drop | None:
-    """Fewer characters than the limit."""
-    if len(parts.text) < limits.min_characters:
-        return Drop("too_short", f"{len(parts.text)} characters < {limits.min_characters}")
-    return None
-
-
-def too_long(parts: Parts, limits: Limits) -> Drop | None:
-    """More characters than the limit."""
-    if limits.max_characters is not None and len(parts.text) > limits.max_characters:
-        return Drop("too_long", f"{len(parts.text)} characters > {limits.max_characters}")
+def length(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop texts of fewer or more characters than the limits."""
+    characters = len(parts.text)
+    if characters < limits.min_characters:
+        return Drop("too_short", f"{characters} characters < {limits.min_characters}")
+    if limits.max_characters is not None and characters > limits.max_characters:
+        return Drop("too_long", f"{characters} characters > {limits.max_characters}")
     return None
 
 
 def not_korean(parts: Parts, limits: Limits) -> Drop | None:
-    """Too little Hangul among the letters; a text without letters is not Korean either."""
+    """Drop texts with too small a share of Hangul among their letters, and texts without letters."""
     codes = _utf16(parts.text)
-    # As uint16 all syllables are below that number, and all else is above. There are no more letters than characters.
+    # Quick check: if the share among all characters is enough, so is the share among letters. Subtraction wraps around.
     syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
     if syllables and syllables / len(codes) >= limits.min_hangul_share:
         return None
@@ -236,7 +221,7 @@ def not_korean(parts: Parts, limits: Limits) -> Drop | None:
 
 
 def hangul_share(text: str) -> float:
-    """Hangul syllables and letters among all letters of a text; 0 without letters. Letters beyond the basic plane are none."""
+    """Return the share of Hangul among the letters of a text; 0 without letters. Only the basic plane counts."""
     codes = _utf16(text)
     letters, hangul = (int(np.count_nonzero(table[codes])) for table in _letters())
     return hangul / letters if letters else 0.0
@@ -248,93 +233,80 @@ def _utf16(text: str) -> npt.NDArray[np.uint16]:
 
 @lru_cache(maxsize=1)
 def _letters() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """bool [65536] twice: which characters of the basic plane are letters, and which are Hangul. Surrogates are neither."""
+    """Return which characters of the basic plane are letters, and which are Hangul: two arrays, bool [65536]."""
     codes = np.arange(0x10000)
     hangul = ((codes >= 0xAC00) & (codes <= 0xD7A4)) | ((codes >= 0x3131) & (codes <= 0x318E))
     return np.array([chr(code).isalpha() for code in range(0x10000)]), hangul
 
 
 def curly_brackets(parts: Parts, limits: Limits) -> Drop | None:
-    """Code and templates, where a spec excludes them."""
+    """Drop texts with curly brackets (code and templates), if they are not allowed."""
     if not limits.curly_brackets and (found := parts.text.count("{") + parts.text.count("}")):
         return Drop("curly_brackets", f"{found} curly brackets > 0")
     return None
 
 
 def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
-    """Lists of names and keywords: Hangul, but few particles and verbs."""
-    words, least = len(parts.words), limits.min_function_word_share
-    if words < _WORDS_FOR_SHARES:
+    """Drop lists of names and keywords: Hangul with few particles and verbs."""
+    words, limit = len(parts.words), limits.min_function_word_share
+    if words < _MIN_WORDS:
         return None
-    enough = int(least * words) + 2
+    enough = int(limit * words) + 2
     found = sum(1 for _ in islice(_FUNCTION_WORD.finditer(parts.text), enough))
-    return Drop("no_sentences", f"{found / words:.3f} of words < {least}") if found / words < least else None
+    return Drop("no_sentences", f"{found / words:.3f} of words < {limit}") if found / words < limit else None
 
 
 def number_words(parts: Parts, limits: Limits) -> Drop | None:
-    """Tables of numbers: too few words have a letter."""
-    words, least = parts.words, limits.min_letter_words
-    if len(words) < _WORDS_FOR_SHARES:
+    """Drop tables of numbers: too few words have a letter."""
+    words, limit = parts.words, limits.min_letter_words
+    if len(words) < _MIN_WORDS:
         return None
-    without = [word for word in words if not (word.isalpha() or word[0].isalpha())]
-    if (len(words) - len(without)) / len(words) >= least:
+    # Most words begin with a letter; only the others are searched.
+    doubtful = [word for word in words if not (word.isalpha() or word[0].isalpha())]
+    if (len(words) - len(doubtful)) / len(words) >= limit:
         return None
-    share = (len(words) - sum(not any(map(str.isalpha, word)) for word in without)) / len(words)
-    return Drop("number_words", f"{share:.3f} of words < {least}") if share < least else None
+    share = (len(words) - sum(not any(map(str.isalpha, word)) for word in doubtful)) / len(words)
+    return Drop("number_words", f"{share:.3f} of words < {limit}") if share < limit else None
 
 
 def symbols(parts: Parts, limits: Limits) -> Drop | None:
-    """Too many hashtags or ellipses; headings of Markdown and numbers (#1) are no tags."""
+    """Drop texts with too many hashtags or ellipses. Markdown headings and numbers (#1) are not hashtags."""
     text = parts.text
     hashtags = len(HASHTAG.findall(text)) if "#" in text else 0
     most = max(hashtags, text.count("…") + text.count("..."))
     return _above("symbols", most / max(1, len(parts.words)), limits.max_symbols_per_word)
 
 
-def bullet_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Nothing but a list."""
-    return _above("bullet_lines", parts.share_of_lines(lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
-
-
-def ellipsis_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Teasers that break off."""
-    if "…" not in parts.text and "..." not in parts.text:
+def line_shares(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop lists, teasers, whose lines break off, menus, and texts in which too few lines end as sentences do."""
+    lines = parts.lines
+    if len(lines) < _MIN_LINES:
         return None
-    share = parts.share_of_lines(lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
-    return _above("ellipsis_lines", share, limits.max_ellipsis_lines)
+
+    def share(predicate: Callable[[str], object]) -> float:
+        return sum(map(bool, map(predicate, lines))) / len(lines)
+
+    drop = _above("bullet_lines", share(lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
+    if drop is None and ("…" in parts.text or "..." in parts.text):
+        drop = _above("ellipsis_lines", share(ENDS_IN_ELLIPSIS.search), limits.max_ellipsis_lines)
+    if drop is None and limits.max_short_lines < 1:
+        drop = _above("short_lines", share(lambda line: len(line) < limits.short_line_characters), limits.max_short_lines)
+    if drop is None and limits.min_punctuated_lines > 0:
+        punctuated = share(TERMINAL.search)
+        if punctuated < limits.min_punctuated_lines:
+            drop = Drop("unpunctuated_lines", f"{punctuated:.3f} < {limits.min_punctuated_lines}")
+    return drop
 
 
-def short_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Menus and tables that lost their cells."""
-    if limits.max_short_lines >= 1:
-        return None
-    share = parts.share_of_lines(lambda line: len(line) < limits.short_line_characters)
-    return _above("short_lines", share, limits.max_short_lines)
-
-
-def unpunctuated_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Lines that are no sentences."""
-    if limits.min_punctuated_lines <= 0:
-        return None
-    share = parts.share_of_lines(lambda line: TERMINAL.search(line) is not None)
-    below = share is not None and share < limits.min_punctuated_lines
-    return Drop("unpunctuated_lines", f"{share:.3f} < {limits.min_punctuated_lines}") if below else None
-
-
-def duplicate_lines(parts: Parts, limits: Limits) -> Drop | None:
-    """Lines that repeat earlier ones, by number and by characters."""
-    if parts.lines_differ:
-        return None
-    return _repeated("duplicate_lines", parts.lines, limits.max_duplicate_lines, limits.max_duplicate_line_characters)
-
-
-def duplicate_paragraphs(parts: Parts, limits: Limits) -> Drop | None:
-    """Paragraphs, between blank lines, that repeat earlier ones, by number and by characters."""
-    if parts.lines_differ:
+def duplicates(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop texts in which too many lines or paragraphs, or characters in them, repeat earlier ones."""
+    lines = parts.lines
+    if len(set(lines)) == len(lines):  # then no paragraph is repeated either
         return None
     paragraphs = PARAGRAPH_BREAK.split(parts.text.strip("\n"))
-    most, most_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
-    return _repeated("duplicate_paragraphs", paragraphs, most, most_characters)
+    limit, limit_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
+    drop = _repeated("duplicate_lines", lines, limits.max_duplicate_lines, limits.max_duplicate_line_characters)
+    return drop or _repeated("duplicate_paragraphs", paragraphs, limit, limit_characters)
 
 
 def _repeated(reason: str, parts: list[str], limit: float, limit_characters: float) -> Drop | None:
@@ -344,21 +316,20 @@ def _repeated(reason: str, parts: list[str], limit: float, limit_characters: flo
     return by_number or _above(reason, share, limit_characters, "characters ")
 
 
-def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
-    """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams.
+def repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop texts with too frequent 2- to 4-grams of words, or too many repeated 5- to 10-grams.
 
-    Most texts need no n-grams. All occurrences of one n-gram have at most n times the characters that all occurrences of one
-    word have; and each word of a repeated n-gram has occurred before.
+    Bounds that are quick to compute show that most texts are below the limits.
     """
     words = parts.words
-    if len(words) < _WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
+    if len(words) < _MIN_WORDS or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
         return None
     lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
     total = int(lengths.sum())
-    most, seen_before = _word_bounds(words, lengths)
-    tops = [(n, limit) for n, limit in zip(range(2, 5), limits.max_top_ngrams) if n * most / total > limit]
-    least = min(limits.max_duplicate_ngrams)
-    duplicates = least < 0 or seen_before / total > least
+    top_word, repeated = _ngram_bounds(words, lengths)
+    tops = [(n, limit) for n, limit in zip(range(2, 5), limits.max_top_ngrams) if n * top_word / total > limit]
+    lowest = min(limits.max_duplicate_ngrams)
+    duplicates = lowest < 0 or repeated / total > lowest
     if not tops and not duplicates:
         return None
     numbers: dict[str, int] = {}
@@ -367,18 +338,22 @@ def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
         if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
     for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams if duplicates else ()):
-        # The words that repeated n-grams cover shrink as n grows: most texts are done after one look.
+        # Longer n-grams cover fewer words, so most texts are done after the first n.
         share = _duplicate_characters(word_ids, lengths, n) / total
         if found := _above("duplicate_ngrams", share, limit, f"{n}-grams "):
             return found
-        if share <= least:
+        if share <= lowest:
             break
     return None
 
 
-def _word_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Bounds for what n-grams can cover: the characters of all occurrences of one word, of the word that has most; those of
-    words in runs of five and more that have all occurred before. Words whose hashes collide only make them greater."""
+def _ngram_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Return upper bounds for the characters that n-grams cover.
+
+    The first is the greatest sum of characters of all occurrences of one word: those of an n-gram have at most n times as many.
+    The second counts the characters of words in runs of five and more that all occurred before: every word of a repeated
+    n-gram is in one. Colliding hashes only make the bounds greater.
+    """
     hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
     order = np.argsort(hashes)
     ordered = hashes[order]
@@ -391,32 +366,24 @@ def _word_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int,
 
 
 FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
-    too_short,
-    too_long,
+    length,
     not_korean,
     curly_brackets,
     symbols,
-    bullet_lines,
-    ellipsis_lines,
-    short_lines,
-    unpunctuated_lines,
+    line_shares,
     number_words,
     no_sentences,
-    duplicate_lines,
-    duplicate_paragraphs,
-    _repeated_ngrams,
+    duplicates,
+    repeated_ngrams,
 )
-"""In the order in which they are asked: cheap ones first."""
+"""In the order in which they run: cheap ones first."""
 
 
 def judge(text: str, limits: Limits) -> Drop | None:
-    """The first filter's reason to drop a text, or None."""
+    """Return the drop of the first filter that a text fails, or None."""
     parts = Parts(text)
-    for one in FILTERS:
-        if drop := one(parts, limits):
-            return drop
-    return None
+    return next((drop for one in FILTERS if (drop := one(parts, limits))), None)
 
 
-def _above(reason: str, value: float | None, limit: float, what: str = "") -> Drop | None:
-    return Drop(reason, f"{what}{value:.3f} > {limit}") if value is not None and value > limit else None
+def _above(reason: str, value: float, limit: float, measured: str = "") -> Drop | None:
+    return Drop(reason, f"{measured}{value:.3f} > {limit}") if value > limit else None

@@ -1,9 +1,8 @@
 """The languages of a text, by shares of its letters.
 
-Korean, Japanese and Chinese are recognised by their script, line by line: nothing else has Hangul or kana, and Hanja among
-Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or distinguished by py3langid
-(BSD licence; 97 languages) where a recipe names one of them. Measured by ``bench/language.py``; the table is in
-docs/results.md.
+Korean, Japanese and Chinese are recognised by their script, line by line: only they have Hangul or kana, and Hanja among
+Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or identified by py3langid
+(BSD licence; 97 languages) if the recipe names one of their languages. Accuracy: ``bench/language.py``, docs/results.md.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f
 _OTHER = re.compile("[^\\W\\d_\u1100-\u11ff\u3041-\u30fa\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+")
 _ENDING = re.compile(f"(?<={_HAN.pattern})[가-힣]++(?!{_HAN.pattern})")
 _VERB = re.compile("[하되한할된될함됨]")
-_LEAST_OF_ENDINGS = 0.6
-"""Share of a line's Hangul in particles and endings of words in Hanja, for the line to be Korean however many Hanja it has
-(大韓民國은 民主共和國이다); in Chinese that quotes Korean, Hangul are words."""
+_MIN_ENDING_SHARE = 0.6
+"""A line with any number of Hanja is Korean if this share of its Hangul are particles and endings after Hanja
+(大韓民國은 民主共和國이다). In Chinese that quotes Korean, most Hangul are words."""
 _SCRIPTS = ("ko", "ja", "zh", "other")
-_LEAST_OF_LINE = 0.3
-"""Share of a line's letters that its script needs to give the line its language: "AI API를 쓴다" is Korean, an English sentence
-that quotes one Korean name is not. Of letters in Latin a Korean or Japanese word takes about three times as many."""
+_MIN_SCRIPT_SHARE = 0.3
+"""Share of a line's letters in a script that makes the line Korean, Japanese or Chinese: "AI API를 쓴다" is Korean, an English
+sentence that quotes one Korean name is not. A word takes about three times as many Latin letters as Hangul or kana."""
 
 
 class Language(Spec):
@@ -42,7 +41,7 @@ class Language(Spec):
     keep: Names = Field(default=("ko",), min_length=1)
     """ISO 639-1 codes; ``other`` is every script but those of ko, ja and zh. Any other code (``en``) needs py3langid."""
     min_share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a document's letters in lines of these languages; less is ``language``. So is a text without letters."""
+    """Share of a document's letters in lines of these languages; less is ``language``, and so is a text without letters."""
 
     @field_validator("keep")
     @classmethod
@@ -61,11 +60,11 @@ class Language(Spec):
 
 
 class LanguageMissing(ValueError):
-    """The package that distinguishes languages of one script is not installed, or does not know one."""
+    """py3langid is not installed, or does not know a language."""
 
 
 def check_languages(spec: Language | None) -> None:
-    """Raises LanguageMissing where a spec needs py3langid and there is none, or names a language that it does not know."""
+    """Raise LanguageMissing if a spec needs py3langid and it is not installed, or does not know a language."""
     if spec is None or spec.by_script:
         return
     if importlib.util.find_spec("py3langid") is None:
@@ -78,39 +77,38 @@ def check_languages(spec: Language | None) -> None:
 
 
 def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
-    """Language → share of the text's letters that are in lines of it; empty for a text without letters.
+    """Return the share of the text's letters in lines of each language; empty for a text without letters.
 
-    Hangul and Han count by the letter like all others. Without ``by_script``, py3langid identifies ``other``.
+    A Hangul syllable or Han character counts as one letter. Without ``by_script``, py3langid identifies ``other``.
     """
     letters: Counter[str] = Counter()
     for line in text.split("\n"):
         hangul, kana, han = (len(script.findall(line)) for script in (_HANGUL, _KANA, _HAN))
-        rest = sum(map(len, _OTHER.findall(line)))
-        every = hangul + kana + han + rest
-        if not every:
+        total = hangul + kana + han + sum(map(len, _OTHER.findall(line)))
+        if not total:
             continue
-        korean = hangul >= kana and hangul + han >= _LEAST_OF_LINE * every
-        if hangul and korean and (hangul >= _LEAST_OF_LINE * (hangul + han) or _is_mixed(line, hangul)):
+        korean = hangul >= kana and hangul + han >= _MIN_SCRIPT_SHARE * total
+        if hangul and korean and (hangul >= _MIN_SCRIPT_SHARE * (hangul + han) or _is_mixed(line, hangul)):
             language = "ko"
-        elif kana and kana + han >= _LEAST_OF_LINE * every and kana >= 0.05 * (kana + han):
+        elif kana and kana + han >= _MIN_SCRIPT_SHARE * total and kana >= 0.05 * (kana + han):
             language = "ja"
-        elif han and han >= _LEAST_OF_LINE * every:
+        elif han and han >= _MIN_SCRIPT_SHARE * total:
             language = "zh"
         else:
             language = "other" if by_script else str(_identifier().classify(line)[0])
-        letters[language] += every
-    total = letters.total()
-    return {language: count / total for language, count in sorted(letters.items(), key=lambda item: (-item[1], item[0]))}
+        letters[language] += total
+    every = letters.total()
+    return {language: count / every for language, count in sorted(letters.items(), key=lambda item: (-item[1], item[0]))}
 
 
 def _is_mixed(line: str, hangul: int) -> bool:
-    """Whether enough of a line's Hangul are particles and endings behind Hanja."""
+    """Return whether enough of a line's Hangul are particles and endings after Hanja."""
     endings = (ending for ending in _ENDING.findall(line) if _VERB.match(ending) or is_particle(ending))
-    return sum(map(len, endings)) >= _LEAST_OF_ENDINGS * hangul
+    return sum(map(len, endings)) >= _MIN_ENDING_SHARE * hangul
 
 
 def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:
-    """``language``, naming the language of most of the text, or None."""
+    """Return the drop ``language``, which names the most frequent language, or None."""
     share = sum(shares.get(language, 0.0) for language in spec.keep)
     if shares and share >= spec.min_share:
         return None

@@ -1,13 +1,12 @@
-"""Lists of addresses and words whose documents go: advertisements, pornography, gambling.
+"""Lists of addresses and words that drop documents: advertisements, pornography, gambling.
 
-A list is a text file in UTF-8: one entry a line; blank lines do not count, nor what follows a ``#`` at the beginning of a
-line or after a blank. There is a short example of each kind in ``data_specs/rules``.
+A list is a UTF-8 text file with one entry per line. Blank lines are ignored, and so is a comment from a ``#`` at the beginning
+of a line or after a blank. ``data_specs/rules`` has a short example of each kind.
 
-An entry of a URL list is a host (``spam.example``: it and every host below it), a host with the beginning of a path
-(``blog.example/ads``: whole parts of it), or a word (``casino``: a whole word of the address, between characters that are no
-letters or digits). An entry of a word list is a word or several in a row; case does not count. It is found where a word begins
-and ends, also with particles behind it (카지노를, 카지노들에서는); ``*`` at one of its ends finds it within longer words there
-(``*카지노*``: 온라인카지노사이트).
+An entry of a URL list is a host (``spam.example``, which includes all hosts below it), a host with the beginning of a path
+(``blog.example/ads``, in whole path segments), or a whole word of the address (``casino``). An entry of a word list is one or
+several words in a row, in any case. It matches whole words, with or without particles (카지노를, 카지노들에서는); a ``*`` at an
+end lets the word go on there (``*카지노*`` matches 온라인카지노사이트).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -31,7 +29,7 @@ def _folded(text: str) -> str:
 
 
 def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
-    """Number of the line and entry, for every entry of a list. Raises ValueError naming the file where it is no UTF-8."""
+    """Yield line number and text of each entry. Raises ValueError naming a file that is not UTF-8."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -43,59 +41,52 @@ def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
             yield number, entry
 
 
-@dataclass
 class UrlList:
-    """The entries of URL lists, each with the name of its file."""
+    """The entries of URL lists. Raises ValueError naming file and line of an invalid entry."""
 
-    hosts: dict[str, str] = field(default_factory=dict)
-    paths: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """Host → beginnings of paths, without slashes around them."""
-    words: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> UrlList:
-        """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
-        found = cls()
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._hosts: dict[str, str] = {}  # host, file
+        self._paths: dict[str, list[tuple[str, str]]] = {}  # host, beginnings of paths without slashes around them, files
+        self._words: dict[str, str] = {}  # word, file
         for path in files:
             for number, entry in _read_entries(path):
                 bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
                 host, slash, rest = bare.partition("/")
                 if "." not in host and not slash and _WORD.fullmatch(host):
-                    found.words.setdefault(host, path.name)
+                    self._words.setdefault(host, path.name)
                 elif "." not in host or re.search(r"[\s@*?]", host):
                     raise ValueError(f"{path}, line {number}: {entry!r} is no host, host with a path, or word; correct it")
                 elif rest.strip("/"):
-                    found.paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
+                    self._paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
                 else:
-                    found.hosts.setdefault(_host(host), path.name)
-        return found
+                    self._hosts.setdefault(_host(host), path.name)
 
     def judge(self, url: str) -> Drop | None:
-        """``listed_url`` with the list's name and the entry that an address matches, or None."""
+        """Return the drop ``listed_url``, which names list and entry, if an address is listed."""
         if not url:
             return None
         try:
             parts = urlsplit(url if "//" in url else f"//{url}")
             host, path = _host(parts.hostname or ""), unquote(f"{parts.path}?{parts.query}")
-        except ValueError:  # "[" that never ends: it has no host
+        except ValueError:  # an unclosed "[": there is no host
             host, path = "", url
         labels = host.split(".")
         for start in range(len(labels)):
             parent = ".".join(labels[start:])
-            if parent in self.hosts:
-                return Drop("listed_url", f"{self.hosts[parent]}: {parent}")
-            for beginning, name in self.paths.get(parent, ()):
+            if parent in self._hosts:
+                return Drop("listed_url", f"{self._hosts[parent]}: {parent}")
+            for beginning, name in self._paths.get(parent, ()):
                 if re.match(re.escape(beginning) + r"(?![^/?])", _folded(path).lstrip("/")):
                     return Drop("listed_url", f"{name}: {parent}/{beginning}")
-        if self.words:
+        if self._words:
             for word in _WORD.findall(_folded(f"{host} {path}")):
-                if word in self.words:
-                    return Drop("listed_url", f"{self.words[word]}: {word}")
+                if word in self._words:
+                    return Drop("listed_url", f"{self._words[word]}: {word}")
         return None
 
 
 def _host(host: str) -> str:
-    """In lower case, without port, ``www.`` and final dot, international names as in DNS."""
+    """Return a host in lower case, without port, ``www.`` and final dot, and in its ASCII form as in DNS."""
     name = _folded(host).partition(":")[0].rstrip(".").removeprefix("www.")
     try:
         return name.encode("idna").decode() if not name.isascii() else name
@@ -103,26 +94,17 @@ def _host(host: str) -> str:
         return name
 
 
-@dataclass
 class WordList:
-    """The entries of word lists, each with the name of its file."""
+    """The entries of word lists. Raises ValueError naming file and line of an invalid entry."""
 
-    _by_first: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
-    """First word → the words of entries that begin with it; a single word for most."""
-    _within: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
-    """Patterns of entries with ``*``, the entry, its file."""
-    _marked: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
-    """Patterns of other entries with marks, which capture the word characters behind; the entry, its file."""
-    _longest: int = 0
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> WordList:
-        """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
-        found = cls()
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._by_first: dict[str, list[tuple[tuple[str, ...], str]]] = {}  # first word, all words of entries, files
+        self._within: list[tuple[re.Pattern[str], str, str]] = []  # entries with ``*``: patterns, entries, files
+        self._marked: list[tuple[re.Pattern[str], str, str]] = []  # entries with other marks; group 1 is the letters after them
+        self._longest = 0
         for path in files:
             for number, entry in _read_entries(path):
-                found._add(_folded(entry), path, number)
-        return found
+                self._add(_folded(entry), path, number)
 
     def _add(self, entry: str, path: Path, number: int) -> None:
         words = tuple(_WORD.findall(entry))
@@ -130,19 +112,19 @@ class WordList:
             raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may be only at its ends")
         bare = entry.strip("*")
         pattern = r"[\W_]+".join(map(re.escape, bare.split()))
-        begin = "" if entry.startswith("*") else rf"(?<![^\W_]){_not_again('<', bare[0])}"
+        begin = "" if entry.startswith("*") else rf"(?<![^\W_]){_no_same_mark('<', bare[0])}"
         if "*" in entry:
-            end = "" if entry.endswith("*") else rf"(?![^\W_]){_not_again('', bare[-1])}"
+            end = "" if entry.endswith("*") else rf"(?![^\W_]){_no_same_mark('', bare[-1])}"
             self._within.append((re.compile(begin + pattern + end), entry, path.name))
         elif bare.split() != list(words):
-            self._marked.append((re.compile(rf"{begin}{pattern}{_not_again('', bare[-1])}([^\W_]*)"), entry, path.name))
+            self._marked.append((re.compile(rf"{begin}{pattern}{_no_same_mark('', bare[-1])}([^\W_]*)"), entry, path.name))
         else:
             key = words[0]
             self._by_first.setdefault(key, []).append((words, path.name))
             self._longest = max(self._longest, len(key))
 
     def found(self, text: str) -> Iterator[tuple[str, str]]:
-        """The entry and its file, for every place where one is found; at one word no more than one."""
+        """Yield entry and file of each match, at most one for each word of the text."""
         folded = _folded(text)
         words = _WORD.findall(folded)
         for index, word in enumerate(words):
@@ -156,7 +138,7 @@ class WordList:
             yield from ((entry, name) for found in pattern.finditer(folded) if is_word_of(entry + found[1], entry))
 
     def judge(self, text: str, max_share: float) -> Drop | None:
-        """``listed_word`` with list, entry and numbers, where more than a share of the words is listed; or None."""
+        """Return the drop ``listed_word``, which names list, entry and counts, if too large a share of words is listed."""
         hits = list(self.found(text))
         if not hits:
             return None
@@ -167,13 +149,13 @@ class WordList:
         return Drop("listed_word", f"{name}: {entry} ({len(hits)} of {words} words > {max_share})")
 
 
-def _not_again(behind: str, character: str) -> str:
-    """Pattern of no further mark of the kind that an entry begins or ends with: ``C+`` is not in ``C++``."""
-    return "" if _WORD.fullmatch(character) else rf"(?{behind}!{re.escape(character)})"
+def _no_same_mark(look_behind: str, character: str) -> str:
+    """Return a look-around that refuses another mark like the first or last of an entry: ``C+`` does not match ``C++``."""
+    return "" if _WORD.fullmatch(character) else rf"(?{look_behind}!{re.escape(character)})"
 
 
 def _follows(words: Sequence[str], index: int, entry: tuple[str, ...]) -> bool:
-    """Whether the words from a place on are those of an entry, the last one with particles behind it or without."""
+    """Return whether the words from an index on are those of an entry; the last one may have particles."""
     last = index + len(entry) - 1
     if last >= len(words) or tuple(words[index:last]) != entry[:-1]:
         return False

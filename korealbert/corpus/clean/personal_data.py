@@ -1,13 +1,13 @@
-"""Masking of personal data: numbers and addresses that point to one person are replaced by the name of their kind.
+"""Masking of personal data: numbers and addresses that identify a person are replaced by the name of their kind.
 
-Off unless a spec names kinds. A pattern alone is never enough where digits mean many things: resident numbers must have a
-calendar date and their check digit, cards an issuer's prefix and Luhn's check, businesses their check digit, account, licence
-and passport numbers a word next to them that says so, and so must telephone numbers in one piece and hotlines with a blank
-(1588 1234). Years, prices, scores, dates, ISBNs, bar codes, versions and the numbers of laws therefore stay.
+Years, prices, scores, dates, ISBNs, bar codes, versions and numbers of laws must stay, so most kinds need more than a pattern:
+resident numbers a date and a check digit, cards an issuer's prefix and Luhn's check, businesses a check digit. Account,
+licence and passport numbers need a word next to them that names them, and so do telephone numbers without separators and
+hotlines with a blank (1588 1234).
 
-E-mail addresses and public IP addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb);
-the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique
-identifiers, and those found next to them in complaints and comments.
+Datatrove's formatter for web text (used for FineWeb) replaces e-mail addresses and public IP addresses, too. The other kinds
+are the unique identifiers of the Korean act on personal information (개인정보 보호법, articles 24 and 24-2), and those found
+next to them in complaints and comments.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ Kind = Literal[
     "driving_license",
     "ip_address",
 ]
-"""In the order of masking: numbers with a check digit come before numbers that are recognised by form alone, and an
-address before the number in it."""
+"""In the order of masking: numbers with a check digit before those recognised by form, addresses before numbers in them."""
 
 PLACEHOLDERS: dict[Kind, str] = {
     "resident_number": "[주민등록번호]",
@@ -48,55 +47,54 @@ PLACEHOLDERS: dict[Kind, str] = {
     "driving_license": "[운전면허번호]",
     "ip_address": "[IP주소]",
 }
-"""The placeholders in the text."""
 
 _RANDOM_NUMBERS_FROM = date(2020, 10, 5)
-"""Numbers given since then end in random digits and have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
-_YEARS_OF_AN_AGE = 200
-"""``1588-1640`` is two years, not a hotline, where the second is no further than this after the first (바로크 1600-1750)."""
+"""Resident numbers given since then have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
+_MAX_YEAR_RANGE = 200
+"""``1588-1640`` is a range of years, not a hotline, if it is not longer than this (바로크 1600-1750)."""
 
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
 _FOREIGN = "5678"
 _RESIDENT_WEIGHTS = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
 _BUSINESS_WEIGHTS = (1, 3, 7, 1, 3, 7, 1, 3, 5)
 
-_NOT_BEHIND = r"(?<![0-9A-Za-z])(?<![0-9][-.,/])"
-_NOT_BEFORE = r"(?![0-9])(?![-.,/][0-9])"
-_BEHIND_ANOTHER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9]{4}[,/]))"
-_BEFORE_ANOTHER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
-"""Numbers of people are listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``)."""
-_PERSON = re.compile(rf"{_BEHIND_ANOTHER}([0-9]{{6}})( ?[-–] ?|)([0-9]{{7}}){_BEFORE_ANOTHER}")
+_NOT_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.,/])"
+_NOT_BEFORE_NUMBER = r"(?![0-9])(?![-.,/][0-9])"
+_MAYBE_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9]{4}[,/]))"
+_MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
+"""These numbers may be listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``)."""
+_PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?|)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
 _CARD = re.compile(
-    rf"{_NOT_BEHIND}(?:[0-9]{{4}}([- ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([- ])[0-9]{{6}}\2[0-9]{{5}}"
-    rf"|[0-9]{{15,16}}){_NOT_BEFORE}"
+    rf"{_NOT_AFTER_NUMBER}(?:[0-9]{{4}}([- ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([- ])[0-9]{{6}}\2[0-9]{{5}}"
+    rf"|[0-9]{{15,16}}){_NOT_BEFORE_NUMBER}"
 )
 _ISSUER = re.compile(r"3[47]\d{13}|(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
 _AREA = r"(?:02|0(?:3[1-3]|4[1-4]|5[1-5]|6[1-4])|070|080|050[2-8]?)"
 _DAY = "(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|주|달러|시간|km|m|kg|t|㎡|%)"
-"""Words after a range of quantities (``1600-2000명``)."""
+"""Units after a range of quantities (``1600-2000명``)."""
 _HOTLINE = "(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))"
 _PHONE = re.compile(
-    rf"(?:{_BEHIND_ANOTHER}|(?<=[가-힣:]))(?:"
+    rf"(?:{_MAYBE_AFTER_NUMBER}|(?<=[가-힣:]))(?:"
     r"(?:\+ ?82|\(\+82\)|(?:00)?82(?=[-–]\(?0?\)?1[016-9][-–]))"
     r"[-–. ]{0,2}\(?0?\)?(?:1[016-9]|2|[3-6][1-5]|70|50[2-8]?)[-–. )]{0,2}[0-9]{3,4}[-–. ]?[0-9]{4}"
     r"|01[016-9](?: ?[-–.·/_~] ?[0-9]{3,4} ?[-–.·/_~ ] ?[0-9]{4}|\)[0-9]{3,4}-[0-9]{4}|[2-9][0-9]{6,7})"
     r"|(?P<parted>01[016-9] [0-9]{3,4}[- ][0-9]{4})"
-    r"|010(?: ?[-–.] ?|\) ?|(?<![0-9] 010) |)(?![01]{8})[0-9]{8}"  # also what nobody was given (010-1…) and people write
+    r"|010(?: ?[-–.] ?|\) ?|(?<![0-9] 010) |)(?![01]{8})[0-9]{8}"  # unassigned numbers (010-1…) too, which people write
     r"|01[16-9](?: ?[-–] ?|\) ?|(?<![0-9] ...) )[2-9][0-9]{6,7}"
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?|\.))[0-9]{{3,4}}(?: ?[-–] ?|\.| )[0-9]{{4}}"
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?))(?!{_DAY}(?![0-9]))[2-9][0-9]{{6,7}}(?! ?호)"
     rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}-[0-9]{{4}}"
-    rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but no row of figures
+    rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but not a row of figures
     rf"|(?:{_HOTLINE}-|(?P<unsure>{_HOTLINE} ?))[0-9]{{4}}(?! ?{_COUNTED})"
-    rf")(?:~[0-9]{{1,4}}(?![0-9시]))?{_BEFORE_ANOTHER}"
+    rf")(?:~[0-9]{{1,4}}(?![0-9시]))?{_MAYBE_BEFORE_NUMBER}"
 )
-_PHONE_SAID = re.compile(
+_PHONE_CUE = re.compile(
     r"(?:(?:전화|연락|휴대|핸드폰|팩스|대표|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
     r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
 )
-_PHONE_REACH = 20
-_FIGURE_SAID = re.compile(r"(?:인구|수치|값|숫자|합계|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{0,3}(?:[가-힣]{2,4} )?\Z")
+_PHONE_CUE_REACH = 20
+_FIGURE_CUE = re.compile(r"(?:인구|수치|값|숫자|합계|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{0,3}(?:[가-힣]{2,4} )?\Z")
 _DOT = r"(?:\.| ?[(\[](?i:\.|dot|닷|점)[)\]] ?| (?i:dot) | ?[닷점] ?)"
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
@@ -104,11 +102,11 @@ _EMAIL = re.compile(
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?{_DOT}|[가-힣]{{2,20}}\.){{1,8}}"
     r"(?:[A-Za-z]{2,24}(?![A-Za-z0-9]|[.-][A-Za-z0-9])|한국)"
 )
-"""Also as people write addresses that programs shall not find: ``hong(at)press.example``, ``hong 골뱅이 press[dot]example``."""
+"""Includes forms that hide an address from programs: ``hong(at)press.example``, ``hong 골뱅이 press[dot]example``."""
 _FILE = re.compile(r"\.(?i:png|jpe?g|gif|svg|webp|bmp|ico|pdf|css|js|mp[34])\Z")
-"""``icon@2x.png`` is a picture for screens of twice the resolution."""
+"""``icon@2x.png`` is a file, not an address."""
 _LATIN_WORD = re.compile(r"[A-Za-z][,.:;]? \Z")
-_MAIL_SAID = re.compile(r"(?i:메일|mail|연락|문의|주소)[^A-Za-z0-9\n]{0,8}\Z")
+_MAIL_CUE = re.compile(r"(?i:메일|mail|연락|문의|주소)[^A-Za-z0-9\n]{0,8}\Z")
 _MAIL_HOST = re.compile(
     r"(?:naver|gmail|hotmail|outlook|kakao|nate)\.com|(?:daum|hanmail)\.net|yahoo\.(?:com|co\.kr)|(?:[a-z0-9-]+\.)+(?:ac|go|re)\.kr"
 )
@@ -118,99 +116,79 @@ _PASSPORT = re.compile(
 )
 _BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|토스|[KS]B|NH|IBK|KDB|SC제일"
 _BANK_WORDS = ("국민", "우리", "하나", "외환", "기업", "산업", "제일", "새마을")
-"""Names of banks that are words of any text: we, one, the nation."""
+"""Names of banks that are ordinary words: we, one, the nation."""
 _LONG_ACCOUNT = re.compile("[0-9]{3}[0-9-]{11,}")
-"""Numbers of these banks have twelve digits and more, the first three or more before the first hyphen."""
+"""Account numbers of these banks: twelve digits and more, at least three before the first hyphen."""
 _AMOUNT = re.compile("자산|자본|자금|잔액|예금(?!주)|대출|금액|총액|이익|이자|수익|매출|부채")
 _OWNER = r"(?:(?:예금주[ :]{0,2})?[가-힣]{2,5}(?:은행|뱅크)?[ :)\],]{0,3})?"
 _FIGURES = re.compile(
     r"(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:[0-2][0-9]|3[01])-[0-9]+|(?:(?:19|20)[0-9]{2}-?)+|[0-9]{2,3}(?:-[0-9]{1,3})+"
 )
-"""A date with more behind it, years, and groups of which none has the four digits that one of every account has."""
+"""Not accounts: a date with digits after it, years, and groups without the four digits that a group of every account has."""
 _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
     rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
-    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_BEHIND})"
-    rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE}(?! ?{_COUNTED})"
+    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_AFTER_NUMBER})"
+    rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
     rf"(?= ?[(/,]? ?([가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
 _ACCOUNT_DIGITS = range(10, 15)
 _BUSINESS = re.compile(
-    rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_BEHIND})"
-    rf"([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE}"
+    rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_AFTER_NUMBER})"
+    rf"([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
 )
 _PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
 _LICENSE = re.compile(
-    rf"{_NOT_BEHIND}(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)"
-    rf"[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}{_NOT_BEFORE}"
+    rf"{_NOT_AFTER_NUMBER}(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)"
+    rf"[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}{_NOT_BEFORE_NUMBER}"
 )
-"""The province that gave it, the year, the serial number and two digits of control whose rule is not public."""
-_LICENSE_SAID = re.compile(r"(?:면허[^0-9\n]{0,16}|(?<![가-힣])번호[^0-9\n]{0,6})\Z")
-_LICENSE_REACH = 24
+"""Province, year, serial number and two check digits, whose rule is not public."""
+_LICENSE_CUE = re.compile(r"(?:면허[^0-9\n]{0,16}|(?<![가-힣])번호[^0-9\n]{0,6})\Z")
+_LICENSE_CUE_REACH = 24
 _IP = re.compile(
     r"(?<![0-9A-Za-z:.])(?<![0-9],)(?:([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9A-Za-z:]*[0-9A-Za-z]\.|\.?[0-9])"
     r"|([0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]{3,34})(?![0-9A-Za-z:.]))"
 )
 _VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?\Z", re.IGNORECASE)
-_IP_SAID = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
+_IP_CUE = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
 _DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이")
 _OTHER_FORMS = "\u3000\u2010\u2011\u2212\u2012\u2014\u2015\u3161\u2027\u2219\u30fb\u318d"
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans(_OTHER_FORMS, " ---––––····")
-"""Full-width forms and the other hyphens, dashes (ㅡ too) and middle dots as the patterns know them; the length stays."""
+"""Translates full-width forms and other hyphens, dashes (also ㅡ) and middle dots to those of the patterns; offsets stay."""
 _WIDE = re.compile(f"[\uff01-\uff5e{_OTHER_FORMS}]")
 
 
-_Begin = Callable[[re.Match[str]], int | None]
-"""A match → where what is replaced begins in the text, after words that stay; None where it is none of the kind."""
+_Check = Callable[[re.Match[str]], int | None]
+"""Returns where the number in a match begins (words before it stay), or None if it is not of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Masked:
-    """A text without personal data of the asked kinds."""
-
     text: str
     counts: dict[str, int]
-    """Kind → replaced spans; kinds without any are absent."""
+    """Replaced spans by kind; no zeros."""
 
 
 def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
-    """Replace every span of the asked ``kinds`` by its placeholder. Idempotent, linear in the text."""
+    """Replace personal data of these ``kinds`` by placeholders. Idempotent, linear in the text."""
     if not kinds or not _DIGITS_OR_AT.search(text):
         return _Masked(text, {})
     counts: Counter[str] = Counter()
     view = text.translate(_NARROW) if _WIDE.search(text) else text
-    for kind, (anything_like_it, pattern, begin) in _KINDS.items():
-        if kind not in kinds or not anything_like_it.search(view):
+    for kind, (prefilter, pattern, check) in _KINDS.items():
+        if kind not in kinds or not prefilter.search(view):
             continue
-        matches = ((begin(match), match.end()) for match in pattern.finditer(view))
+        matches = ((check(match), match.end()) for match in pattern.finditer(view))
         if spans := [(start, end) for start, end in matches if start is not None]:
-            text, view = (_without(of, spans, PLACEHOLDERS[kind]) for of in (text, view))
+            text, view = (_replace(whole, spans, PLACEHOLDERS[kind]) for whole in (text, view))
             counts[kind] += len(spans)
     return _Masked(text, dict(sorted(counts.items())))
 
 
-def _without(text: str, spans: list[tuple[int, int]], instead: str) -> str:
+def _replace(text: str, spans: list[tuple[int, int]], replacement: str) -> str:
     ends = [0, *(end for _, end in spans)]
     begins = [*(begin for begin, _ in spans), len(text)]
-    return instead.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
-
-
-def _resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
-    """Return the kind of a number of 13 digits: a resident's, a registered foreigner's, or neither.
-
-    The date must exist and the check digit be right. Without a hyphen a number that is also a valid Korean bar code is one;
-    numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and count only with their hyphen.
-    """
-    try:
-        born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
-    except ValueError:
-        return None
-    kind: Kind = "foreigner_number" if digits[6] in _FOREIGN else "resident_number"
-    weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
-    checked = ((13 if digits[6] in _FOREIGN else 11) - weighted % 11) % 10 == int(digits[12])
-    if not separated:
-        return kind if checked and not _is_bar_code(digits) else None
-    return kind if checked or born >= _RANDOM_NUMBERS_FROM else None
+    return replacement.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
 
 
 def _is_bar_code(digits: str) -> bool:
@@ -219,12 +197,24 @@ def _is_bar_code(digits: str) -> bool:
 
 
 def _person(wanted: Kind, match: re.Match[str]) -> int | None:
-    kind = _resident_kind(match[1] + match[3], separated=bool(match[2]))
-    return match.start() if kind == wanted else None
+    """Check the number of a resident or registered foreigner: its date must exist and its check digit be right.
+
+    Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need a hyphen. A number without a hyphen that is also a
+    valid Korean bar code is taken for one.
+    """
+    digits, foreign = match[1] + match[3], match[3][0] in _FOREIGN
+    try:
+        born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
+    except ValueError:
+        return None
+    weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
+    checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
+    valid = checked or born >= _RANDOM_NUMBERS_FROM if match[2] else checked and not _is_bar_code(digits)
+    return match.start() if valid and foreign == (wanted == "foreigner_number") else None
 
 
 def _card(match: re.Match[str]) -> int | None:
-    """An issuer starts cards so, and the last digit is Luhn's (ISO/IEC 7812)."""
+    """Check the issuer's prefix and the check digit (Luhn, ISO/IEC 7812)."""
     digits = re.sub(r"\D", "", match[0])
     doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
     valid = _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
@@ -236,21 +226,21 @@ def _before(match: re.Match[str], characters: int) -> str:
 
 
 def _email(match: re.Match[str]) -> int | None:
-    """Of ``at`` or ``@`` with blanks: a word says so or the host is of mail, and it is no English (``look at daum.net``)."""
+    """Check ``at`` or ``@`` with blanks: a cue word or a mail host is needed, and English (``look at daum.net``) refused."""
     if not (word := match["word"]):
         return None if _FILE.search(match[0]) else match.start()
     local, _, host = match[0].partition(word)
     english = local[0].isupper() or local == "look" or _LATIN_WORD.search(_before(match, 3))
-    mail = _MAIL_SAID.search(_before(match, 16)) or _MAIL_HOST.fullmatch(re.sub(_DOT, ".", host).lower())
+    mail = _MAIL_CUE.search(_before(match, 16)) or _MAIL_HOST.fullmatch(re.sub(_DOT, ".", host).lower())
     return match.start() if mail and not english else None
 
 
 def _phone(match: re.Match[str]) -> int | None:
-    """Without hyphens and brackets a word says that it is one, or blanks part it as they do and no word says otherwise."""
-    before = _before(match, _PHONE_REACH)
-    if _PHONE_SAID.search(before):
+    """Check numbers without hyphens and brackets: they need a cue word before them, or blanks and no cue of a figure."""
+    before = _before(match, _PHONE_CUE_REACH)
+    if _PHONE_CUE.search(before):
         return match.start()
-    figure = _FIGURE_SAID.search(before) is not None
+    figure = _FIGURE_CUE.search(before) is not None
     if match["unsure"] or (figure and match["parted"]):
         return None
     if bare := match["bare"]:
@@ -258,17 +248,17 @@ def _phone(match: re.Match[str]) -> int | None:
         number = re.sub(rf"^{_AREA} ?", "", bare)
         return match.start() if number[0] not in "01" and (" " in bare or in_brackets) and not figure else None
     years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
-    return None if years and 0 <= int(years[2]) - int(years[1]) <= _YEARS_OF_AN_AGE else match.start()
+    return None if years and 0 <= int(years[2]) - int(years[1]) <= _MAX_YEAR_RANGE else match.start()
 
 
 def _account(match: re.Match[str]) -> int | None:
     number, word, bank = match[5], match[1] or "", match[3]
-    said = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
+    named = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
     if bank in _BANK_WORDS and ":" not in match[4]:
-        said = said and _LONG_ACCOUNT.fullmatch(number) is not None
+        named = named and _LONG_ACCOUNT.fullmatch(number) is not None
     elif not (word or bank):
-        said = match[6] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
-    if not said or _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
+        named = match[6] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
+    if not named or _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
         return None
     if "-" not in number and _AMOUNT.search(match[2] or ""):
         return None
@@ -277,7 +267,7 @@ def _account(match: re.Match[str]) -> int | None:
 
 
 def _business(match: re.Match[str]) -> int | None:
-    """The check digit is that of the tax office: weighted digits, the ninth's tens added."""
+    """Check the tax office's check digit: weighted digits, and the tens of the ninth."""
     number = match[2]
     *nine, check = map(int, number.replace("-", ""))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
@@ -285,25 +275,25 @@ def _business(match: re.Match[str]) -> int | None:
 
 
 def _ip_address(match: re.Match[str]) -> int | None:
-    """Public addresses alone: those of private networks point to nobody; four small numbers are a version or a section."""
+    """Accept public addresses only; four small numbers without a cue word are a version or a section."""
     try:
         public = ip_address(match[0]).is_global
     except ValueError:
         return None
     before = _before(match, 12)
-    small = match[1] and sum(len(one) > 1 for one in match[1].split(".")) < 2
-    said = _IP_SAID.search(before) or not (small or _VERSION.search(before))
-    return match.start() if public and said else None
+    small = match[1] and sum(len(part) > 1 for part in match[1].split(".")) < 2
+    likely = _IP_CUE.search(before) or not (small or _VERSION.search(before))
+    return match.start() if public and likely else None
 
 
 def _license(match: re.Match[str]) -> int | None:
-    """Lots, tenders and files are numbered in the same form, so a word must say so."""
-    behind = match.string[match.end() : match.end() + 8]
-    return match.start() if _LICENSE_SAID.search(_before(match, _LICENSE_REACH)) or "면허" in behind else None
+    """Require a cue word, because lots, tenders and files are numbered in the same form."""
+    after = match.string[match.end() : match.end() + 8]
+    return match.start() if _LICENSE_CUE.search(_before(match, _LICENSE_CUE_REACH)) or "면허" in after else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
-_KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Begin]] = {
+_KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[- ]?[0-9]{4,6}[- ]?[0-9]{4}"), _CARD, _card),
@@ -315,4 +305,4 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Begin]] = {
     "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
-"""Kind → a fast pattern that all of its numbers match; the exact pattern; and what of a match is replaced."""
+"""Kind → a fast pattern that finds any text with such numbers; the exact pattern; and the check of a match."""

@@ -1,7 +1,7 @@
-"""How far the sentence rules and Kiwi agree on the corpus at hand: boundary F1 over a small sample of its documents.
+"""Sentence splitting by rules or by Kiwi, and how far the two agree on a sample of the corpus (boundary F1).
 
-The sample is those documents whose hashed ids are least, so it depends on neither shards nor workers, and their first
-``_CHARACTERS_PER_DOCUMENT`` characters: Kiwi's slowness costs the same seconds for any corpus.
+The sample is the documents with the lowest hashed ids, so it does not depend on shards or workers. Only their first
+``_CHARACTERS_PER_DOCUMENT`` characters are compared, so that Kiwi takes the same seconds for any corpus.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 Method = Literal["rules", "kiwi", "none"]
 
-_LONGEST_QUOTE = 200
-"""Characters between two quotation marks up to which a quotation stays whole; beyond, a mark was probably forgotten."""
+_MAX_QUOTE = 200
+"""Characters of a quotation that is not split; in a longer one a quotation mark is probably missing."""
 
 _CLOSERS = "\"'”’」』》〉)\\]}"
 _LAUGHS = "ㅋㅎㅠㅜ\\^~;♥♡"
 _MARKS = ".!?。！？…"
 _CANDIDATE = re.compile(
-    # One class that all begin with, which a search finds as fast as C goes through the text.
+    # A single character class at the beginning makes the search run at the speed of C.
     rf"[{_MARKS}{_LAUGHS}](?:(?<=[{_MARKS}])[{_MARKS}]*(?P<close>[{_CLOSERS}]*)(?P<gap>\s*)"
     rf"|(?<=[{_LAUGHS}])(?P<laugh>[{_LAUGHS}.!?]+)\s+"
-    # Laughter without a blank after it ends nothing; it is skipped in one step, or each of its letters would be tried.
+    # Laughter without a blank after it ends no sentence; it is skipped at once, because trying each letter is quadratic.
     rf"|(?<=[{_LAUGHS}])(?:[.!?]*[{_LAUGHS}])+)"
 )
 _CLOSE, _GAP, _LAUGH = 1, 2, 3
 _QUOTED = re.compile(
     "|".join(
-        f"{left}[^{left}{right}\n]{{0,{_LONGEST_QUOTE}}}{right}" for left, right in ("“”", "‘’", "「」", "『』", "《》", "〈〉")
+        f"{left}[^{left}{right}\n]{{0,{_MAX_QUOTE}}}{right}" for left, right in ("“”", "‘’", "「」", "『』", "《》", "〈〉")
     )
-    # The look-behind comes after the quotation mark: every branch begins with a literal, which makes the search twice as fast.
-    + rf"|\"(?<![^\s(\[‘“<·…,=:]\")(?=\S)[^\"\n]{{1,{_LONGEST_QUOTE}}}\""
-    + rf"|'(?<![^\s(\[‘“<·…,=:\"]')(?=\S)[^'\n]{{1,{_LONGEST_QUOTE}}}(?<=\S)'(?![A-Za-z0-9])"
-    + rf"|\([^()\n]{{0,{_LONGEST_QUOTE}}}\)|\[[^\[\]\n]{{0,{_LONGEST_QUOTE}}}\]"
+    # The look-behind comes after the quotation mark, because branches that begin with a literal are twice as fast.
+    + rf"|\"(?<![^\s(\[‘“<·…,=:]\")(?=\S)[^\"\n]{{1,{_MAX_QUOTE}}}\""
+    + rf"|'(?<![^\s(\[‘“<·…,=:\"]')(?=\S)[^'\n]{{1,{_MAX_QUOTE}}}(?<=\S)'(?![A-Za-z0-9])"
+    + rf"|\([^()\n]{{0,{_MAX_QUOTE}}}\)|\[[^\[\]\n]{{0,{_MAX_QUOTE}}}\]"
 )
-# After a closing quote these continue the sentence around it: "갔다." 라고 말했다.
+# These continue the sentence after a closing quotation mark: "갔다." 라고 말했다.
 _CONTINUES = re.compile(
     r"(?:하고|고|며|면서|는|은|이|가|을|를|의|에|도|로|으로|등|등의|이란|란|이라|라)(?![가-힣])|이?라[고며는면]"
 )
@@ -61,12 +61,12 @@ _ABBREVIATION = re.compile(
 _DAY = re.compile(r"\d\.\s*\d{1,2}$")
 """The last part of ``2019. 12. 31`` and ``12. 31``."""
 _FINAL = frozenset("다요까죠네")
-"""Last syllables after which a new sentence may begin without a space, and after which an ellipsis or laughter ends one."""
-_LAUGHING = frozenset("다요까죠네음임함지어아야냐듯.!?")
+"""Last syllables after which a sentence may begin without a space, and after which an ellipsis ends a sentence."""
+_FINAL_BEFORE_LAUGHTER = frozenset("다요까죠네음임함지어아야냐듯.!?")
 
 
 def split_line(line: str) -> list[str]:
-    """The sentences of one line of text (no line breaks inside), each stripped and not empty. Linear in the length."""
+    """Return the sentences of a line, stripped and not empty. Linear in the length."""
     line = line.strip()
     length = len(line)
     quoted: list[tuple[int, int]] | None = None
@@ -92,7 +92,7 @@ def split_line(line: str) -> list[str]:
 
 
 def _quotations(line: str) -> list[tuple[int, int]]:
-    """Spans of a line within which no sentence ends; of a line that is one quotation, those within it."""
+    """Return the spans within which no sentence ends. Of a line that is a single quotation, those in it."""
     quoted = [match.span() for match in _QUOTED.finditer(line)]
     if quoted == [(0, len(line))]:
         quoted = [match.span() for match in _QUOTED.finditer(line, 1, len(line) - 1)]
@@ -103,7 +103,7 @@ def _ends_sentence(line: str, match: re.Match[str]) -> bool:
     start, end = match.span()
     before = line[start - 1] if start else ""
     if match.lastindex == _LAUGH:
-        return before in _LAUGHING
+        return before in _FINAL_BEFORE_LAUGHTER
     after, close, gap = line[end], match[_CLOSE], match[_GAP]
     if not gap:
         # 했다.그는 and 뭐야!진짜 are two sentences; 3.5, a.b, "갔다."며, Yahoo!는 are not
@@ -120,7 +120,7 @@ def _ends_sentence(line: str, match: re.Match[str]) -> bool:
 
 
 def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> bool:
-    """Whether a full stop with a blank after it is more than a part of a number, date, list label or abbreviation."""
+    """Return whether a full stop with a blank after it is not part of a number, date, list label or abbreviation."""
     if before.isdigit():
         label = _LABEL.search(line, max(0, stop - 6), stop)
         in_date = _DAY.search(line, max(0, stop - 8), stop)
@@ -140,7 +140,7 @@ def _kiwi() -> Kiwi:
 
 
 def _split_line_kiwi(line: str) -> list[str]:
-    """The sentences of one line as Kiwi sees them: better on text without punctuation, about 0.2 MB/s a core."""
+    """Split a line by Kiwi, which is better on text without punctuation; about 0.2 MB/s on one core."""
     found = _kiwi().split_into_sents(line, return_sub_sents=False)
     starts = [0, *(sentence.start for sentence in found[1:]), len(line)]
     sentences = (line[start:end].strip() for start, end in pairwise(starts))
@@ -148,10 +148,7 @@ def _split_line_kiwi(line: str) -> list[str]:
 
 
 def split_text(text: str, method: Method) -> str:
-    """One sentence a line; paragraphs stay separated by a blank line.
-
-    A line break in the input is always a boundary. ``none``: the text as it is.
-    """
+    """Put each sentence on a line, and a blank line between paragraphs; ``none`` leaves the text as it is."""
     if method == "none":
         return text
     split: Callable[[str], list[str]] = split_line if method == "rules" else _split_line_kiwi
@@ -164,39 +161,37 @@ def split_text(text: str, method: Method) -> str:
 
 
 def count_sentences(text: str) -> int:
-    """Lines that are not blank: after ``split_text`` the number of sentences."""
+    """Count the lines that are not blank, which are the sentences after ``split_text``."""
     return sum(1 for line in text.split("\n") if line)
 
 
 _CHARACTERS_PER_DOCUMENT = 2_000
-"""A sampled document counts up to the end of the line in which this many are reached."""
+"""A sampled document is compared up to the end of the line in which this many characters are reached."""
 
 _SAMPLE_SCHEMA = pa.schema([("draw", pa.uint64()), ("text", pa.string())])
 
 
 class SentenceSample:
-    """The documents of one shard that may belong to the sample; its file is written at the end of the context."""
+    """The documents of one shard that may be in the sample."""
 
     def __init__(self, out_dir: Path, index: int, size: int) -> None:
         self._path, self._size = out_dir / ".work" / f"sentences-{index:05d}.arrow", size
-        self._least: list[tuple[int, str]] = []  # a heap by negative draw: the greatest goes first
+        self._lowest: list[tuple[int, str]] = []  # a heap by negative draw, so that its first entry has the highest draw
 
     def add(self, document_id: str, text: str) -> None:
         """Offer a document with its text before splitting."""
         entry = (-hash64(f"sentences\0{document_id}"), text)
-        if len(self._least) < self._size:
-            heapq.heappush(self._least, entry)
-        elif self._least and entry > self._least[0]:
-            heapq.heapreplace(self._least, entry)
+        if len(self._lowest) < self._size:
+            heapq.heappush(self._lowest, entry)
+        elif self._lowest and entry > self._lowest[0]:
+            heapq.heapreplace(self._lowest, entry)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._least:
+    def write(self) -> None:
+        """Write the sampled documents; no file if there are none."""
+        if self._lowest:
             self._path.parent.mkdir(exist_ok=True)
             with TableWriter(self._path, _SAMPLE_SCHEMA) as table:
-                for draw, text in sorted(self._least):
+                for draw, text in sorted(self._lowest):
                     table.append((-draw, _beginning(text)))
 
 
@@ -213,9 +208,9 @@ def agreement(size: int, index: int, out_dir: Path) -> Stats:
 
 
 def compare(texts: Iterable[str]) -> dict[str, Any]:
-    """Boundaries within lines: those that ``both`` set, ``rules_only``, ``kiwi_only``; ``f1`` = 2·both / (2·both + the others).
+    """Count the boundaries within lines that ``both`` splitters find, ``rules_only`` and ``kiwi_only``, and their ``f1``.
 
-    ``f1`` is 1 where neither sets any. A boundary's place is the number of non-blank characters before it.
+    ``f1`` = 2·both / (2·both + the others), or 1 without boundaries. Boundaries are counts of non-blank characters.
     """
     both = rules_only = kiwi_only = documents = 0
     for text in texts:

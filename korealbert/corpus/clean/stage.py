@@ -1,7 +1,7 @@
-"""Stage ``clean``: the documents of one source → normalised, without meta tags, filtered, one sentence a line.
+"""Stage ``clean``: normalise the documents of one source, remove meta text, filter, and put one sentence on a line.
 
-In addition to the usual shards it writes ``removals-*.arrow``: every span that a news rule deleted, with rule, zone and offset;
-and where languages are looked at ``languages-*.arrow``: every document's first language with its share.
+In addition to the usual shards it writes ``removals-*.arrow``, every span that a news rule deleted, and ``languages-*.arrow``,
+the main language of each document, if the spec asks for languages.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from korealbert.documents.shards import (
 _REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]
 )
-"""Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first, they restore the input."""
+"""Rows of ``removals-*.arrow`` in the order of deletion; undone from the last to the first, they restore the input."""
 
 _LANGUAGES_SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("share", pa.float64())])
-"""Rows of ``languages-*.arrow``: the language of most of a document's letters and its share; empty and 0 without letters. Those
-that another filter drops first have no row."""
+"""Rows of ``languages-*.arrow``: the language of most of a document's letters and its share, or empty and 0 without letters.
+Documents that an earlier filter dropped have no row."""
 
 
 class CleanSpec(Spec):
@@ -52,35 +52,35 @@ class CleanSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"language", "url_lists", "word_lists", "max_listed_word_share"})
 
     news_rules: InputPath | None = None
-    """Rules for meta tags of newspaper articles; None for sources that have none."""
+    """Rules that remove meta text from newspaper articles; None for other sources."""
     title_rules: InputPath | None = None
-    """Rules that drop whole articles by their title."""
+    """Rules that drop articles by their title."""
     category_map: InputPath | None = None
     """Section names → categories; None keeps the source's names."""
     decode_entities: bool = True
-    """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
+    """Whether to decode ``&quot;`` and the like; false if extraction did so, because texts may be about markup."""
     limits: Limits = Limits()
-    """Limits of the quality filters: a genre's name (``"law"``), or a table, with or without its ``preset``."""
+    """Limits of the quality filters: a genre's name (``"law"``), or a table with or without ``preset``."""
     language: Language | None = None
-    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: any.
-    The language of each document, with its share, is kept with the output."""
+    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: any. The output then has the
+    language of each document with its share."""
     url_lists: tuple[InputPath, ...] = ()
-    """Lists of hosts, sites and words of addresses; a document from one of them is ``listed_url``."""
+    """Lists of hosts, sites and words of addresses; a document with such an address is ``listed_url``."""
     word_lists: tuple[InputPath, ...] = ()
-    """Lists of words; a text with more of them, particles or not, than ``max_listed_word_share`` is ``listed_word``."""
+    """Lists of words; a text with a larger share of them than ``max_listed_word_share`` is ``listed_word``."""
     max_listed_word_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of a text's words that may be listed ones. 0: a single one is too many; 0.02: only spam has that many."""
+    """Share of a text's words that may be in a list. 0: none; 0.02: only spam has more."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
-    """An article that loses more of its characters to news rules is ``removed_share``."""
+    """An article that loses a larger share of its characters to news rules is ``removed_share``."""
     personal_data: tuple[Kind, ...] = ()
-    """Kinds of personal data to mask in texts and titles that stay: resident_number, foreigner_number, card,
+    """Kinds of personal data to mask in the texts and titles of kept documents: resident_number, foreigner_number, card,
     business_number, email, phone, passport, account, driving_license, ip_address. Each is replaced by a word for its kind
     (``[전화번호]``)."""
     sentences: Method = "rules"
-    """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. none: lines as they are,
-    for text that is split already."""
+    """rules: fast, by punctuation and endings. kiwi: by morphology, about 100 times slower. none: keep the lines, for text
+    with one sentence per line."""
     agreement_documents: int = Field(default=100, ge=0)
-    """Documents on which rules and Kiwi are compared for ``sentence_agreement``, some 4 s in all; 0: none."""
+    """Documents on which rules and Kiwi are compared for ``sentence_agreement``, which takes about 4 s; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class CleanedDocument:
     """The result of cleaning one document."""
 
     document: Document
-    """The cleaned document; where ``drop`` is set, the document as it came."""
+    """The cleaned document, or the input if it is dropped."""
     drop: Drop | None
     cleaned: Cleaned
     """Result of the news rules, for the log."""
     counts: dict[str, Any]
-    """Statistics of this document, summable."""
+    """Statistics of this document, which can be summed."""
     language: tuple[str, float] | None = None
-    """Its first language and that language's share; None where it was not looked at."""
+    """The main language and its share; None if languages were not detected."""
 
 
 @dataclass(frozen=True)
@@ -115,28 +115,29 @@ class Rules:
             NewsRules(spec.news_rules.path) if spec.news_rules else None,
             TitleRules(spec.title_rules.path) if spec.title_rules else None,
             CategoryMap(spec.category_map.path) if spec.category_map else None,
-            UrlList.read([path.path for path in spec.url_lists]) if spec.url_lists else None,
-            WordList.read([path.path for path in spec.word_lists]) if spec.word_lists else None,
+            UrlList([path.path for path in spec.url_lists]) if spec.url_lists else None,
+            WordList([path.path for path in spec.word_lists]) if spec.word_lists else None,
         )
 
 
 def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> CleanedDocument:
-    """Normalise, drop by title, strip meta tags, filter, mask, map the category, split sentences; no side effects."""
-    text = normalise(document.text, entities=spec.decode_entities)
+    """Normalise, drop by address and title, remove meta text, filter, mask, map the category, and split sentences."""
+    normalised = normalise(document.text, entities=spec.decode_entities)
+    text = normalised.text
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
-    counts: dict[str, Any] = {"normalized": text.counts, "removed": {}, "removed_characters": 0, "masked": {}}
+    counts: dict[str, Any] = {"normalized": normalised.counts, "removed": {}, "removed_characters": 0, "masked": {}}
     drop = rules.urls.judge(document.url) if rules.urls else None
     if drop is None and rules.titles:
-        drop = rules.titles.judge(title, text.text)
-    cleaned = Cleaned(text.text)
+        drop = rules.titles.judge(title, text)
+    cleaned = Cleaned(text)
     language: tuple[str, float] | None = None
     if drop is None and rules.news is not None:
-        cleaned = rules.news.clean(text.text, document.outlet)
+        cleaned = rules.news.clean(text, document.outlet)
         removed = sum(len(removal.text) for removal in cleaned.removals)
         counts["removed"] = dict(Counter(removal.rule for removal in cleaned.removals))
         counts["removed_characters"] = removed
-        if removed > spec.max_removed_share * len(text.text):
-            drop = Drop("removed_share", f"{removed / len(text.text):.3f} > {spec.max_removed_share}")
+        if removed > spec.max_removed_share * len(text):
+            drop = Drop("removed_share", f"{removed / len(text):.3f} > {spec.max_removed_share}")
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
     drop = drop or judge(cleaned.text, spec.limits)
@@ -171,13 +172,12 @@ def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
 
 
 def _clean_shard(spec: CleanSpec, path: Path, index: int, out_dir: Path) -> Stats:
-    """Clean one shard of documents."""
     totals: Stats = {}
     rules = Rules.of(spec)
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", _REMOVALS_SCHEMA)
     languages = TableWriter(out_dir / f"languages-{index:05d}.arrow", _LANGUAGES_SCHEMA)
     sample = SentenceSample(out_dir, index, spec.agreement_documents if spec.sentences != "none" else 0)
-    with DocumentShard(out_dir, index) as shard, log, languages, sample:
+    with DocumentShard(out_dir, index) as shard, log, languages:
         for document in read_documents(path):
             outcome = clean_document(document, spec, rules)
             totals = sum_stats([totals, outcome.counts])
@@ -190,11 +190,12 @@ def _clean_shard(spec: CleanSpec, path: Path, index: int, out_dir: Path) -> Stat
                 sample.add(document.id, outcome.cleaned.text)
             else:
                 shard.drop(document, outcome.drop)
+    sample.write()
     return {**shard.stats, **totals}
 
 
 def read_removals(path: Path) -> dict[str, list[Removal]]:
-    """Document id → deleted passages, in the order of deletion; empty where no file was written."""
+    """Return the removals of each document id, in the order of deletion; empty if there is no file."""
     found: dict[str, list[Removal]] = {}
     for name, *removal in read_rows(path, _REMOVALS_SCHEMA) if path.exists() else ():
         found.setdefault(name, []).append(Removal(*removal))
@@ -202,7 +203,7 @@ def read_removals(path: Path) -> dict[str, list[Removal]]:
 
 
 class _SentenceAgreement(Statistics):
-    """How far the sentence rules and Kiwi agree on a sample; see ``sentences.agreement``."""
+    """How far the sentence rules and Kiwi agree on a sample; see ``sentences.compare``."""
 
     documents: int
     both: int
@@ -213,7 +214,7 @@ class _SentenceAgreement(Statistics):
 
 
 class CleanStats(DocumentStats):
-    """Statistics of the changes that cleaning made."""
+    """Statistics of cleaning."""
 
     removed: dict[str, int] = Field(default_factory=dict)
     """Spans that the news rules removed, by rule."""
@@ -224,11 +225,11 @@ class CleanStats(DocumentStats):
     """Spans, by kind of personal data."""
     sentences_out: int = 0
     languages: dict[str, int] = Field(default_factory=dict)
-    """Documents by their first language, where languages are looked at; dropped for it or not."""
+    """Documents by main language, kept or dropped, if languages are detected."""
     sentence_agreement: _SentenceAgreement | None = None
-    """None where no sentences are split, or no sample is requested."""
+    """None if sentences are not split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
-    """Documents whose section is mapped, unmapped, missing, or taken as it is."""
+    """Documents whose section is ``mapped``, ``unmapped``, ``missing`` or kept ``as_is``."""
     unmapped_sections: dict[str, int] = Field(default_factory=dict)
     """Documents by the name of the section."""
 
@@ -241,7 +242,9 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     """
     shards = inputs["documents"].files("documents-*.arrow")
     parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean", total=len(shards))
-    stats = sum_stats([NO_DOCUMENTS, _NONE, *parts])
+    nothing = {**NO_DOCUMENTS, "removed": {}, "removed_characters": 0, "normalized": {}}
+    nothing |= {"masked": {}, "sentences_out": 0, "sections": {}}
+    stats = sum_stats([nothing, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]
         compared = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement", total=1)
@@ -250,13 +253,10 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
 
 
 def _check(spec: CleanSpec, runtime: Runtime) -> None:
-    """Raises ValueError where a language cannot be recognised, or a file of rules or a list cannot be read."""
+    """Raise ValueError if a language cannot be recognised, or a rules file or list cannot be read."""
     check_languages(spec.language)
     Rules.of(spec)
 
-
-_NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
-"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "clean",

@@ -1,8 +1,8 @@
-"""Decisions on articles by their titles and sections, from rules that are data (``data_specs/rules``).
+"""Rules about titles and sections of articles, which are data in ``data_specs/rules``.
 
-``titles.toml``: articles that are dropped whole for their kind (notices, obituaries, picture pages, lottery numbers),
-with examples that the tests run. ``categories.toml``: section names mapped to the few categories that the corpus is balanced
-by. A section that the map does not know keeps its name and is a bucket by itself; nothing is dropped for its section.
+``titles.toml``: kinds of articles that are dropped (notices, obituaries, picture pages, lottery numbers), with examples that
+the tests run. ``categories.toml``: section names mapped to the few categories by which the corpus is balanced. Unknown
+sections keep their names and are categories of their own.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ from korealbert.corpus.normalise import matching_view
 from korealbert.documents.schema import Drop
 
 END_CHARACTERS = 300
-"""Characters at the end of the text in which ``end`` rules look."""
-
-
-_PROSE_SENTENCES = 5
-"""Sentences in the plain style of news that make a running text; captions have fewer, notices are polite (``…니다.``)."""
+"""Length of the end of a text in which ``end`` rules search."""
+_MIN_PROSE_SENTENCES = 5
+"""A text with this many sentences in the plain style of news is prose. Captions have fewer; notices are polite (``…니다.``)."""
 _PLAIN_SENTENCE = re.compile(r"[가-힣](?<!니)다[.!?](?![0-9A-Za-z가-힣])")
 _SENTENCE = re.compile(r"[가-힣](?:다|요)[.!?](?![0-9A-Za-z가-힣])")
 
 
 class TitleRule(Spec):
-    """One kind of article that is no text to learn from."""
+    """One kind of article that is not worth learning from."""
 
     id: str
     field: Literal["title", "end"] = "title"
-    """Place where the pattern is searched: the title, or the last characters of the text."""
+    """Where the pattern is searched: in the title, or in the last characters of the text."""
     pattern: str
-    """A regular expression for ``matching_view`` text, found anywhere unless it says otherwise."""
+    """A regular expression for ``matching_view`` text, searched anywhere in the field."""
     without_prose: bool = False
-    """Only where the text is not running text either (see ``_PROSE_SENTENCES``): a label that articles carry, too."""
+    """Drop only texts that are not prose (see ``_MIN_PROSE_SENTENCES``): for labels that real articles have, too."""
     polite: bool = False
-    """Whether polite sentences make running text as well: notices are polite, but so are forecasts on the air."""
+    """Whether polite sentences count as prose, too: those of notices do not, those of weather forecasts do."""
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
 
@@ -61,12 +59,12 @@ class TitleRules:
                 raise ValueError(f"{path}, rule {rule.id}: not a regular expression: {error}") from error
 
     def judge(self, title: str, text: str) -> Drop | None:
-        """``title_rule`` with the id of the first rule that matches, or None."""
+        """Return the drop ``title_rule`` with the id of the first rule that matches, or None."""
         fields = {"title": matching_view(title), "end": matching_view(text[-END_CHARACTERS:])}
         for rule, pattern in self._compiled:
             if pattern.search(fields[rule.field]):
                 sentence = _SENTENCE if rule.polite else _PLAIN_SENTENCE
-                if not rule.without_prose or len(sentence.findall(text)) < _PROSE_SENTENCES:
+                if not rule.without_prose or len(sentence.findall(text)) < _MIN_PROSE_SENTENCES:
                     return Drop("title_rule", rule.id)
         return None
 
@@ -79,11 +77,11 @@ class _CategoryFile(Spec):
     """The content of a categories file."""
 
     categories: dict[str, tuple[str, ...]]
-    """Category → section names; blanks, middle dots and other separators in names do not count."""
+    """Category → section names; blanks, middle dots and other separators in names are ignored."""
 
 
 class CategoryMap:
-    """Looks sections up by their whole name, then by their parts from the last (``사회 > 법원·검찰``), in a categories file.
+    """A categories file. Looks a section up by its whole name, then by its parts from the last (``사회 > 법원·검찰``).
 
     Raises ValueError naming file and field.
     """
@@ -97,14 +95,9 @@ class CategoryMap:
                     raise ValueError(f"{path}: section {section!r} is under {known} and {category}; keep one")
 
     def category(self, section: str) -> str | None:
-        """The category of a section name, or None for a name that the map does not know."""
-        whole = self._category.get(_key(section))
-        if whole is not None:
-            return whole
-        for part in reversed(_PARTS.split(section)):
-            if part and (found := self._category.get(_key(part))) is not None:
-                return found
-        return None
+        """Return the category of a section, or None if neither its name nor any of its parts is known."""
+        names = (section, *filter(None, reversed(_PARTS.split(section))))
+        return next((category for name in names if (category := self._category.get(_key(name))) is not None), None)
 
 
 def _key(section: str) -> str:

@@ -149,7 +149,7 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Fet
         _verify(spec, part)
         sync_file(part)
         part.replace(target)
-        markers.leave(done, {}, markers.facts_of([target], out_dir))
+        markers.write(done, {}, markers.facts_of([target], out_dir))
     return FetchStats(bytes=target.stat().st_size, files=1)
 
 

@@ -71,7 +71,7 @@ def fetch_remote(
             found = target.stat().st_size
             if facts["size"] not in (None, found):
                 raise FetchError(f"{url}, {path}: {found:,} bytes came, {facts['size']:,} were listed; run again")
-            markers.leave(done, {}, markers.facts_of([target], out_dir))
+            markers.write(done, {}, markers.facts_of([target], out_dir))
         received += target.stat().st_size
         runtime.report(Progress(received, size or None, "bytes"))
     if _with_retries(url, retries, backoff_seconds, lambda: _listed(filesystem, url)) != listed:

@@ -1,4 +1,4 @@
-"""Reading the texts of evaluation sets, for decontamination: TSV, CSV, JSON, JSON lines, KorQuAD, CoNLL, plain lines."""
+"""Texts of evaluation sets, for decontamination: TSV, CSV, JSON, JSON Lines, KorQuAD, CoNLL, plain lines."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _Column = str | int
 
 
 class EvaluationFile(Spec):
-    """One file of an evaluation set whose texts the corpus must not hold."""
+    """A file of an evaluation set whose texts are removed from the corpus."""
 
     later: ClassVar[frozenset[str]] = frozenset({"key", "unit"})
 
     name: str = Field(min_length=1)
     """Its name in statistics and drop reasons."""
     path: InputPath
-    """The file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
+    """The file: compressed or not, in a tar archive or not."""
     member: str = ""
-    """Name of the file within ``path``, when that is an archive."""
+    """Name of the file within ``path``, if that is an archive."""
     format: Literal["tsv", "csv", "json", "jsonl", "korquad", "conll", "lines"]
-    """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object a
-    line. korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a
-    line."""
+    """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object
+    per line. korquad: SQuAD's format. conll: one token per line, blank lines between sentences, ``##`` comments. lines: a text
+    per line."""
     columns: tuple[_Column, ...] = ()
-    """Fields that hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
-    json, jsonl: a name with dots leads through objects, and through all objects of a list (``dialogue.text``). A field is text,
-    a number, null (which is no text), or a list of those, or of such lists; anything else is an error."""
+    """Fields with text: names (keys, header names) or positions from 0. korquad: context, question or both (default).
+    json, jsonl: dots lead through objects and lists of objects (``dialogue.text``). A field may be text, a number, null (which
+    is skipped), a list of those, or a list of such lists; anything else is an error."""
     key: str = ""
     """json: the field of the outermost object that holds the list."""
     unit: Literal["words", "characters", "texts"] | None = None
-    """What a token of conll is, or a string of a list of json or jsonl: a word or a character of a text, or (of lists) a text
-    of its own. None: a word; columns of conll then have tabs between them, otherwise tabs or blanks."""
+    """What a token of conll, or a string in a list of json or jsonl, is: a word, a character, or (in lists) a whole text.
+    None: a word; the columns of conll must then be separated by tabs, otherwise by tabs or blanks."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
     encoding: str = "utf-8"
-    """Text encoding; a byte order mark is always taken off."""
+    """Text encoding; a byte order mark is always removed."""
     passages: Literal["document", "paragraph", "ignore"] = "document"
-    """Part that is removed where a long stretch of a benchmark text is inside other text: the document, the paragraph, nothing.
-    ``paragraph`` for sources that put many independent texts into one document (reviews of one film)."""
+    """What is removed if other text contains a long stretch of a benchmark text: the document, the paragraph, or nothing.
+    ``paragraph`` is for sources with many independent texts in one document (reviews of one film)."""
 
     @field_validator("encoding")
     @classmethod
@@ -58,8 +58,7 @@ class EvaluationFile(Spec):
 
     @model_validator(mode="after")
     def _columns_fit_format(self) -> EvaluationFile:
-        wants = self.format in ("tsv", "csv", "json", "jsonl", "conll")
-        if wants and not self.columns:
+        if self.format in ("tsv", "csv", "json", "jsonl", "conll") and not self.columns:
             raise ValueError(
                 f"benchmark {self.name}: format {self.format} needs columns, the names or positions of the text fields"
             )
@@ -73,14 +72,14 @@ class EvaluationFile(Spec):
 
     @property
     def file(self) -> BenchmarkFile:
-        """The file to read them from."""
+        """The file with its member, to read."""
         return BenchmarkFile(self.path.path, self.member)
 
 
 def read_texts(evaluation: EvaluationFile) -> Iterator[str]:
-    """All texts of a benchmark file, as they are in it.
+    """Yield all texts of a benchmark file, unchanged.
 
-    Raises ValueError naming file, place and remedy where it is not as the table says, or holds no text at all.
+    Raises ValueError naming file, place and remedy if the file does not fit its table, or has no text.
     """
     reader = {"tsv": _tsv, "csv": _csv, "conll": _conll, "lines": _lines, "korquad": _korquad}.get(evaluation.format, _json)
     blank = True
@@ -107,7 +106,7 @@ def _csv(evaluation: EvaluationFile) -> Iterator[str]:
 
 
 def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
-    """The wanted fields of numbered rows, of which the first may name them."""
+    """Yield the fields of numbered rows that are in ``columns``; the first row may be a header."""
     positions: list[int] | None = None
     for number, row in rows:
         if positions is None:
@@ -165,7 +164,7 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
 
 
 def _values(evaluation: EvaluationFile, place: str, column: _Column, within: Any, name: str) -> Iterator[Any]:
-    """What a name with dots leads to: one value for each object of the lists on its way, none where there is null."""
+    """Yield the values at a name with dots: one for each object of the lists that it leads through, none for null."""
     outer, _, rest = name.partition(".")
     for each in within if isinstance(within, list) else [] if within is None else [within]:
         if isinstance(each, dict) and name in each:
@@ -178,7 +177,7 @@ def _values(evaluation: EvaluationFile, place: str, column: _Column, within: Any
 
 
 def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: Any) -> Iterator[str]:
-    """The texts of a field: a text, a list of texts as ``unit`` has it, or each of several lists."""
+    """Yield the texts of a field: its text, the texts of a list according to ``unit``, or those of several lists."""
     nested = isinstance(value, list) and any(isinstance(each, list) for each in value)
     for each in value if nested else [value]:
         if isinstance(each, list) and all(one is None or _is_text(one) for one in each):
@@ -190,8 +189,10 @@ def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: An
             shown = json.dumps(value, ensure_ascii=False)
             problem = f"field {column!r} holds {shown[:60]}{'…' * (len(shown) > 60)}, neither text nor a list of texts"
             objects = [one for one in (each if isinstance(each, list) else [each]) if isinstance(one, dict) and one]
-            longest = max(objects[0], key=lambda name: len(str(objects[0][name])), default="") if objects else ""
-            remedy = f"name a field of its objects, as {column}.{longest}" if objects else "correct columns"
+            remedy = "correct columns"
+            if objects:
+                longest = max(objects[0], key=lambda name: len(str(objects[0][name])))
+                remedy = f"name a field of its objects, as {column}.{longest}"
             raise ValueError(f"{evaluation.file}, {place}: {problem}; {remedy}")
 
 
@@ -216,14 +217,14 @@ def _korquad(evaluation: EvaluationFile) -> Iterator[str]:
         for article in content["data"]:
             for paragraph in article["paragraphs"]:
                 if "context" in wanted:
-                    yield _string(paragraph["context"])
+                    yield _checked(paragraph["context"])
                 if "question" in wanted:
-                    yield from (_string(question["question"]) for question in paragraph["qas"])
+                    yield from (_checked(question["question"]) for question in paragraph["qas"])
     except (KeyError, TypeError) as error:
         raise ValueError(f"{evaluation.file}: not KorQuAD's shape (data → paragraphs → context, qas): {error!r}") from error
 
 
-def _string(value: Any) -> str:
+def _checked(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.60} is no text")
     return value

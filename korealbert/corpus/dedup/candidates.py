@@ -1,13 +1,12 @@
-"""Decision which documents are copies of which, over signatures: independent of shards, workers and input order.
+"""Decides which documents are copies, on signatures: independent of shards, workers and input order.
 
-All documents are ranked: by source (``[dedup] priority``), then the longer first, then the smaller id. A document goes when it
-duplicates a better one that stays: the same letters and digits (exact), or a common band and a Jaccard similarity of at least
-the threshold (near). The best of exact copies may then go for a near one; so every dropped document has a survivor, directly or
-through one other, and a chain of ever less similar texts does not fall as a whole.
+All documents are ranked: by source (``[dedup] priority``), then longer ones first, then by id. A document is dropped if it
+duplicates a better one that is kept: by equal letters and digits (exact), or by a common band and a Jaccard similarity of at
+least the threshold (near). The best of several exact copies may itself be dropped for a near-duplicate. So every dropped
+document has a survivor, directly or through one other document, and of a chain of texts that are each similar to the next, not
+all are dropped.
 
-Rows are sorted on disk in partitions, which are joined one at a time.
-
-One partition of rows at a time and two bytes per document are held in memory.
+Rows are sorted on disk in partitions. Memory holds one partition of rows and two bytes per document.
 """
 
 from __future__ import annotations
@@ -25,28 +24,27 @@ from korealbert.corpus.dedup.signatures import BANDS, Candidates, Compared, Sign
 from korealbert.corpus.dedup.subjects import different_subjects
 
 ROWS_PER_PARTITION = 1 << 19
-"""Rows that are sorted at once; a few tens of MB with the copies that sorting takes."""
-_BUCKET_PARTITIONS_AT_MOST = 1 << 10
-"""Partitions of rows by bucket, each of which nearly every flush opens: above 500 million rows they become longer instead of
-more, or opening them would take the square of the rows."""
+"""Rows that are sorted at once: a few tens of MB with the copies for sorting."""
+_MAX_BUCKET_PARTITIONS = 1 << 10
+"""Limits the files that each flush opens, nearly all partitions; above 500 million rows, partitions become longer."""
 
 Rows = npt.NDArray[Any]
 
 
 class Partitions:
-    """Rows of one dtype in numbered files, each appended to; whoever writes starts with ``cleared`` ones."""
+    """Rows of one dtype in numbered files, which are appended to. Writers start with ``cleared`` ones."""
 
     def __init__(self, directory: Path, dtype: npt.DTypeLike) -> None:
         self.directory, self.dtype = directory, np.dtype(dtype)
 
     def cleared(self) -> Self:
-        """The same without any rows; those of a killed try are deleted too."""
+        """Delete all rows, including those of a killed try."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         return self
 
     def append(self, rows: Rows, partitions: npt.NDArray[np.integer[Any]]) -> None:
-        """Add each row to the partition given for it, in the order of ``rows``."""
+        """Add each row to its partition, in order."""
         order = np.argsort(partitions, kind="stable")
         present, starts = np.unique(partitions[order], return_index=True)
         for partition, part in zip(present.tolist(), np.split(rows[order], starts[1:])):
@@ -54,7 +52,7 @@ class Partitions:
                 sink.write(part.astype(self.dtype, copy=False).tobytes())
 
     def read(self, partition: int) -> Rows:
-        """All rows of a partition, in the order in which they were added."""
+        """Return all rows of a partition, in the order in which they were added."""
         path = self._path(partition)
         return np.fromfile(path, dtype=self.dtype) if path.exists() else np.empty(0, dtype=self.dtype)
 
@@ -62,56 +60,56 @@ class Partitions:
         return self.directory / f"{partition:05d}.bin"
 
 
-def _partitions_for(rows: int, rows_each: int) -> int:
-    """How many partitions hold that many rows; at least one."""
+def _count_partitions(rows: int, rows_each: int) -> int:
+    """Return the number of partitions for some rows; at least one."""
     return max(1, -(-rows // rows_each))
 
 
 RANKING_FILES = ("numbers.bin", "ids.bin", "ranks.bin")
-"""Files of a ranking in its directory."""
+"""Files of a ranking."""
 _UNRANKED = 0xFFFFFFFF
-"""Stands for the rank of a document without a signature."""
+"""Rank of documents without a signature."""
 
-_SAMPLED_FOR_SPLITTING = 1 << 16
-"""Documents, spread over all shards, whose order shows where to cut the rest into parts of about equal size."""
+_SPLITTER_SAMPLE = 1 << 16
+"""Documents, spread over all shards, that are sampled to split all documents into partitions of about equal size."""
 
 _KEY = np.dtype([("first", "<u8"), ("id", "<u8"), ("content", "<u8"), ("number", "<u4")])
-_PLACE = np.dtype([("number", "<u4"), ("rank", "<u4")])
+_RANK = np.dtype([("number", "<u4"), ("rank", "<u4")])
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Files that hold the rank of a document's number, and the number and id of a rank."""
+    """Files that map document numbers to ranks, and ranks to numbers and ids."""
 
     directory: Path
 
     def ranks(self, start: int, stop: int) -> npt.NDArray[np.uint32]:
-        """Ranks of the documents ``start`` to ``stop - 1``; ``_UNRANKED`` where one has none."""
+        """Return the ranks of the documents ``start`` to ``stop - 1``, ``_UNRANKED`` for those without one."""
         return np.fromfile(self.directory / "ranks.bin", dtype="<u4", count=stop - start, offset=4 * start)
 
     def numbers(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """The numbers of the documents of these ranks."""
-        return self._picked("numbers.bin", "<u4", ranks)
+        """Return the numbers of the documents with these ranks."""
+        return self._values("numbers.bin", "<u4", ranks)
 
     def ids(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
-        """Their ids, as numbers."""
-        return self._picked("ids.bin", "<u8", ranks)
+        """Return the ids of the documents with these ranks, as numbers."""
+        return self._values("ids.bin", "<u8", ranks)
 
-    def _picked(self, name: str, dtype: str, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
-        # The map goes with the call, and with it the pages that it touched.
+    def _values(self, name: str, dtype: str, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+        # Mapped anew by each call, so that no pages stay in memory.
         return np.array(np.memmap(self.directory / name, dtype=dtype, mode="r")[ranks]) if len(ranks) else np.empty(0, dtype)
 
 
 def rank_documents(signatures: Signatures, priority: Sequence[str], directory: Path) -> Ranking:
-    """Sort all documents. ``priority`` names sources, best first; the others follow by name."""
-    places = _places(signatures, priority)
-    count = _partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    """Rank all documents. ``priority`` names sources, best first; the others follow by name."""
+    source_ranks = _source_ranks(signatures, priority)
+    count = _count_partitions(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
     keyed = Partitions(directory / "keys", _KEY).cleared()
-    splitters = _splitters(signatures, places, count)
+    splitters = _splitters(signatures, source_ranks, count)
     for shard in range(len(signatures.documents)):
-        keys = _keys(signatures, shard, places)
+        keys = _keys(signatures, shard, source_ranks)
         keyed.append(keys, np.searchsorted(splitters, keys["first"], side="right"))
-    by_number = Partitions(directory / "places", _PLACE).cleared()
+    by_number = Partitions(directory / "places", _RANK).cleared()
     ranked = 0
     with (directory / "numbers.bin").open("wb") as numbers, (directory / "ids.bin").open("wb") as ids:
         for partition in range(count):
@@ -119,105 +117,112 @@ def rank_documents(signatures: Signatures, priority: Sequence[str], directory: P
             keys = keys[np.lexsort((keys["number"], keys["content"], keys["id"], keys["first"]))]
             numbers.write(keys["number"].tobytes())
             ids.write(keys["id"].tobytes())
-            ranked_here = np.empty(len(keys), _PLACE)
-            ranked_here["number"], ranked_here["rank"] = keys["number"], np.arange(ranked, ranked + len(keys))
-            by_number.append(ranked_here, keys["number"] // ROWS_PER_PARTITION)
+            rows = np.empty(len(keys), _RANK)
+            rows["number"], rows["rank"] = keys["number"], np.arange(ranked, ranked + len(keys))
+            by_number.append(rows, keys["number"] // ROWS_PER_PARTITION)
             ranked += len(keys)
     with (directory / "ranks.bin").open("wb") as ranks:
         for partition in range(count):
-            found = by_number.read(partition)
+            rows = by_number.read(partition)
             part = np.full(ROWS_PER_PARTITION, _UNRANKED, dtype="<u4")
-            part[found["number"] % ROWS_PER_PARTITION] = found["rank"]
+            part[rows["number"] % ROWS_PER_PARTITION] = rows["rank"]
             ranks.write(part.tobytes())
     return Ranking(directory)
 
 
-def _places(signatures: Signatures, priority: Sequence[str]) -> dict[str, int]:
-    """Source → its place in the order of sources."""
+def _source_ranks(signatures: Signatures, priority: Sequence[str]) -> dict[str, int]:
     present = {name for names in signatures.sources for name in names}
     ordered = [*priority, *sorted(present - set(priority))]
-    return {name: place for place, name in enumerate(ordered)}
+    return {name: rank for rank, name in enumerate(ordered)}
 
 
-def _keys(signatures: Signatures, shard: int, places: dict[str, int]) -> npt.NDArray[Any]:
-    """``_KEY`` of a shard's documents. ``first``: 16 bits of source, 32 of missing characters, 16 of the id."""
+def _keys(signatures: Signatures, shard: int, source_ranks: dict[str, int]) -> npt.NDArray[Any]:
+    """Return the sort keys (``_KEY``) of a shard's documents.
+
+    ``first`` packs 16 bits of the source's rank, 32 of the length (inverted, so that longer texts come first), 16 of the id.
+    """
     rows = signatures.rows(shard)
-    place = np.array([places[name] for name in signatures.sources[shard]], dtype=np.uint64)
+    ranks = np.array([source_ranks[name] for name in signatures.sources[shard]], dtype=np.uint64)
     keys = np.empty(len(rows), _KEY)
-    fewer = np.uint64(0xFFFFFFFF) - rows["characters"].astype(np.uint64)
+    inverted = np.uint64(0xFFFFFFFF) - rows["characters"].astype(np.uint64)
     if len(rows):
-        keys["first"] = place[rows["source"]] << np.uint64(48) | fewer << np.uint64(16) | rows["id"] >> np.uint64(48)
+        keys["first"] = ranks[rows["source"]] << np.uint64(48) | inverted << np.uint64(16) | rows["id"] >> np.uint64(48)
     keys["id"], keys["content"] = rows["id"], rows["content"]
     keys["number"] = signatures.offsets[shard] + rows["ordinal"]
     return keys
 
 
-def _splitters(signatures: Signatures, places: dict[str, int], count: int) -> npt.NDArray[np.uint64]:
-    """uint64 [count - 1]: from which first key on a document belongs to the next partition."""
+def _splitters(signatures: Signatures, source_ranks: dict[str, int], count: int) -> npt.NDArray[np.uint64]:
+    """Return the ``first`` keys at which partitions after the first one begin: uint64 [count - 1]."""
     if count == 1:
         return np.empty(0, dtype=np.uint64)
-    step = max(1, int(signatures.offsets[-1]) // _SAMPLED_FOR_SPLITTING)
-    parts = [_keys(signatures, shard, places)["first"][::step] for shard in range(len(signatures.documents))]
+    step = max(1, int(signatures.offsets[-1]) // _SPLITTER_SAMPLE)
+    parts = [_keys(signatures, shard, source_ranks)["first"][::step] for shard in range(len(signatures.documents))]
     sample = np.sort(np.concatenate(parts))
     return sample[len(sample) * np.arange(1, count) // count]
 
 
 NEIGHBOURS = 16
-"""Better-ranked texts of the same band that a text is compared with, in addition to the best of all; a larger bucket (a
-template that a million articles share) would otherwise cost the square of its size."""
+"""A text is compared with this many of the better-ranked texts in its bucket, and with the best one. Comparing all would take
+quadratic time for a template that a million articles share."""
 
 RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
-"""Ranks whose pairs are in one partition: a text has at most 18 · 17 pairs, so they take at most 160 MB."""
+"""Ranks whose pairs are in one partition: at most 18 · 17 pairs each, 160 MB in all."""
 
 ANCHOR_COUNTS = "anchor-counts.bin"
-"""File of the number of anchors of each document."""
-_SHARED_ANCHORS = 0.25
-"""Least share of a text's anchors in another one for it to be looked for there; some are boilerplate and not counted."""
+"""File with the number of anchors of each document."""
+_MIN_SHARED_ANCHORS = 0.25
+"""Share of a text's anchors that another text needs to become a candidate for containing it; anchors of boilerplate are not
+counted as shared."""
 
 _BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
 _RANK_BITS = np.uint64(32)
 
 Ranks = npt.NDArray[np.uint32]
-_Gone = npt.NDArray[np.bool_]
-"""bool [documents], by number: which ones go."""
+_Flags = npt.NDArray[np.bool_]
+"""bool [documents], by number."""
 
 
 def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[tuple[Ranks, Ranks]]:
-    """Ranks, and ranks of their survivors: documents whose letters and digits a better one has too."""
+    """Yield the ranks of documents whose letters and digits equal those of a better one, and the ranks of the best ones."""
     for rows in _buckets(_signed(signatures, ranking, None, None), int(signatures.offsets[-1]), out):
         copies = np.flatnonzero(~begins_run(rows["bucket"]))
         best = rows["rank"][_starts(rows)]
         yield rows["rank"][copies], best[copies]
 
 
-def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
-    """Write the pairs of a better and a worse rank that share a band, without those of documents that are gone."""
-    pairs = _partitioned_pairs(out).cleared()
+def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out: Path) -> None:
+    """Write the pairs of documents that share a band, without documents that are ``gone``."""
+    pairs = Partitions(out / "pairs", "<u8").cleared()
     for band in range(BANDS):
         for rows in _buckets(_signed(signatures, ranking, band, gone), int(signatures.offsets[-1]), out):
-            found = _pairs(rows)
-            pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+            _append_pairs(pairs, rows)
 
 
 def read_pairs(signatures: Signatures, out: Path) -> Iterator[Ranks]:
-    """uint32 [pairs, 2], some at a time: worse and better ranks, each pair once, by worse, then better."""
-    for partition in range(_partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
-        packed = np.sort(_partitioned_pairs(out).read(partition))
-        packed = packed[begins_run(packed)]
-        yield np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+    """Yield the distinct pairs of a worse and a better rank in order, some at a time: uint32 [pairs, 2]."""
+    for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+        packed = np.sort(Partitions(out / "pairs", "<u8").read(partition))
+        yield _unpack(packed[begins_run(packed)])
 
 
-def _partitioned_pairs(out: Path) -> Partitions:
-    return Partitions(out / "pairs", "<u8")
+def _append_pairs(pairs: Partitions, rows: npt.NDArray[Any]) -> None:
+    """Append the pairs of ``_BUCKETED`` rows, each to the partition of its worse rank."""
+    packed = _pairs(rows)
+    pairs.append(packed, (packed >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+
+
+def _unpack(packed: npt.NDArray[np.uint64]) -> Ranks:
+    return np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
 
 
 def near_duplicates(
-    pairs: Iterable[tuple[int, int]], gone: _Gone, candidates: Candidates, threshold: float
+    pairs: Iterable[tuple[int, int]], gone: _Flags, candidates: Candidates, threshold: float
 ) -> Iterator[tuple[int, float]]:
-    """Decide in ranking order: a text goes when a better candidate that stayed is similar enough, the best such one first.
+    """Yield the positions of pairs whose worse document is dropped, with their similarity; update ``gone``.
 
-    ``pairs`` are the numbers of a worse and a better document, sorted by their ranks, without exact duplicates. Gives positions
-    in ``pairs`` with the similarity, and brings ``gone`` up to date. A text about another subject stays.
+    ``pairs`` are the numbers of a worse and a better document, sorted by rank, without exact duplicates. A document is dropped
+    for the best candidate that is kept, similar enough and about the same subject.
     """
     current: tuple[int, Compared] | None = None
     for position, (worse, better) in enumerate(pairs):
@@ -236,64 +241,59 @@ def near_duplicates(
 
 
 def contained(
-    pairs: Iterable[tuple[int, int]], gone: _Gone, held: _Gone, candidates: Candidates, threshold: float
+    pairs: Iterable[tuple[int, int]], gone: _Flags, parts: _Flags, candidates: Candidates, threshold: float
 ) -> Iterator[tuple[int, bool, float]]:
-    """Decide which texts are parts of longer ones: at least ``threshold`` of their shingles are in one that is not a copy.
+    """Yield the positions of pairs in which one text contains the other, whether the better one is the part, and the share.
 
-    ``pairs`` are numbers of a worse and a better document. Gives positions in ``pairs``, whether it is the better one that
-    goes, and the share, and brings ``held`` up to date. A text that goes may hold others, which the longest one then has too.
+    ``pairs`` are the numbers of a worse and a better document. A part has at least ``threshold`` of its shingles in the longer
+    text, and is about the same subject. Updates ``parts``. A part may contain others, which are in the longest text as well.
     """
     for position, (worse, better) in enumerate(pairs):
         if gone[worse] or gone[better]:
             continue
-        goes_better = candidates.length(better) < candidates.length(worse)
-        part, whole = (better, worse) if goes_better else (worse, better)
-        if held[part] or not candidates.length(part):
+        better_is_part = candidates.length(better) < candidates.length(worse)
+        part, whole = (better, worse) if better_is_part else (worse, better)
+        if parts[part] or not candidates.length(part):
             continue
         short, long = candidates.read(part), candidates.read(whole)
         common = np.intersect1d(short.shingles, long.shingles, assume_unique=True)
         share = len(common) / len(short.shingles)
         if share >= threshold and not different_subjects(short, long):
-            held[part] = True
-            yield position, goes_better, share
+            parts[part] = True
+            yield position, better_is_part, share
 
 
-def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
-    """Write the pairs of ranks that share an anchor which few texts have, once for each; and how many documents have."""
-    pairs = _shared_anchors(out).cleared()
+def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out: Path) -> None:
+    """Write a pair of ranks for each anchor that two documents share and few others have, and each document's anchor count."""
+    pairs = Partitions(out / "shared-anchors", "<u8").cleared()
     counts = np.zeros(int(signatures.offsets[-1]), dtype=np.uint16)
     for shard, start in enumerate(signatures.offsets[:-1].tolist()):
         anchors = np.bincount(signatures.anchors(shard)["ordinal"])
         counts[start : start + len(anchors)] = np.minimum(anchors, np.iinfo(np.uint16).max)
     counts.tofile(out / ANCHOR_COUNTS)
     for rows in _buckets(_anchored(signatures, ranking, gone), int(counts.sum(dtype=np.int64)), out):
-        found = _pairs(rows[_in_small_bucket(rows)])
-        pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+        _append_pairs(pairs, rows[_in_small_bucket(rows)])
 
 
 def read_contained(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[Ranks]:
-    """uint32 [pairs, 2], some at a time: worse and better ranks that share enough anchors for one to be in the other."""
+    """Yield pairs of a worse and a better rank that share enough anchors, some at a time: uint32 [pairs, 2]."""
     counts = np.fromfile(out / ANCHOR_COUNTS, dtype=np.uint16)
-    for partition in range(_partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
-        packed = np.sort(_shared_anchors(out).read(partition))
+    for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+        packed = np.sort(Partitions(out / "shared-anchors", "<u8").read(partition))
         starts = np.flatnonzero(begins_run(packed))
-        pairs = np.stack([packed[starts] >> _RANK_BITS, packed[starts] & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+        pairs = _unpack(packed[starts])
         fewest = counts[ranking.numbers(pairs.ravel())].reshape(-1, 2).min(axis=1)
-        yield pairs[np.diff(starts, append=len(packed)) >= _SHARED_ANCHORS * fewest]
-
-
-def _shared_anchors(out: Path) -> Partitions:
-    return Partitions(out / "shared-anchors", "<u8")
+        yield pairs[np.diff(starts, append=len(packed)) >= _MIN_SHARED_ANCHORS * fewest]
 
 
 def _in_small_bucket(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """bool [rows]: whether not more than ``NEIGHBOURS`` + 1 share the bucket; an anchor of more is a phrase or boilerplate."""
+    """Return which rows share their bucket with at most ``NEIGHBOURS`` others; anchors of more are boilerplate: bool [rows]."""
     sizes = np.diff(np.flatnonzero(begins_run(rows["bucket"])), append=len(rows))
     return np.repeat(sizes <= NEIGHBOURS + 1, sizes)
 
 
-def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _Gone | None) -> Iterator[npt.NDArray[Any]]:
-    """``_BUCKETED`` rows, shard by shard: the bucket is the hash of a band, or that of letters and digits."""
+def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _Flags | None) -> Iterator[npt.NDArray[Any]]:
+    """Yield ``_BUCKETED`` rows of each shard; the bucket is the hash of a band, or else of letters and digits."""
     for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
         signed = signatures.rows(shard)
         rows = np.empty(len(signed), _BUCKETED)
@@ -302,8 +302,8 @@ def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _G
         yield rows if gone is None else rows[signed["shingled"] & ~gone[start + signed["ordinal"]]]
 
 
-def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator[npt.NDArray[Any]]:
-    """``_BUCKETED`` rows, shard by shard: the bucket is an anchor."""
+def _anchored(signatures: Signatures, ranking: Ranking, gone: _Flags) -> Iterator[npt.NDArray[Any]]:
+    """Yield ``_BUCKETED`` rows of each shard; the bucket is an anchor."""
     for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
         anchors = signatures.anchors(shard)
         rows = np.empty(len(anchors), _BUCKETED)
@@ -313,8 +313,8 @@ def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator
 
 
 def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
-    """Yield, of at most ``total`` rows, those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
-    count = min(_partitions_for(total, ROWS_PER_PARTITION), _BUCKET_PARTITIONS_AT_MOST)
+    """Yield the rows that share a bucket with another, sorted by bucket and rank, in batches of whole buckets."""
+    count = min(_count_partitions(total, ROWS_PER_PARTITION), _MAX_BUCKET_PARTITIONS)
     partitions = Partitions(out / "buckets", _BUCKETED).cleared()
     waiting: list[npt.NDArray[Any]] = []
 
@@ -334,17 +334,17 @@ def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Itera
         order = np.argsort(bucket)
         first = begins_run(bucket[order])
         alone = first & np.append(first[1:], True)[: len(rows)]
-        shared = rows[order[~alone]]  # few, so that only they are sorted by both
+        shared = rows[order[~alone]]  # few, so that sorting by two keys is cheap
         yield shared[np.lexsort((shared["rank"], shared["bucket"]))]
 
 
 def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """For each row the index at which its bucket begins."""
+    """Return the index at which the bucket of each row begins."""
     return np.maximum.accumulate(np.where(begins_run(rows["bucket"]), np.arange(len(rows)), 0))
 
 
 def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Each row with the best of its bucket and the ``NEIGHBOURS`` before it, as worse · 2^32 + better, once a bucket."""
+    """Pair each row with the best of its bucket and the ``NEIGHBOURS`` before it, as worse · 2^32 + better."""
     ranks, starts, index = rows["rank"].astype(np.uint64), _starts(rows), np.arange(len(rows))
     far = np.flatnonzero(index - NEIGHBOURS > starts)
     found = [ranks[far] << _RANK_BITS | ranks[starts[far]]]

@@ -1,12 +1,11 @@
-"""Repeated passages of the corpus: lines, paragraphs and runs of words, of which only the best copies stay.
+"""Removal of repeated passages (lines, paragraphs, runs of words), of which only the best copies are kept.
 
-Copies are ranked as documents are (``candidates``), then by their place in the document. Two steps: every shard writes a sorted
-row for each passage, without those that better ones of the same shard make superfluous (map); the rows of a range of hashes are
-merged over all shards, which says what goes (map over ranges). Memory holds the passages of one shard, or one range of rows.
+Copies are ranked as their documents are (``candidates``), then by their place in the document. Each shard writes its passages
+sorted by hash, without those that have enough better copies in the same shard (map). Then the passages of each range of hashes
+are merged over all shards (map over ranges). Memory holds the passages of one shard, or of one range.
 
-Lines and paragraphs are compared as letters and digits, runs of words as they are written, white space apart: windows of a
-fixed number of words, each by its hash. What goes is all that those windows cover which stood before; Lee et al. 2022 (arXiv
-2107.06499) find the same by a suffix array.
+Lines and paragraphs are compared by their letters and digits, runs of words by the hash of each window of a fixed number of
+words. All words of repeated windows are removed; Lee et al. 2022 (arXiv 2107.06499) find the same by a suffix array.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Spec
 from korealbert.corpus.dedup.candidates import Ranking
 from korealbert.corpus.dedup.signatures import PrefixHashes, begins_run, save_array, squeeze
-from korealbert.corpus.normalise import with_gap
+from korealbert.corpus.normalise import with_line_breaks
 from korealbert.philox import hash64
 
 ROWS_PER_RANGE = 1 << 22
-"""Rows of a range of hashes: 64 MB, three times that while they are sorted."""
+"""Passages of a range of hashes: 64 MB, and three times as much while they are sorted."""
 
 _SENTENCES, _PARAGRAPHS, _WORDS = range(3)
 _KINDS = ("sentences", "paragraphs", "words")
-"""Names of the kinds by their numbers, which are the last two bits of a row's hash."""
+"""Names of the kinds, whose numbers are the last two bits of a passage's hash."""
 
-_Units = npt.NDArray[np.uint64]
-"""uint64 [2, passages]: hashes; rank of the document (32 bits) and place there (line, paragraph or first word)."""
+_Passages = npt.NDArray[np.uint64]
+"""Passages: uint64 [2, passages] of hashes, and ranks of documents (32 bits) with places (line, paragraph or first word)."""
 _Marks = npt.NDArray[np.uint64]
-"""uint64 [passages that go], sorted: number of the document (32 bits), kind (2), place there (30)."""
+"""Passages to remove, sorted: uint64 [passages] of document number (32 bits), kind (2) and place (30)."""
 _RANK_BITS, _KIND_BITS = np.uint64(32), np.uint64(30)
 _PLACE, _KIND = np.uint64((1 << 30) - 1), np.uint64(3)
 
@@ -45,31 +44,31 @@ class Repeats(Spec):
     """How often a passage may occur in the corpus."""
 
     sentences: int = Field(default=0, ge=0)
-    """So many lines of the same letters and digits stay, each in the best document that has it; 0: lines are not looked at. The
-    clean stage puts a sentence on a line."""
+    """How many lines with the same letters and digits are kept, those of the best documents; 0: all. After the clean stage a
+    line is a sentence."""
     paragraphs: int = Field(default=0, ge=0)
     """The same for paragraphs."""
     words: int = Field(default=0, ge=0)
-    """Runs of so many words that stood in a better document, or before in the same one, go (30 words are about 50 pieces of a
-    vocabulary, the length of Lee et al. 2022); 0: not looked at."""
+    """Runs of this many words are removed if a better document has them, or the same one earlier; 0: none. 30 words are about
+    50 pieces of a vocabulary, the length of Lee et al. 2022."""
     min_letters: int = Field(default=20, ge=1)
-    """Lines and paragraphs of fewer letters and digits always stay; the rest of a line from which words were removed goes
-    too if it has fewer."""
+    """Lines and paragraphs of fewer letters and digits are kept, but what is left of a line from which words were removed is
+    removed as well if it has fewer."""
 
     @model_validator(mode="after")
-    def _asks(self) -> Repeats:
+    def _limits_something(self) -> Repeats:
         if not (self.sentences or self.paragraphs or self.words):
             raise ValueError("set sentences, paragraphs or words, or remove [dedup.repeats]")
-        if 0 < self.words < _FEWEST_WORDS:
-            raise ValueError(f"words: runs of {self.words} words are ordinary phrases; {_FEWEST_WORDS} or more")
+        if 0 < self.words < _MIN_WORDS:
+            raise ValueError(f"words: runs of {self.words} words are ordinary phrases; {_MIN_WORDS} or more")
         return self
 
 
-_FEWEST_WORDS = 8
+_MIN_WORDS = 8
 
 
-def _units(text: str, spec: Repeats) -> Iterator[_Units]:
-    """Hashes and places of a text's passages, kind by kind."""
+def _passages(text: str, spec: Repeats) -> Iterator[_Passages]:
+    """Yield the passages of a text, one array for each kind."""
     if spec.sentences:
         yield _hashed(((number, squeeze(line)) for number, line in enumerate(text.split("\n"))), _SENTENCES, spec)
     if spec.paragraphs:
@@ -84,78 +83,79 @@ def _units(text: str, spec: Repeats) -> Iterator[_Units]:
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
-    """Numbers of the lines of each paragraph."""
+    """Yield the numbers of the lines of each paragraph."""
     for blank, numbers in groupby(range(len(lines)), lambda number: not lines[number].strip()):
         if not blank:
             yield list(numbers)
 
 
-def _hashed(passages: Iterable[tuple[int, str]], kind: int, spec: Repeats) -> _Units:
+def _hashed(passages: Iterable[tuple[int, str]], kind: int, spec: Repeats) -> _Passages:
     found = [(hash64(letters) & ~3 | kind, place) for place, letters in passages if len(letters) >= spec.min_letters]
     return np.array(found, dtype=np.uint64).reshape(-1, 2).T
 
 
-def _sorted(units: Sequence[_Units]) -> _Units:
-    joined = np.concatenate([np.empty((2, 0), dtype=np.uint64), *units], axis=1)
+def _sorted(passages: Sequence[_Passages]) -> _Passages:
+    joined = np.concatenate([np.empty((2, 0), dtype=np.uint64), *passages], axis=1)
     return joined[:, np.lexsort((joined[1], joined[0]))]
 
 
-def _superfluous(units: _Units, spec: Repeats) -> npt.NDArray[np.bool_]:
-    """bool [passages], which are sorted: whether as many better ones have the same hash as may stay.
+def _superfluous(passages: _Passages, spec: Repeats) -> npt.NDArray[np.bool_]:
+    """Return which of the sorted passages have as many better copies as are kept: bool [passages].
 
-    A window of words that overlaps the best one in the same document is none of them: it would take that one's own words.
+    A window of words that overlaps the best copy is never superfluous, because removing it would remove words of that copy.
     """
-    hashes, places = units
+    hashes, places = passages
     begins = np.flatnonzero(begins_run(hashes))
     best = np.repeat(begins, np.diff(begins, append=len(hashes)))
     kinds = (hashes & _KIND).astype(np.intp)
     allowed = np.array([spec.sentences, spec.paragraphs, 1])[kinds]
-    overlaps = (kinds == _WORDS) & (places - places[best] < np.uint64(spec.words))  # of another document 2^32 and more
+    # Places in different documents differ by 2^32 and more.
+    overlaps = (kinds == _WORDS) & (places - places[best] < np.uint64(spec.words))
     superfluous: npt.NDArray[np.bool_] = (np.arange(len(hashes)) - best >= allowed) & ~overlaps
     return superfluous
 
 
-def write_units(directory: Path, index: int, documents: Iterable[tuple[int, str]], ranking: Ranking, spec: Repeats) -> int:
-    """Write the passages of a shard's documents, given by rank and text; returns how many are to be merged with others."""
+def write_passages(directory: Path, index: int, documents: Iterable[tuple[int, str]], ranking: Ranking, spec: Repeats) -> int:
+    """Write the passages of a shard's documents, given as ranks and texts; return how many must be merged with other shards."""
     parts = []
     for rank, text in documents:
-        for units in _units(text, spec):
-            units[1] |= np.uint64(rank << 32)
-            parts.append(units)
-    units = _sorted(parts)
-    goes = _superfluous(units, spec)
-    save_array(_path(directory, "units", index), units[:, ~goes])
-    save_array(_path(directory, "repeated-in", index), _marks(units[:, goes], ranking))
-    return len(goes) - int(goes.sum())
+        for passages in _passages(text, spec):
+            passages[1] |= np.uint64(rank << 32)
+            parts.append(passages)
+    passages = _sorted(parts)
+    superfluous = _superfluous(passages, spec)
+    save_array(_path(directory, "units", index), passages[:, ~superfluous])
+    save_array(_path(directory, "repeated-in", index), _marks(passages[:, superfluous], ranking))
+    return int((~superfluous).sum())
 
 
-def ranges(units: int) -> list[tuple[int, int]]:
-    """Ranges of hashes, first and last, each with about ``ROWS_PER_RANGE`` of so many rows."""
-    count = max(1, -(-units // ROWS_PER_RANGE))
+def ranges(passages: int) -> list[tuple[int, int]]:
+    """Return ranges of hashes, as first and last, that have about ``ROWS_PER_RANGE`` of the passages each."""
+    count = max(1, -(-passages // ROWS_PER_RANGE))
     bounds = [(number << 64) // count for number in range(count + 1)]
     return [(first, end - 1) for first, end in pairwise(bounds)]
 
 
 def merge_range(directory: Path, index: int, bounds: tuple[int, int], shards: int, ranking: Ranking, spec: Repeats) -> None:
-    """Write which passages go whose hashes are in a range."""
+    """Write which passages with hashes in a range are removed."""
     parts = []
     for shard in range(shards):
-        units = np.load(_path(directory, "units", shard), mmap_mode="r")
-        start = np.searchsorted(units[0], np.uint64(bounds[0]))
-        end = np.searchsorted(units[0], np.uint64(bounds[1]), "right")
-        parts.append(np.array(units[:, start:end]))
-    units = _sorted(parts)
-    save_array(_path(directory, "repeated", index), _marks(units[:, _superfluous(units, spec)], ranking))
+        passages = np.load(_path(directory, "units", shard), mmap_mode="r")
+        start = np.searchsorted(passages[0], np.uint64(bounds[0]))
+        end = np.searchsorted(passages[0], np.uint64(bounds[1]), "right")
+        parts.append(np.array(passages[:, start:end]))
+    passages = _sorted(parts)
+    save_array(_path(directory, "repeated", index), _marks(passages[:, _superfluous(passages, spec)], ranking))
 
 
-def _marks(units: _Units, ranking: Ranking) -> _Marks:
-    hashes, places = units
+def _marks(passages: _Passages, ranking: Ranking) -> _Marks:
+    hashes, places = passages
     numbers = ranking.numbers((places >> _RANK_BITS).astype(np.uint32)).astype(np.uint64)
     return np.sort(numbers << _RANK_BITS | (hashes & _KIND) << _KIND_BITS | places & _PLACE)
 
 
 def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: int) -> dict[int, _Marks]:
-    """Ordinal in the shard → the document's passages that go."""
+    """Return the passages to remove of each document of a shard, by ordinal."""
     parts = [np.load(_path(directory, "repeated-in", index))]
     for part in range(merged):
         marks = np.load(_path(directory, "repeated", part), mmap_mode="r")
@@ -167,34 +167,25 @@ def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: in
 
 
 def _path(directory: Path, kind: str, index: int) -> Path:
-    """``units``: passages of a shard; ``repeated-in``: those that go for better ones there; ``repeated``: those of a range."""
+    """Return the path of a shard's passages (``units``), or of those to remove in a shard (``repeated-in``) or range."""
     return directory / f"{kind}-{index:05d}.npy"
 
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """One deleted passage."""
-
     kind: str
     start: int
-    """Offset in the text before anything was deleted."""
+    """Offset in the original text."""
     text: str
     """The deleted text, including white space around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text without repeated passages, and the removed ones in order."""
+    """A text without repeated passages, and the removed passages in order."""
 
     text: str
     removals: tuple[_Removal, ...] = ()
-
-    def restored(self) -> str:
-        """The original text."""
-        text = self.text
-        for one in self.removals:
-            text = text[: one.start] + one.text + text[one.start :]
-        return text
 
 
 @dataclass(slots=True)
@@ -202,15 +193,15 @@ class _Line:
     start: int
     end: int
     words: list[tuple[int, int]]
-    """Extents of its words in the text."""
-    gone: list[bool]
-    """Flags of the words that are removed."""
+    """Spans of its words in the text."""
+    removed: list[bool]
+    """Which of its words are removed."""
     kind: int = -1
-    """Why the whole line goes; -1: it does not."""
+    """The kind of passage for which the whole line is removed, or -1."""
 
 
 def shorten(text: str, marks: _Marks, spec: Repeats) -> Shortened:
-    """Delete the passages that ``marks`` name. A line or paragraph of which nothing is left leaves no blank one."""
+    """Remove the passages ``marks``, without leaving blank lines in their place."""
     lines = _lines(text)
     kinds, places = marks >> _KIND_BITS & _KIND, (marks & _PLACE).astype(np.int64)
     _mark_words(lines, places[kinds == _WORDS], spec)
@@ -221,8 +212,8 @@ def shorten(text: str, marks: _Marks, spec: Repeats) -> Shortened:
     for number in places[kinds == _SENTENCES].tolist():
         lines[number].kind = _SENTENCES
     for line in lines:
-        if line.kind < 0 and any(line.gone):
-            rest = "".join(text[start:end] for (start, end), gone in zip(line.words, line.gone) if not gone)
+        if line.kind < 0 and any(line.removed):
+            rest = "".join(text[start:end] for (start, end), removed in zip(line.words, line.removed) if not removed)
             if len(squeeze(rest)) < spec.min_letters:
                 line.kind = _WORDS
     spans = sorted([*_whole_lines(text, lines), *(span for line in lines if line.kind < 0 for span in _parts(line))])
@@ -248,31 +239,29 @@ def _lines(text: str) -> list[_Line]:
 
 
 def _mark_words(lines: Sequence[_Line], firsts: npt.NDArray[np.int64], spec: Repeats) -> None:
-    """Mark the words that windows cover, which begin at the words of these numbers."""
+    """Mark the words of the windows that begin at these numbers of words."""
     if not len(firsts):
         return
     change = np.zeros(sum(len(line.words) for line in lines) + 1, dtype=np.int64)
     np.add.at(change, firsts, 1)
     np.add.at(change, firsts + spec.words, -1)
-    gone = iter((np.cumsum(change) > 0).tolist())
+    removed = iter((np.cumsum(change) > 0).tolist())
     for line in lines:
-        line.gone = [next(gone) for _ in line.words]
+        line.removed = [next(removed) for _ in line.words]
 
 
 def _whole_lines(text: str, lines: Sequence[_Line]) -> Iterator[tuple[int, int, int]]:
-    """Extents of neighbouring lines that go, with the smaller of the gaps above and below, and why."""
-    written = [line for line in lines if line.words]
-    for goes, group in groupby(written, lambda line: line.kind >= 0):
-        if not goes:
-            continue
-        run = list(group)
-        yield *with_gap(text, run[0].start, run[-1].end), run[0].kind
+    """Yield the spans and kinds of neighbouring lines that are removed, with the smaller of the gaps above and below."""
+    for removed, group in groupby((line for line in lines if line.words), lambda line: line.kind >= 0):
+        if removed:
+            run = list(group)
+            yield *with_line_breaks(text, run[0].start, run[-1].end), run[0].kind
 
 
 def _parts(line: _Line) -> Iterator[tuple[int, int, int]]:
-    """Extents of the runs of words of a line that go, with the blank behind them, or at its end the one before them."""
-    for goes, group in groupby(range(len(line.words)), line.gone.__getitem__):
-        if goes:
+    """Yield the spans of words of a line that are removed, with the blank after them, or the one before at the line's end."""
+    for removed, group in groupby(range(len(line.words)), line.removed.__getitem__):
+        if removed:
             run = list(group)
             if run[-1] + 1 < len(line.words):
                 yield line.words[run[0]][0], line.words[run[-1] + 1][0], _WORDS

@@ -1,18 +1,15 @@
-"""Shingles and signatures: what deduplication compares instead of texts.
+"""Shingles and signatures, which deduplication compares instead of texts.
 
-Texts are reduced to letters and digits, because spacing and punctuation differ between copies of one Korean text more than
-anything else; shingles are hashes of all windows of 5 letters. Those of candidate documents are kept on disk, a file per shard,
-and read one document at a time; not by memory map, whose pages would count as memory of this process until another needed them.
+Texts are reduced to letters and digits, because copies of a Korean text differ mostly in spacing and punctuation. Shingles are
+hashes of all windows of 5 letters. Those of candidates are kept on disk, in a file per shard, and read one document at a time,
+without a memory map, whose pages would count as memory of this process.
 
-The signature of a document is a row of numbers and one hash per MinHash band.
-
-Texts that share a band are candidates for near-duplicates. 126 permutations in 18 bands of 7 rows: two texts of Jaccard
-similarity s share a band with probability 1 - (1 - s^7)^18, that is 0.986 at 0.8, 0.79 at 0.7 and 0.13 at 0.5 (Leskovec et al.,
+Texts that share a MinHash band are candidates for near-duplicates. With 126 permutations in 18 bands of 7 rows, two texts of
+Jaccard similarity s share a band with probability 1 - (1 - s^7)^18: 0.986 at 0.8, 0.79 at 0.7, 0.13 at 0.5 (Leskovec et al.,
 Mining of Massive Datasets, section 3.4).
 
-Signatures of a shard have three files: rows in the order of its documents; a matrix with a row per band, so that one band of
-all shards is read without the others; and anchors, sampled windows by which a text is found that is a part of another
-(Schleimer et al. 2003, Winnowing).
+The signatures of a shard are three files: a row per document; a matrix with a row per band, so that one band of all shards can
+be read without the others; and anchors, sampled windows that find texts contained in others (Schleimer et al. 2003, Winnowing).
 """
 
 from __future__ import annotations
@@ -36,13 +33,11 @@ Hashes = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
 
 SHINGLE_LETTERS = 5
-"""Letters per shingle."""
-
-_BASE = np.uint64(0x5851F42D4C957F2D)
+_POLYNOMIAL_BASE = np.uint64(0x5851F42D4C957F2D)
 
 
 def squeeze(text: str) -> str:
-    """Only the letters and digits of a text, in lower case."""
+    """Return the letters and digits of a text in lower case."""
     codes = _codes(text)
     if codes.dtype == np.uint32:
         return codes[_letters_and_digits()[codes]].tobytes().decode("utf-32-le", "surrogatepass").lower()
@@ -52,7 +47,7 @@ def squeeze(text: str) -> str:
 
 
 def _codes(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
-    """The code points: uint16, in which they are found twice as fast, where all are in the basic plane, else uint32."""
+    """Return the code points: uint16 if all are in the basic plane, which makes look-ups twice as fast, else uint32."""
     codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype=np.uint16)
     if len(codes) == len(text):
         return codes
@@ -60,17 +55,17 @@ def _codes(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
 
 
 def fingerprint(squeezed: str, text: str) -> int:
-    """64-bit hash of a squeezed text; of a text without letters and digits its other characters count.
+    """Hash a squeezed text to 64 bits, or its other characters if it has no letters and digits.
 
-    Among 40 million different texts the chance of any two alike is about 4e-5.
+    The chance of a collision among 40 million texts is about 4e-5.
     """
     return hash64(squeezed or "".join(text.split()))
 
 
 class PrefixHashes:
-    """Hashes of any runs of characters of a text, equal for equal runs.
+    """Hashes of substrings of a text, by prefix sums of a polynomial modulo 2^64 over mixed code points.
 
-    A polynomial modulo 2^64 over mixed code points, by prefix sums: linear in the text's length, whatever the runs' widths.
+    Takes time linear in the text's length, whatever the length of the substrings.
     """
 
     def __init__(self, squeezed: str) -> None:
@@ -83,7 +78,7 @@ class PrefixHashes:
         np.cumsum(terms, out=self._sums[1:])
 
     def windows(self, width: int) -> Hashes:
-        """uint64 [length - width + 1]: the hash of each run of ``width`` characters; empty for shorter texts."""
+        """Return the hash of each substring of ``width`` characters: uint64 [length - width + 1], empty for shorter texts."""
         count = self._length - width + 1
         if count <= 0:
             return np.empty(0, dtype=np.uint64)
@@ -92,7 +87,7 @@ class PrefixHashes:
         return _mix(sums)
 
     def runs(self, starts: Positions, widths: Positions) -> Hashes:
-        """uint64 [runs]: the hash of each run of ``widths`` characters from ``starts`` on; 0 for one that ends beyond it."""
+        """Return the hashes of the substrings at ``starts``: uint64 [starts], 0 for those that go beyond the end."""
         ends = np.minimum(starts + widths, self._length)
         hashes = _mix((self._sums[ends] - self._sums[starts]) * self._inverses[starts])
         hashes[ends - starts != widths] = 0
@@ -100,50 +95,52 @@ class PrefixHashes:
 
 
 def shingles(squeezed: str) -> Hashes:
-    """Sorted distinct hashes of the 5-letter shingles; empty for texts of fewer letters."""
+    """Return the sorted distinct hashes of the 5-letter shingles; empty for texts of fewer letters."""
     hashes = np.sort(PrefixHashes(squeezed).windows(SHINGLE_LETTERS))  # np.unique takes ten times as long
     distinct: Hashes = hashes[begins_run(hashes)]
     return distinct
 
 
 def begins_run(ordered: Hashes) -> npt.NDArray[np.bool_]:
-    """bool [values]: which ones differ from the one before."""
+    """Return which values differ from the one before: bool [values]."""
     begins = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
     return begins
 
 
 def jaccard(left: Hashes, right: Hashes) -> float:
-    """Common shingles over all shingles of two sorted sets without repetition; 0 for two empty ones."""
+    """Return the Jaccard similarity of two sorted arrays without repetitions; 0 if both are empty."""
     common = len(np.intersect1d(left, right, assume_unique=True))
     union = len(left) + len(right) - common
     return common / union if union else 0.0
 
 
 def _mix(values: Hashes) -> Hashes:
-    """One output of splitmix64 for each state."""
+    """Return the output of splitmix64 for each state."""
     return mix64(values + np.uint64(0x9E3779B97F4A7C15))
 
 
 @lru_cache(maxsize=1)
 def _squeezed() -> npt.NDArray[np.uint16]:
-    """uint16 [65536]: letters and digits in lower case, 0 for all others; Σ and İ as they are: one depends on what comes before
-    it, the other becomes two."""
+    """Return each letter and digit in lower case, and 0 for other characters: uint16 [65536].
+
+    Σ and İ stay as they are: the lower case of one depends on the letter before, that of the other is two characters.
+    """
     characters = map(chr, range(0x10000))
     return np.array([ord(one if one in "Σİ" else one.lower()) if one.isalnum() else 0 for one in characters], dtype=np.uint16)
 
 
 @lru_cache(maxsize=1)
 def _mixed_codes() -> Hashes:
-    """uint64 [65536]: ``_mix`` of each code point."""
+    """Return ``_mix`` of each code point of the basic plane: uint64 [65536]."""
     return _mix(np.arange(0x10000, dtype=np.uint64))
 
 
 @lru_cache(maxsize=1)
 def _letters_and_digits() -> npt.NDArray[np.bool_]:
-    """bool [1114112]: which code points are letters or digits; a look-up is five times as fast as a regular expression.
+    """Return which code points are letters or digits: bool [1114112]. Unicode has none beyond plane 3.
 
-    Unicode has none beyond plane 3.
+    Looking them up is five times as fast as a regular expression.
     """
     table = np.zeros(sys.maxunicode + 1, dtype=bool)
     table[:0x40000] = [chr(code).isalnum() for code in range(0x40000)]
@@ -152,10 +149,10 @@ def _letters_and_digits() -> npt.NDArray[np.bool_]:
 
 @lru_cache(maxsize=32)
 def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """The base to the powers 0 … count - 1, and their inverses, modulo 2^64 (an odd base has one)."""
-    inverse = np.uint64(pow(int(_BASE), -1, 1 << 64))
+    """Return the base to the powers 0 … count - 1, and their inverses modulo 2^64, which exist because the base is odd."""
+    inverse = np.uint64(pow(int(_POLYNOMIAL_BASE), -1, 1 << 64))
     both = []
-    for factor in (_BASE, inverse):
+    for factor in (_POLYNOMIAL_BASE, inverse):
         powers = np.full(count, factor, dtype=np.uint64)
         powers[0] = 1
         both.append(np.cumprod(powers, dtype=np.uint64))
@@ -163,18 +160,18 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 
 class Compared(NamedTuple):
-    """Hashes by which a candidate is compared. Hashes of words that are numbers are odd, all others even."""
+    """Sorted hashes by which a candidate is compared."""
 
     shingles: Hashes
-    """Sorted, without repetitions."""
+    """Without repetitions."""
     words: Hashes
-    """Hashes of the text's words: sorted, with repetitions."""
+    """Of the words of the text, with repetitions; odd for numbers, else even."""
     title: Hashes
-    """Words of the title: sorted, without repetitions."""
+    """Of the words of the title, without repetitions."""
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
-    """Write the hashes by which the candidates of a shard are compared, given by ordinal in order."""
+    """Write the hashes of a shard's candidates, given with their ordinals in order."""
     spans, end = [], 0
     data, table = _candidate_paths(directory, index)
     with atomic_path(data) as temporary, temporary.open("wb") as sink:
@@ -188,13 +185,13 @@ def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Com
 
 
 def save_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write a whole ``.npy`` file or nothing."""
+    """Write a ``.npy`` file atomically."""
     with atomic_path(path) as temporary, temporary.open("wb") as sink:
         np.save(sink, array)
 
 
 class Candidates:
-    """The output of ``write_candidates`` for all shards, by number. 40 bytes per candidate document are in memory."""
+    """Reads the output of ``write_candidates`` for all shards; holds 40 bytes per candidate in memory."""
 
     def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._directory, self._offsets = directory, offsets
@@ -206,12 +203,12 @@ class Candidates:
         return shard, spans[np.searchsorted(spans[:, 0], number - self._offsets[shard]), 1:].tolist()
 
     def length(self, number: int) -> int:
-        """How many shingles the document of a number has."""
+        """Return the number of shingles of a document, given by its number."""
         _, (start, end, *_) = self._span(number)
         return end - start
 
     def read(self, number: int) -> Compared:
-        """Return the hashes by which the document of a number is compared."""
+        """Return the hashes of a document, given by its number."""
         shard, (start, *ends) = self._span(number)
         path = _candidate_paths(self._directory, shard)[0]
         hashes = np.fromfile(path, dtype="<u8", count=ends[-1] - start, offset=8 * start)
@@ -228,9 +225,9 @@ _PERMUTATIONS = BANDS * _ROWS_PER_BAND
 
 
 def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uint64]:
-    """uint64 [texts, 18]: one hash per band. Rows of texts without shingles mean nothing.
+    """Return one hash per band: uint64 [texts, 18]. Rows of texts without shingles have no meaning.
 
-    The same in every process and on every machine: rensa is pinned to the version whose permutations these are.
+    The permutations are those of the pinned version of rensa, the same in every process and on every machine.
     """
     if not shingle_sets:
         return np.empty((0, BANDS), dtype=np.uint64)
@@ -246,12 +243,12 @@ def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uin
 
 
 _ANCHOR_LETTERS, _ANCHOR_EVERY = 24, 8
-"""Every so-manieth run (a power of two) of so many letters is an anchor: two texts of which one holds the other share those
-of the shorter."""
+"""Windows of 24 letters are anchors if their hash is divisible by 8 (a power of two), so that a text contains the anchors of
+each of its parts."""
 _ANCHOR = np.dtype([("hash", "<u8"), ("ordinal", "<u4")])
 
 _SHINGLES_IN_MEMORY = 1 << 20
-"""Shingles that are hashed at once while a shard is signed: 8 MB."""
+"""Shingles after which the waiting documents of a shard are signed: 8 MB."""
 
 _SIGNATURE = np.dtype(
     [
@@ -264,8 +261,8 @@ _SIGNATURE = np.dtype(
         ("shingled", "?"),
     ]
 )
-"""Position in the shard; source, counted in the shard; characters; id; hash of letters and digits, hash of the whole text; and
-whether the text is long enough for shingles."""
+"""``ordinal``: position in the shard. ``source``: number of the source in the shard. ``exact``: hash of letters and digits.
+``content``: hash of the whole text. ``shingled``: whether the text is long enough for shingles."""
 
 
 class SignatureWriter:
@@ -279,10 +276,10 @@ class SignatureWriter:
         self._waiting: list[Hashes] = []
         self._shingles = 0
         self.sources: dict[str, int] = {}
-        """Names of the sources seen, by their number."""
+        """Numbers of the sources by name."""
 
     def add(self, ordinal: int, document: Document, text: str) -> None:
-        """Sign a document with the text that is left of it. Raises ValueError naming an id that is not 16 hex digits."""
+        """Sign a document with its decontaminated text. Raises ValueError naming an id that is not 16 hex digits."""
         squeezed = squeeze(text)
         source = self.sources.setdefault(document.source, len(self.sources))
         exact, content = fingerprint(squeezed, text), fingerprint(text, text)
@@ -331,36 +328,35 @@ def _anchors(prefixes: PrefixHashes, ordinal: int) -> npt.NDArray[Any]:
 
 
 def _paths(directory: Path, index: int) -> tuple[Path, Path, Path]:
-    kinds = ("signatures", "bands", "anchors")
-    signatures, bands, anchors = (directory / f"{kind}-{index:05d}.npy" for kind in kinds)
+    signatures, bands, anchors = (directory / f"{kind}-{index:05d}.npy" for kind in ("signatures", "bands", "anchors"))
     return signatures, bands, anchors
 
 
 @dataclass(frozen=True)
 class Signatures:
-    """The signatures of all shards. Documents are numbered through all shards, up to 2^32 - 1 of them."""
+    """The signatures of all shards. Documents have consecutive numbers over all shards, at most 2^32 - 1."""
 
     directory: Path
     documents: Sequence[int]
-    """Documents in each shard, those without a signature included."""
+    """Documents in each shard, with or without a signature."""
     sources: Sequence[Sequence[str]]
-    """Source names of each shard, by their number there."""
+    """Source names of each shard, by their number in it."""
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Number of the first document of each shard, and at the end the number of all documents."""
+        """The number of each shard's first document, and at the end the count of all documents."""
         return np.concatenate(([0], np.cumsum(self.documents, dtype=np.int64)))
 
     def rows(self, shard: int) -> npt.NDArray[Any]:
-        """``_SIGNATURE`` [signed documents of the shard]."""
+        """Return a shard's rows: ``_SIGNATURE`` [signed documents]."""
         rows: npt.NDArray[Any] = np.load(_paths(self.directory, shard)[0])
         return rows
 
     def band(self, shard: int, band: int) -> npt.NDArray[np.uint64]:
-        """uint64 [signed documents of the shard]: the hashes of one band."""
+        """Return the hashes of one band: uint64 [signed documents of the shard]."""
         return np.array(np.load(_paths(self.directory, shard)[1], mmap_mode="r")[band])
 
     def anchors(self, shard: int) -> npt.NDArray[Any]:
-        """Rows of ``hash`` and ``ordinal``: the anchors of a shard's documents, each once a document."""
+        """Return the distinct anchors of each document of a shard: rows of ``hash`` and ``ordinal``."""
         rows: npt.NDArray[Any] = np.load(_paths(self.directory, shard)[2])
         return rows

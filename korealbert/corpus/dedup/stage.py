@@ -1,14 +1,13 @@
-"""Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
+"""Stage ``dedup``: remove copies, near-copies and evaluation texts from the documents of all sources.
 
-Five steps: sign every shard (map, ``signatures.py``), find exact copies and candidates (one reduce over signatures,
-``candidates.py``), write the shingles and words of candidates (map), compare them (one reduce, ``candidates.near_duplicates``
-decides which copy stays), write every shard (map). Work files are in ``.work`` within the output and are
-deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
-of rows (some 300 MB; more beyond 1,024 partitions of buckets, about 500 M rows: docs/scale.md), 4 bytes a document and 40 a
-candidate.
+Steps: sign every shard (map, ``signatures.py``), find exact copies and candidates (one reduce, ``candidates.py``), write the
+hashes of candidates (map), compare them (one reduce), write every shard (map). With ``[dedup.repeats]`` (``repeats.py``) there
+are two more before the last: write the passages of kept documents (map), and find repeated ones (map over ranges of hashes).
+``repeats-*.arrow`` then has the deleted passages.
 
-With ``[dedup.repeats]`` (``repeats.py``) there are two more before the last: write the passages of documents that stay (map),
-find repeated ones (map over ranges of hashes). Then ``repeats-*.arrow`` holds the deleted passages.
+Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 11 per letter
+of candidates. Memory holds one partition of rows (some 300 MB; more above 1,024 bucket partitions, about 500 M rows:
+docs/scale.md), 4 bytes per document and 40 per candidate.
 """
 
 from __future__ import annotations
@@ -50,53 +49,45 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
-from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
-from korealbert.corpus.dedup.signatures import (
-    Candidates,
-    Signatures,
-    SignatureWriter,
-    shingles,
-    squeeze,
-    write_candidates,
-)
+from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_passages
+from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats
 
 _REPEATS_SCHEMA = pa.schema([("id", pa.string()), ("kind", pa.string()), ("start", pa.int64()), ("text", pa.string())])
-"""Rows of ``repeats-*.arrow``: ``start`` is in the text without evaluation texts, which they restore from the first to the
-last."""
+"""Rows of ``repeats-*.arrow``; inserted at ``start`` one after the other, they restore the decontaminated text."""
 
 _DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
-"""A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""
+"""A document to drop: its number, the survivor's id, their similarity (NaN for exact copies)."""
 
 
 class DedupSpec(Spec):
-    """The definition of a copy, the order of sources whose copy stays, and the texts that the corpus must not hold."""
+    """What a copy is, which source's copy is kept, and which texts the corpus must not have."""
 
     later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
     priority: tuple[str, ...] = ()
-    """Sources in falling priority: of two copies that of the earlier source stays. Sources not named come last, by name."""
+    """Sources, best first: of two copies, that of the earlier source is kept. Sources not named come last, by name."""
     near: bool = True
-    """Whether to look for near-duplicates, or for exact ones only."""
+    """Whether near-duplicates are dropped, or only exact ones."""
     threshold: float = Field(default=0.8, gt=0, le=1)
-    """Least Jaccard similarity of 5-letter shingles of near-duplicates. Such texts stay where their subjects differ: most of
-    their numbers do, or each is about a word of its own title (매리너 6호 and 7호, the men's race and the women's)."""
+    """Minimum Jaccard similarity of 5-letter shingles of near-duplicates. Both are kept if their subjects differ: most of their
+    numbers do, or each is about a word of its own title (매리너 6호 and 7호, the men's race and the women's)."""
     contained: float = Field(default=0.9, ge=0, le=1)
-    """Least share of a text's 5-letter shingles in a longer one for it to go (the first report of an article that grew, a text
-    that another quotes), whatever ``priority`` says of their sources. 0: not looked for; nor without ``near``. A passage that
-    more than 17 texts share counts as boilerplate: a text that so many others quote whole stays."""
+    """A text is dropped if this share of its 5-letter shingles is in a longer one of any source (the first version of a report,
+    a text that another quotes). 0, or without ``near``: off. A passage that more than 17 texts share counts as boilerplate, so
+    a text that so many others quote in full is kept."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
-    """Files of evaluation sets whose texts are removed, also where ``personal_data`` masked something in them; a title that is
-    one is emptied."""
+    """Files of evaluation sets whose texts are removed, also in the form that ``personal_data`` masks. A title that is such a
+    text is removed."""
     min_letters: int = Field(default=5, ge=1)
-    """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
+    """Evaluation texts of fewer letters and digits are removed only as whole paragraphs, not as lines."""
     repeats: Repeats | None = None
-    """Passages of kept documents that are removed because better documents have them; None: none. Better are those of a
-    source that ``priority`` names first, then the longer, then those of the smaller id, as for whole copies."""
+    """Limits for passages that are in several documents; None: none. The best documents keep theirs: those of the first source
+    in ``priority``, then longer ones, then those of the smaller id, as for whole copies."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> DedupSpec:
@@ -110,22 +101,22 @@ class _Job:
     shard: Path
     spec: DedupSpec
     numbers: tuple[int, int] = (0, 0)
-    """Its documents' numbers, from the first to one past the last; known when it is signed."""
+    """Numbers of its first document and of the one after its last; known after signing."""
     ranges: int = 0
-    """Number of ranges of the hashes of passages; known when those are written."""
+    """Number of ranges of passage hashes; known after they are written."""
 
 
 def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
 
-def _touched(out_dir: Path, index: int) -> Path:
-    """The ordinals of a shard's documents that hold evaluation texts: the others need no second look."""
+def _changed_path(out_dir: Path, index: int) -> Path:
+    """Return the file with the ordinals of a shard's documents that decontamination changes."""
     return _work(out_dir) / f"touched-{index:05d}.json"
 
 
 def _decisions(out_dir: Path, reason: str) -> Partitions:
-    """The documents to drop for a reason; a partition is a shard."""
+    """Return the documents that are dropped for a reason, in a partition for each shard."""
     return Partitions(_work(out_dir) / reason, _DECISION)
 
 
@@ -136,29 +127,29 @@ def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated
 
 
 def _clean_title(title: str, spec: DedupSpec, out_dir: Path) -> tuple[str, Counter[str]]:
-    """A title, or nothing where it is or holds an evaluation text, and then of which benchmark."""
+    """Return a title, or "" and its benchmark if it is an evaluation text or contains one."""
     found = _decontaminated(title, spec, out_dir) if len(title) >= spec.min_letters else Decontaminated(title)
-    if not found.touched or len(letters_of(title)) < spec.min_letters:
+    if not found.changed or len(letters_of(title)) < spec.min_letters:
         return title, Counter()
     return "", (found.paragraphs + found.lines) or Counter([found.drop.rule.partition(":")[0] if found.drop else ""])
 
 
-def _second_look(
+def _read_decontaminated(
     job: _Job, index: int, out_dir: Path, chosen: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[int, Document, Decontaminated]]:
-    """Ordinals and documents of a shard that is signed, or of some of them, decontaminated again where that changes them."""
-    touched = set(json.loads(_touched(out_dir, index).read_bytes()))
+    """Read all or the ``chosen`` documents of a signed shard, and decontaminate those again that signing found changed."""
+    changed = set(json.loads(_changed_path(out_dir, index).read_bytes()))
     ordinals = count() if chosen is None else np.flatnonzero(chosen).tolist()
     for ordinal, document in zip(ordinals, read_documents(job.shard, chosen)):
-        touches = ordinal in touched
-        yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
+        text = document.text
+        yield ordinal, document, _decontaminated(text, job.spec, out_dir) if ordinal in changed else Decontaminated(text)
 
 
 def masked_kinds(inputs: Inputs) -> list[tuple[Kind, ...]]:
-    """The sets of kinds of personal data that cleaning masked in some source."""
+    """Return the sets of kinds of personal data that cleaning masked in the inputs."""
     found = set()
     for artifact in inputs.values():
-        with suppress(FileNotFoundError):  # shards without a manifest say nothing of how they were cleaned
+        with suppress(FileNotFoundError):  # without a manifest it is unknown how shards were cleaned
             found.add(tuple(artifact.manifest["spec"].get("personal_data", ())))
     return sorted(found)
 
@@ -169,31 +160,31 @@ def _index(masked: list[tuple[Kind, ...]], spec: DedupSpec, index: int, out_dir:
 
 
 def _sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write the signatures of one shard's documents; contaminated ones get none."""
+    """Write the signatures of a shard's documents that are not dropped as contaminated."""
     signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near, contained=job.spec.contained > 0)
-    touched: list[int] = []
+    changed: list[int] = []
     documents = 0
     for ordinal, document in enumerate(read_documents(job.shard)):
         documents += 1
         clean = _decontaminated(document.text, job.spec, out_dir)
-        if clean.touched:
-            touched.append(ordinal)
+        if clean.changed:
+            changed.append(ordinal)
         if clean.drop is None:
             signatures.add(ordinal, document, clean.text)
     signatures.finish()
-    write_json(_touched(out_dir, index), touched)
+    write_json(_changed_path(out_dir, index), changed)
     return {"documents": documents, "sources": list(signatures.sources)}
 
 
 def find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
-    """Rank all documents, find exact copies and candidates for near ones."""
+    """Rank all documents; find exact copies, and candidates for near ones and for texts contained in others."""
     work = _work(out_dir)
     ranking = rank_documents(signatures, spec.priority, work)
     decisions = _decisions(out_dir, "exact_duplicate").cleared()
     gone = np.zeros(int(signatures.offsets[-1]), dtype=bool)
     for ranks, survivors in exact_duplicates(signatures, ranking, work):
         gone[ranking.numbers(ranks)] = True
-        _decide(decisions, signatures, ranking, ranks, survivors, np.full(len(ranks), np.nan))
+        _note_drops(decisions, signatures, ranking, ranks, survivors, np.full(len(ranks), np.nan))
     candidates = 0
     wanted = np.zeros(len(gone), dtype=bool)
     if spec.near:
@@ -216,19 +207,19 @@ def find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> 
 
 
 def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write the hashes by which the candidates of one shard are compared."""
+    """Write the hashes of a shard's candidates."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
-    looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
+    documents = _read_decontaminated(job, index, out_dir, wanted) if wanted.any() else ()
     candidates = (
-        (ordinal, compared(document.title, clean.text, shingles(squeeze(clean.text)))) for ordinal, document, clean in looked_at
+        (ordinal, compared(document.title, clean.text, shingles(squeeze(clean.text)))) for ordinal, document, clean in documents
     )
     write_candidates(_work(out_dir), index, candidates)
     return {}
 
 
 def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
-    """Decide on near-duplicates, best documents first; then on texts contained in others."""
+    """Find near-duplicates, best documents first, then texts contained in others."""
     work, ranking = _work(out_dir), Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate").cleared()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
@@ -238,24 +229,24 @@ def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path)
         found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold))
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
-        _decide(decisions, signatures, ranking, worse, better, np.array([similarity for _, similarity in found]))
+        _note_drops(decisions, signatures, ranking, worse, better, np.array([similarity for _, similarity in found]))
     note_written(decisions.directory)
     if not spec.contained:
         return {}
     decisions = _decisions(out_dir, "contained").cleared()
-    held = np.zeros(len(gone), dtype=bool)
+    parts = np.zeros(len(gone), dtype=bool)
     for pairs in read_contained(signatures, ranking, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        parts = list(contained(map(tuple, numbers), gone, held, candidates, spec.contained))
-        goes_better = np.array([better for _, better, _ in parts], dtype=np.intp)
-        positions = np.array([position for position, _, _ in parts], dtype=np.intp)
-        shares = np.array([share for _, _, share in parts])
-        _decide(decisions, signatures, ranking, pairs[positions, goes_better], pairs[positions, 1 - goes_better], shares)
+        held = list(contained(map(tuple, numbers), gone, parts, candidates, spec.contained))
+        part_column = np.array([better_is_part for _, better_is_part, _ in held], dtype=np.intp)
+        positions = np.array([position for position, _, _ in held], dtype=np.intp)
+        shares = np.array([share for _, _, share in held])
+        _note_drops(decisions, signatures, ranking, pairs[positions, part_column], pairs[positions, 1 - part_column], shares)
     note_written(decisions.directory)
     return {}
 
 
-def _decide(
+def _note_drops(
     decisions: Partitions,
     signatures: Signatures,
     ranking: Ranking,
@@ -263,14 +254,14 @@ def _decide(
     survivors: Ranks,
     similarity: npt.NDArray[np.float64],
 ) -> None:
-    """Note that the documents of ``ranks`` go, each at its shard."""
+    """Write to each shard's partition which of its documents are dropped, given by ``ranks``."""
     rows = np.empty(len(ranks), _DECISION)
     rows["number"], rows["survivor"], rows["similarity"] = ranking.numbers(ranks), ranking.ids(survivors), similarity
     decisions.append(rows, np.searchsorted(signatures.offsets, rows["number"], side="right") - 1)
 
 
-def _decided(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
-    """Ordinal → why a document of the shard goes."""
+def _read_drops(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
+    """Return the drops of a shard's documents by ordinal."""
     return {
         number - job.numbers[0]: Drop(reason, f"{survivor:016x}" + ("" if isnan(similarity) else f" {similarity:.3f}"))
         for reason in ("exact_duplicate", "near_duplicate", "contained")
@@ -278,18 +269,18 @@ def _decided(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
     }
 
 
-def _write_units(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write the passages of one shard's documents that stay."""
+def _write_passages(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write the passages of a shard's documents that are kept."""
     assert job.spec.repeats is not None
-    work, decided = _work(out_dir), _decided(job, index, out_dir)
+    work, drops = _work(out_dir), _read_drops(job, index, out_dir)
     ranking = Ranking(work)
     ranks = ranking.ranks(*job.numbers).tolist()
-    stays = (
+    kept = (
         (ranks[ordinal], clean.text)
-        for ordinal, _, clean in _second_look(job, index, out_dir)
-        if clean.drop is None and ordinal not in decided
+        for ordinal, _, clean in _read_decontaminated(job, index, out_dir)
+        if clean.drop is None and ordinal not in drops
     )
-    return {"units": write_units(work, index, stays, ranking, job.spec.repeats)}
+    return {"units": write_passages(work, index, kept, ranking, job.spec.repeats)}
 
 
 def _merge_range(repeats: Repeats, shards: int, bounds: tuple[int, int], index: int, out_dir: Path) -> Stats:
@@ -298,16 +289,16 @@ def _merge_range(repeats: Repeats, shards: int, bounds: tuple[int, int], index: 
 
 
 def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write what stays of one shard."""
-    spec, decided = job.spec, _decided(job, index, out_dir)
+    """Write the documents of a shard that are kept."""
+    spec, drops = job.spec, _read_drops(job, index, out_dir)
     marks = read_marks(_work(out_dir), index, job.numbers, job.ranges) if spec.repeats else {}
     paragraphs: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     sources: dict[str, Any] = {}
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"repeats-{index:05d}.arrow", _REPEATS_SCHEMA) as log:
-        for ordinal, document, found in _second_look(job, index, out_dir):
-            clean, drop = found, found.drop or decided.get(ordinal)
+        for ordinal, document, found in _read_decontaminated(job, index, out_dir):
+            clean, drop = found, found.drop or drops.get(ordinal)
             if drop is None and spec.repeats and ordinal in marks:
                 shortened = shorten(clean.text, marks[ordinal], spec.repeats)
                 clean, drop = _without_repeats(clean, shortened, spec, out_dir)
@@ -316,10 +307,10 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                         log.append((document.id, removal.kind, removal.start, removal.text))
                         repeated[removal.kind] += len(removal.text)
             if drop is None:
-                title, of_title = _clean_title(document.title, spec, out_dir)
+                title, removed_titles = _clean_title(document.title, spec, out_dir)
                 shard.keep(replace(document, text=clean.text, title=title))
                 paragraphs.update(clean.paragraphs)
-                lines.update(clean.lines + of_title)
+                lines.update(clean.lines + removed_titles)
             else:
                 shard.drop(document, drop)
             sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
@@ -331,7 +322,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def _without_repeats(
     clean: Decontaminated, shortened: Shortened, spec: DedupSpec, out_dir: Path
 ) -> tuple[Decontaminated, Drop | None]:
-    """A document without its repeated passages; the rest may itself be an evaluation text."""
+    """Decontaminate a shortened document again, because what is left may be an evaluation text."""
     if not shortened.text:
         kinds = sorted({one.kind for one in shortened.removals})
         return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")
@@ -347,29 +338,29 @@ def _counted(clean: Decontaminated, drop: Drop | None) -> dict[str, Any]:
 
 
 class DedupStats(DocumentStats):
-    """Copies and evaluation texts that were taken out."""
+    """Copies and evaluation texts that were removed."""
 
     paragraphs_decontaminated: int = 0
-    """Number in documents that stay, like the next two."""
+    """Removed from kept documents, like the next two."""
     lines_decontaminated: int = 0
-    """Titles among them."""
+    """Includes titles."""
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""
     candidate_pairs: int = 0
     characters_repeated: dict[str, int] = Field(default_factory=dict)
-    """Characters of repeated passages, with the white space that went with them, by kind: sentences, paragraphs, words. Of
-    documents that stay."""
+    """Characters of repeated passages that were removed from kept documents, with white space, by kind: sentences, paragraphs,
+    words."""
     sources: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By source: documents_in, documents_out, characters_out, and documents by drop reason."""
 
 
 def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> DedupStats:
-    """Deduplicate the ``documents`` shards of all roles, taken together.
+    """Deduplicate the ``documents`` shards of all roles together.
 
-    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one or as a part),
+    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself be dropped for another reason),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
-    Raises ValueError naming the sources and their drops where no source has a document.
+    Raises ValueError naming the sources and their drops if no source has a document.
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
@@ -379,7 +370,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         map_shards(index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
     signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
     if not any(one["documents"] for one in signed):
-        _refuse_what_cleaning_emptied(inputs)
+        _refuse_empty_sources(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
     found = map_shards(partial(find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find", total=1)
@@ -387,39 +378,32 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
         map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
-        written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
+        written = map_shards(_write_passages, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
         merging = ranges(sum(one["units"] for one in written))
         merge = partial(_merge_range, spec.repeats, len(jobs))
         map_shards(merge, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))
+    nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
+    nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
+    return DedupStats.of(sum_stats([nothing, *found, *parts]))
 
 
-def _refuse_what_cleaning_emptied(inputs: Inputs) -> None:
-    """Raises ValueError naming the sources that had documents before, with their drops."""
-    told = []
+def _refuse_empty_sources(inputs: Inputs) -> None:
+    """Raise ValueError naming the sources that had documents before cleaning, with their drops."""
+    empty = []
     for source, artifact in sorted(inputs.items()):
-        with suppress(FileNotFoundError):  # shards without a manifest say nothing of what was before
+        with suppress(FileNotFoundError):  # without a manifest it is unknown what was cleaned
             if count := artifact.stats.get("documents_in", 0):
                 drops = ", ".join(f"{number:,} {reason}" for reason, number in artifact.stats["dropped"].items())
-                told.append(f"{source} (0 of {count:,} documents kept: {drops})")
-    if told:
-        first = told[0].split(" ")[0]
+                empty.append(f"{source} (0 of {count:,} documents kept: {drops})")
+    if empty:
+        first = empty[0].split(" ")[0]
         raise ValueError(
-            f"dedup: no source has a document left: {', '.join(told)}. `korealbert inspect clean/{first} --dropped all` shows"
+            f"dedup: no source has a document left: {', '.join(empty)}. `korealbert inspect clean/{first} --dropped all` shows"
             f" them; change [clean.{first}.limits], or in [extract.{first}] what a document is"
         )
 
-
-_NONE: Stats = {
-    "paragraphs_decontaminated": 0,
-    "lines_decontaminated": 0,
-    "decontaminated": {},
-    "candidate_pairs": 0,
-    "sources": {},
-}
-"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "dedup",

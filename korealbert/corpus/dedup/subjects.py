@@ -1,8 +1,8 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
-Names and numbers decide. Of a text are kept the hashes of its words, each as often as it occurs, and those of the words of its
-title: numbers whole, words of Hangul without particles and without endings of 하다 and 되다. 경상남도는 and 경상남도의 are one
-name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
+Names and numbers decide. A text is represented by the hashes of all occurrences of its words, and those of the words of its
+title. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도
+and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ _VERB = re.compile(
 )
 """Endings that make verbs of nouns of two syllables and more: 확정했다, 확정된."""
 _VERB_SYLLABLES = frozenset("하되시한된할될함됨해돼했됐다요")
-"""Those that a match of these patterns begins with, or holds."""
+"""Every word with an ending of ``_VERB`` or ``_SENTENCE_END`` has one of these after its second syllable."""
 _SENTENCE_END = re.compile(r"(?:다(?:고|는|며|면)?|요)$")
-"""How other verbs end; of them count two syllables, for 알려졌다 and 알려진다 are no names."""
-_OTHER_NUMBERS, _COMMON_NUMBERS = 3, 0.5
-"""With so many different numbers on either side, and fewer in common than this share of all, texts have different subjects."""
-_OFTENER = 2
-"""A word of a title is of that subject alone if its text has it so many times as often as the other text."""
+"""Endings of other verbs, whose first two syllables count: 알려졌다 and 알려진다 are not names."""
+_MIN_DIFFERENT_NUMBERS, _MAX_COMMON_SHARE = 3, 0.5
+"""Subjects differ if each text has this many numbers of its own, and less than this share of all numbers is in both."""
+_MIN_FREQUENCY_RATIO = 2
+"""A word of a title is specific to its text if that has it this many times as often as the other text."""
 
-_HALF = 2
-"""Syllables of most words of which compounds are made."""
+_COMPOUND_PART = 2
+"""Syllables of most words that compounds are made of."""
 
 _DIGIT, _HANGUL, _LETTER = 1, 2, 3
 
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
-    """The hashes by which a text is compared with others."""
+    """Return the hashes by which a text is compared with others."""
     names = _hashes(title, of_title=True)
     return Compared(shingles, _hashes(text, of_title=False), names[begins_run(names)])
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
-    """Whether two texts, near-copies otherwise, differ in most of their numbers, or each is about a word of its own title."""
+    """Return whether two near-copies differ in most of their numbers, or each is about a word of its own title."""
     numbers, others = (each.words[(each.words & np.uint64(1) == 1) & begins_run(each.words)] for each in (one, other))
     common = len(np.intersect1d(numbers, others, assume_unique=True))
-    fewest = min(len(numbers), len(others)) - common
-    if fewest >= _OTHER_NUMBERS and common < _COMMON_NUMBERS * (len(numbers) + len(others) - common):
+    different = min(len(numbers), len(others)) - common
+    if different >= _MIN_DIFFERENT_NUMBERS and common < _MAX_COMMON_SHARE * (len(numbers) + len(others) - common):
         return True
-    return _has_its_own(one, other) and _has_its_own(other, one)
+    return _has_own_subject(one, other) and _has_own_subject(other, one)
 
 
-def _has_its_own(one: Compared, other: Compared) -> bool:
-    """Whether a word of the title is not in the other's, and in the text much oftener than in the other."""
+def _has_own_subject(one: Compared, other: Compared) -> bool:
+    """Return whether a word of the title is not in the other title, and much more frequent in this text than in the other."""
     names = np.setdiff1d(one.title, other.title, assume_unique=True)
     here, there = _occurrences(names, one.words), _occurrences(names, other.words)
-    return bool(np.any((here > 0) & (here >= _OFTENER * there)))
+    return bool(np.any((here > 0) & (here >= _MIN_FREQUENCY_RATIO * there)))
 
 
 def _occurrences(wanted: Hashes, words: Hashes) -> npt.NDArray[np.int64]:
@@ -65,10 +65,10 @@ def _occurrences(wanted: Hashes, words: Hashes) -> npt.NDArray[np.int64]:
 
 
 def _hashes(text: str, *, of_title: bool) -> Hashes:
-    """Sorted hashes of the forms of all words and numbers, as often as they occur; those of numbers are odd.
+    """Return the sorted hashes of all occurrences of words and numbers; those of numbers are odd, all others even.
 
-    Words of a title count uncut too. Those of a text count as their first and last two syllables too if they are of four and
-    more, for 무단횡단 may be 무단 횡단 elsewhere.
+    Words of a title are also hashed with their endings. Words of a text with four and more syllables are also hashed as their
+    first and last two, because 무단횡단 may be written 무단 횡단.
     """
     lowered = composed(text, "NFKC").lower()
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
@@ -91,18 +91,20 @@ def _hashes(text: str, *, of_title: bool) -> Hashes:
 
 @lru_cache(maxsize=1 << 18)
 def _forms(word: str, follows: bool, of_title: bool) -> tuple[tuple[int, int], ...]:
-    """Begins and lengths of what a word of Hangul counts as; none for a particle that ``follows`` a word of another kind."""
+    """Return begin and length of the hashed parts of a Hangul word; none for a particle after Latin letters or digits."""
     if follows and is_particle(word):
         return ()
     cut = _cut(word)
     if of_title:
         return tuple((0, length) for length in {*cut, len(word)})
-    halves = [half for length in cut if length >= 2 * _HALF for half in ((0, _HALF), (length - _HALF, _HALF))]
-    return (*((0, length) for length in cut), *halves)
+    parts = [
+        (begin, _COMPOUND_PART) for length in cut if length >= 2 * _COMPOUND_PART for begin in (0, length - _COMPOUND_PART)
+    ]
+    return (*((0, length) for length in cut), *parts)
 
 
 def _cut(word: str) -> list[int]:
-    """Lengths of what a word may be without what was put behind it."""
+    """Return the possible lengths of a word without its endings."""
     if not _VERB_SYLLABLES.isdisjoint(word[2:]):
         if verb := [length for length in range(2, len(word)) if _VERB.fullmatch(word, length)]:
             return verb
@@ -113,7 +115,7 @@ def _cut(word: str) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _kinds() -> npt.NDArray[np.uint8]:
-    """uint8 [1114112]: what kind of word a code point belongs to; 0: none."""
+    """Return the kind of word that each code point belongs to, 0 for none: uint8 [1114112]."""
     table = np.zeros(0x110000, dtype=np.uint8)
     characters = [chr(code) for code in range(0x40000)]
     table[:0x40000] = [_LETTER if one.isalpha() else _DIGIT if one.isdecimal() else 0 for one in characters]

@@ -1,9 +1,8 @@
-"""Templates expanded by the dump's own pages (namespace 10), where an article uses them within a line.
+"""Expansion of templates that articles use within a line, by the template pages of the dump (namespace 10).
 
-What MediaWiki does with parameters, defaults, nested templates, ``#if``, ``#ifeq``, ``#switch``, upper and lower case; a call
-that needs anything else (Lua modules, dates, expressions), or shows more than a line of text, is left to ``templates``, which
-shows nothing of a template that it does not know. Every call is bounded in depth, steps and characters, and a template that
-calls itself ends it: a dump made to explode costs a page its templates, not the machine.
+Supports parameters, defaults, nested templates, ``#if``, ``#ifeq``, ``#switch``, and upper and lower case as MediaWiki does.
+A call that needs anything else (Lua modules, dates, expressions), calls itself, exceeds limits of depth, steps and characters,
+or shows more than a line of text, is left to ``templates``.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from korealbert.corpus.markup.layout import LETTER
 from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
@@ -21,15 +21,15 @@ from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
 _MAX_BODY = 20_000
-"""Characters of a template's page, or of a call, from which on it is a layout."""
+"""Characters of a template's page, or of a call; longer ones are layouts."""
 _MAX_CALLS = 2_000
 """Calls that are expanded in one page."""
 _MAX_DEPTH, _MAX_STEPS, _MAX_CHARACTERS = 24, 2_000, 50_000
-"""Limits of one call: templates within templates, nodes evaluated, characters made."""
+"""Limits of one call: nested templates, evaluated nodes, output characters."""
 _MAX_PAGE_STEPS, _MAX_PAGE_CHARACTERS = 50 * _MAX_STEPS, 50 * _MAX_CHARACTERS
-"""Limits of all calls of one page: beyond, its other calls stay as they are."""
+"""Limits of all calls of one page; the calls after that are not expanded."""
 _MAX_SHOWN = 300
-"""Characters of an expansion; a longer one is no part of a line."""
+"""Characters of an expansion; longer ones are not part of a line."""
 
 _ELEMENTS = ("nowiki", "math", "pre", "ref", "source", "syntaxhighlight", "gallery", "timeline")
 _INCLUSION = ("noinclude", "onlyinclude")
@@ -51,12 +51,12 @@ _LAYOUT = re.compile(
 )
 _CATEGORY = re.compile(r"\[\[\s*(?:분류|category)\s*:[^\[\]]*\]\]", re.IGNORECASE)
 _MARKER = re.compile(r"(?:<small>)?<sup\b[^<>]*>(?![-+−]?\d+</sup>).*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
-"""A note mark ([출처 필요], [1], :12), but no exponent."""
+"""A note mark ([출처 필요], [1], :12), but not an exponent."""
 _PROSE = re.compile(r"[^\s*#:;|]")
 
 
 class _Refused(Exception):
-    """A call that cannot be expanded, or not within its bounds."""
+    """A call cannot be expanded, or not within its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,20 @@ class _Frame:
 
 
 def template_body(source: str) -> str | None:
-    """Return the text that a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
+    """Return the text that a template's page inserts, or ``#redirect [[name]]``; None for a layout."""
     if redirect := _REDIRECT.match(source):
         return f"#redirect [[{redirect[1].strip()}]]"
-    text = "".join(_outside_and_inside(_HIDDEN, source)[0])
-    if only := _outside_and_inside(_ONLY, text)[1]:
+    text = "".join(_split_elements(_HIDDEN, source)[0])
+    if only := _split_elements(_ONLY, text)[1]:
         text = "".join(only)
     text = _INCLUDED.sub("", text)
     return None if len(text) > _MAX_BODY or _LAYOUT.search(text) else text
 
 
-def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
-    """Return the text outside and the text inside of elements, which end at the next closer; one without a closer is text.
+def _split_elements(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
+    """Return the texts outside and inside of elements, which end at the next closer. An element without a closer is text.
 
-    A pattern of opener, anything and closer would look for a missing closer once for each opener.
+    A pattern of opener, anything and closer would take quadratic time to look for missing closers.
     """
     outside, inside = list[str](), list[str]()
     position = kept = 0
@@ -116,7 +116,7 @@ def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], 
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> _Pieces:
-    """Text and nodes in order. Closing braces close the nearest open ones, three before two; what stays open is text."""
+    """Parse wikitext to text and nodes. Closing braces close the nearest open ones, three before two; open braces are text."""
     stack = [_Frame(0)]
     position = 0
     for token in _TOKEN.finditer(text):
@@ -133,8 +133,12 @@ def _parsed(text: str) -> _Pieces:
             frame.links += (mark == "[[") - (mark == "]]" and frame.links > 0)
             frame.parts[-1].append(mark)
     stack[-1].parts[-1].append(text[position:])
-    while len(stack) > 1:
-        _spill(stack)
+    while len(stack) > 1:  # an open frame is text of the one around it
+        frame = stack.pop()
+        pieces = stack[-1].parts[-1]
+        pieces.append("{" * frame.braces)
+        for number, part in enumerate(frame.parts):
+            pieces += ["|", *part] if number else part
     return tuple(stack[0].parts[0])
 
 
@@ -154,15 +158,6 @@ def _close(stack: list[_Frame], closing: int) -> None:
         stack[-1].parts[-1].append("}" * closing)
 
 
-def _spill(stack: list[_Frame]) -> None:
-    """Put an open frame's content into the one around it, as text."""
-    frame = stack.pop()
-    pieces = stack[-1].parts[-1]
-    pieces.append("{" * frame.braces)
-    for number, part in enumerate(frame.parts):
-        pieces += ["|", *part] if number else part
-
-
 class TemplatePages:
     """The templates of a dump, by key."""
 
@@ -170,7 +165,7 @@ class TemplatePages:
         self._bodies = bodies
 
     def body(self, key: str) -> str | None:
-        """Return the body of a template or its redirect's target, over at most three pages; None where the dump has none."""
+        """Return the body of a template, following up to three redirects; None if the dump has none."""
         for _ in range(4):
             body = self._bodies.get(key)
             redirect = _REDIRECT.match(body) if body else None
@@ -180,7 +175,7 @@ class TemplatePages:
         return None
 
     def expand(self, source: str, title: str, options: WikiOptions) -> str:
-        """An article's source with its inline calls replaced by their output, as wikitext."""
+        """Return an article's source with the output of calls within lines in their place, as wikitext."""
         parts: list[str] = []
         position = calls = steps = characters = 0
         for start, end in _calls(source, tables=options.keep_tables):
@@ -201,7 +196,7 @@ class TemplatePages:
     def _shown(self, source: str, call: _Call) -> str | None:
         country = COUNTRIES.get(source[2:-2].partition("|")[0].strip())
         try:
-            text = call.text(_parsed(source), {}, ())
+            text = call.text(_parsed(source), _Scope({}, ()))
         except (_Refused, RecursionError):
             return country
         text = _CATEGORY.sub("", text).strip()
@@ -210,7 +205,7 @@ class TemplatePages:
 
 
 def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
-    """Extents of the outermost templates, outside elements with a meaning of their own, and of tables unless they are kept."""
+    """Yield the spans of the outermost templates that are not in ``_ELEMENTS``, comments, or tables that are not kept."""
     opened = table = start = position = 0
     never_closed: set[str] = set()
     while found := _OUTER.search(source, position):
@@ -219,8 +214,10 @@ def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
         if mark[0] == "<":
             name = (found[1] or "!--").lower()
             closer = None if name in never_closed else _CLOSERS[name].search(source, position)
-            position = closer.end() if closer else position
-            never_closed |= set() if closer else {name}
+            if closer:
+                position = closer.end()
+            else:
+                never_closed.add(name)
         elif mark in ("{|", "|}"):
             if not opened and not tables:
                 table = max(0, table + (1 if mark == "{|" else -1))
@@ -234,16 +231,25 @@ def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
 
 
 def _within_line(source: str, start: int, end: int) -> bool:
-    """Whether there is something else on the line; a template of its own line is a box, a notice, a list of links."""
+    """Return whether a call has text beside it on its line; alone on a line it is a box, a notice, or a list of links."""
     before = source[source.rfind("\n", 0, start) + 1 : start]
     line_end = source.find("\n", end)
-    behind = _PROSE.search(source, end, line_end if line_end >= 0 else len(source))
-    return bool(_PROSE.search(before) or behind) or before.strip() in ("*", "#", "**", "##")
+    after = _PROSE.search(source, end, line_end if line_end >= 0 else len(source))
+    return bool(_PROSE.search(before) or after) or before.strip() in ("*", "#", "**", "##")
+
+
+class _Scope(NamedTuple):
+    """Where wikitext is evaluated."""
+
+    arguments: Mapping[str, str]
+    """Of the innermost template."""
+    templates: tuple[str, ...]
+    """Keys of the templates that are being expanded, the outermost first."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """One call in an article, with its remaining budget."""
+    """One call in an article, and the work it has taken."""
 
     pages: TemplatePages
     title: str
@@ -251,50 +257,52 @@ class _Call:
     steps: int = 0
     characters: int = 0
 
-    def text(self, pieces: _Pieces, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        """Return the text of pieces where the arguments of the template that they are in are ``given``."""
+    def text(self, pieces: _Pieces, scope: _Scope) -> str:
+        """Return the text of parsed wikitext."""
         shown = []
         for piece in pieces:
-            text = piece if isinstance(piece, str) else self._node(piece, given, active)
+            text = piece if isinstance(piece, str) else self._node(piece, scope)
             self.characters += len(text)
             if self.characters > _MAX_CHARACTERS:
                 raise _Refused
             shown.append(text)
         return "".join(shown)
 
-    def _node(self, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _node(self, node: _Node, scope: _Scope) -> str:
         self.steps += 1
         if self.steps > _MAX_STEPS:
             raise _Refused
-        name = self.text(node.parts[0], given, active).strip()
+        name = self.text(node.parts[0], scope).strip()
         if node.parameter:
-            return given[name] if name in given else self._part(node, 1, given, active)
+            return scope.arguments[name] if name in scope.arguments else self._part(node, 1, scope)
         name = re.sub(r"^(?:safesubst|subst)\s*:\s*", "", name, flags=re.IGNORECASE)
-        if name in _VARIABLES:
-            return _VARIABLES[name] if name in ("!", "=") else self.title
+        if name in ("!", "="):
+            return "|" if name == "!" else "="
+        if name in _PAGE_NAMES:
+            return self.title
         function, colon, first = name.partition(":")
         if colon and (function.startswith("#") or function.lower() in _CASES):
-            return self._function(function.lower(), first.strip(), node, given, active)
-        return self._template(name, node, given, active)
+            return self._function(function.lower(), first.strip(), node, scope)
+        return self._template(name, node, scope)
 
-    def _part(self, node: _Node, number: int, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        return self.text(node.parts[number], given, active) if number < len(node.parts) else ""
+    def _part(self, node: _Node, number: int, scope: _Scope) -> str:
+        return self.text(node.parts[number], scope) if number < len(node.parts) else ""
 
-    def _function(self, name: str, first: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _function(self, name: str, first: str, node: _Node, scope: _Scope) -> str:
         if name in _CASES:
             return _CASES[name](first)
         if name == "#if":
-            return self._part(node, 1 if first else 2, given, active).strip()
+            return self._part(node, 1 if first else 2, scope).strip()
         if name == "#ifeq":
-            return self._part(node, 2 if first == self._part(node, 1, given, active).strip() else 3, given, active).strip()
+            return self._part(node, 2 if first == self._part(node, 1, scope).strip() else 3, scope).strip()
         if name == "#switch":
-            return self._switch(first, node, given, active)
+            return self._switch(first, node, scope)
         raise _Refused
 
-    def _switch(self, wanted: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _switch(self, wanted: str, node: _Node, scope: _Scope) -> str:
         found, default = False, ""
         for number in range(1, len(node.parts)):
-            case, equals, value = self._part(node, number, given, active).partition("=")
+            case, equals, value = self._part(node, number, scope).partition("=")
             found |= case.strip() == wanted
             if equals and found:
                 return value.strip()
@@ -304,11 +312,11 @@ class _Call:
                 default = case.strip()
         return default
 
-    def _template(self, name: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+    def _template(self, name: str, node: _Node, scope: _Scope) -> str:
         key = template_key(name)
-        if key in active or len(active) >= _MAX_DEPTH:
+        if key in scope.templates or len(scope.templates) >= _MAX_DEPTH:
             raise _Refused
-        arguments = [self.text(part, given, active) for part in node.parts[1:]]
+        arguments = [self.text(part, scope) for part in node.parts[1:]]
         if is_inline(key, self.options.inline_templates):
             return inline_text(key, arguments, self.options.inline_templates).translate(_SCRIPT_TAGS)
         body = self.pages.body(key)
@@ -323,12 +331,12 @@ class _Call:
             else:
                 unnamed += 1
                 named[str(unnamed)] = argument
-        return self.text(_parsed(body), named, (*active, key))
+        return self.text(_parsed(body), _Scope(named, (*scope.templates, key)))
 
 
 _SCRIPT_TAGS = str.maketrans({RAISED: "<sup>", LOWERED: "<sub>", LEVEL: "</sup>"})
-"""Wikitext is read again, and holds no marks then; either tag ends either script."""
-_VARIABLES = {"!": "|", "=": "=", "PAGENAME": "", "FULLPAGENAME": "", "SUBPAGENAME": "", "BASEPAGENAME": ""}
+"""The output is read as wikitext, which must not have these marks; either closing tag ends either script."""
+_PAGE_NAMES = ("PAGENAME", "FULLPAGENAME", "SUBPAGENAME", "BASEPAGENAME")
 _CASES: Mapping[str, Callable[[str], str]] = {
     "lc": str.lower,
     "uc": str.upper,
@@ -340,5 +348,5 @@ _CASES: Mapping[str, Callable[[str], str]] = {
 
 @lru_cache(maxsize=1)
 def load_template_pages(path: Path) -> TemplatePages:
-    """Return the templates that extraction wrote of a dump, which are read once per process."""
+    """Read the templates that extraction wrote, once per process."""
     return TemplatePages(json.loads(path.read_bytes()))

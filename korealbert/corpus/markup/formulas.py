@@ -7,21 +7,21 @@ from functools import lru_cache
 
 from pylatexenc.latex2text import LatexNodes2Text
 
-from korealbert.corpus.markup.layout import literal
+from korealbert.corpus.markup.layout import protect
 from korealbert.corpus.readers.spec import WikiOptions
 
 _LONGEST, _DEEPEST = 1_000, 20
-"""Characters and nested braces beyond which a formula is too much to read, and has no text."""
+"""Characters and nested braces above which a formula has no text."""
 
 _PAIR = re.compile(r"([\[\]{}|'])(?=\1)")
-"""Pairs of characters that would look like markup in a text."""
+"""Pairs of characters that would look like markup."""
 _CONVERTER = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
 
 
 def formula(source: str, options: WikiOptions) -> str:
-    """The replacement of a formula, as literal text on one line; may be empty."""
+    """Return the text of a formula as protected text on one line; may be empty."""
     placeholder = options.math_placeholder
-    return literal(placeholder.replace("{formula}", _text(source)) if "{formula}" in placeholder else placeholder)
+    return protect(placeholder.replace("{formula}", _text(source)) if "{formula}" in placeholder else placeholder)
 
 
 @lru_cache(maxsize=4096)

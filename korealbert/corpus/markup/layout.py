@@ -1,7 +1,7 @@
-"""The shape that extracted wiki text has in the corpus: headings, paragraphs, lists; and the repair of what removals leave.
+"""Layout of extracted wiki text, the repair of text around removed markup, and the names of namespaces.
 
-Paragraphs are separated by one blank line. A heading comes after a blank line and directly before its text; a section
-without text loses its heading. List items are lines. Also what both wikis share of page names.
+Paragraphs are separated by one blank line. A heading comes after a blank line and directly before its text; the heading of a
+section without text is left out. List items are lines.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _ANY_STAND_IN = re.compile("[\ufdd0-\ufdef]")
 _ENTITY = re.compile(r"&#?[0-9A-Za-z]{1,32};")
 
 
-def literal(text: str) -> str:
-    """Text that no parser reads as markup."""
+def protect(text: str) -> str:
+    """Replace the characters of markup by stand-ins, which no parser reads as markup."""
     return text.translate(_PROTECTED)
 
 
 def restore(text: str) -> str:
-    """The literal characters themselves again."""
-    if text.isascii() or _LEAD_BYTES not in text.encode("utf-8", "surrogatepass"):  # a third of the time of a search for them
+    """Replace stand-ins by their characters."""
+    if text.isascii() or _LEAD_BYTES not in text.encode("utf-8", "surrogatepass"):  # three times as fast as a search
         return text
     return _ANY_STAND_IN.sub(lambda found: _RESTORED.get(found[0], ""), text)
 
 
 def decode_entities(text: str) -> str:
-    """HTML entities as literal characters, decoded once (``&amp;lt;`` is ``&lt;``)."""
+    """Decode HTML entities once (``&amp;lt;`` is ``&lt;``), to characters that are not markup."""
     return _ENTITY.sub(_decoded, text) if "&" in text else text
 
 
@@ -49,20 +49,19 @@ def _decoded(entity: re.Match[str]) -> str:
         return decoded
     if decoded.isspace() and decoded != "\n":
         return " "
-    return "" if "\0" in decoded or "\ufffd" in decoded else literal(decoded)
+    return "" if "\0" in decoded or "\ufffd" in decoded else protect(decoded)
 
 
 LETTER = re.compile(r"[^\W_]")
-"""A letter, digit or Hangul."""
 
-GONE = "\x00"
-"""Stands where markup was removed: a line of nothing else is not a blank line, so it does not end a paragraph."""
+REMOVED = "\x00"
+"""Put in the place of removed markup. A line with nothing else is not blank, so that it does not end a paragraph."""
 
 LINE_BREAK = "\x05"
 """A line break within a list item or paragraph (``[br]``, ``<br />``)."""
 
 FOOTNOTE_START, FOOTNOTE_END = "\x01", "\x02"
-"""Around the text of a footnote that is kept, where it is cited."""
+"""Marks around the text of a kept footnote, where it is cited."""
 
 _PARTICLES = "에서는?|에는?|에도|으?로|을|를|이나?|이다|입니다|가|은|는|와|과|의|도|까지|부터|라고|이라고|처럼|및|등"
 _NOT_IN_URL = r"\s<>\[\]{}|\"'()（）〈〉《》「」\0"
@@ -75,17 +74,17 @@ _HANGUL_PART = (
 URL = re.compile(
     rf"(?:https?|ftp|HTTPS?|Https?)://(?>(?:{_PLAIN}++|{_MARK}++(?={_PLAIN})|[?:](?=[가-힣])|(?<=_)\([^\s()]*+\)|{_HANGUL_PART})*)"
 )
-"""A bare address; it ends before Hangul, because particles follow without a space, unless a part of its path begins there."""
+"""A bare address. It ends before Hangul, which may be a particle, unless a part of its path begins there."""
 
 _SCHEME = re.compile("(?:https?|ftp|HTTPS?|Https?)$")
 _UNWANTED_OR_BLANK = re.compile(f"[\t\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
 _PLAIN_ASCII = bytes(range(0x20, 0x7F))
 _COMBINING = re.compile("[\u0300-\u036f]")
-"""All that compose with an ASCII character before them."""
+"""All marks that compose with an ASCII character before them."""
 _BLANKS = re.compile("   *")
-"""Two spaces and more; written so, it begins with a literal of two, which takes a quarter of the time of `` {2,}``."""
-# A search for a pattern that begins with one character runs as fast as C finds that character, which is rarer than a space: so
-# these begin with their last character and look back. A substring test takes two to four times as long.
+"""Two spaces and more; takes a quarter of the time of `` {2,}``, because it begins with a literal."""
+# These begin with their last character, which is rarer than a space, and look back, because re searches for the first character
+# of a pattern at the speed of C. Substring tests take two to four times as long.
 _EMPTY_START = re.compile(r"\([ ,;:()]")
 _TRAILING = re.compile(r"\)(?<=[ ,;]\))")
 _DOUBLE_SEPARATORS = (re.compile(",(?<=[,;] ,)"), re.compile(";(?<=[,;] ;)"))
@@ -109,17 +108,17 @@ class WikiText:
 
     text: str
     lost: Counter[str]
-    """Source characters left out, by construct: template, table, footnote, math, file, section, …"""
+    """Source characters that were removed, by construct: template, table, footnote, math, file, section, …"""
     redirect: bool = False
     disambiguation: bool = False
 
 
 class Prose:
-    """Takes headings, lines and paragraph breaks in order, gives the text."""
+    """Collects headings, lines and paragraph breaks in order."""
 
     def __init__(self, options: WikiOptions, lost: Counter[str]) -> None:
         self._lines: list[str] = []
-        self._waiting: list[tuple[int, str]] = []  # headings whose section has no text yet
+        self._pending: list[tuple[int, str]] = []  # headings whose section has no text yet
         self._headings, self._lost = options.headings, lost
         self._dropped_sections = {name.replace(" ", "") for name in options.dropped_sections}
         self._dropping_level = 0
@@ -127,52 +126,52 @@ class Prose:
         self._footnotes: list[str] = []
 
     def heading(self, level: int, title: str) -> None:
-        """A heading of a level from 1 (highest)."""
+        """Add a heading; level 1 is the highest."""
         self.paragraph_break()
         if self._dropping_level and level > self._dropping_level:
             return
         self._dropping_level = 0
-        while self._waiting and self._waiting[-1][0] >= level:
-            self._waiting.pop()
+        while self._pending and self._pending[-1][0] >= level:
+            self._pending.pop()
         if title.replace(" ", "") in self._dropped_sections:  # 참고문헌 is 참고 문헌
             self._dropping_level = level
         elif title:
-            self._waiting.append((level, title))
+            self._pending.append((level, title))
 
     def line(self, text: str) -> None:
-        """A line of a paragraph or list, trimmed and not blank."""
+        """Add a line of a paragraph or list, stripped and not blank."""
         self.lines((text,))
 
     def lines(self, texts: Sequence[str]) -> None:
-        """Lines in a row, or paragraphs with an empty line between them."""
+        """Add lines; empty ones separate paragraphs."""
         if self._dropping_level:
             self._lost["section"] += sum(map(len, texts))
             return
-        if self._waiting:
-            self._open_sections()
+        if self._pending:
+            self._add_headings()
         elif self._break and self._lines:
             self._lines.append("")
         self._break = False
         self._lines += texts
 
-    def _open_sections(self) -> None:
-        for _, title in self._waiting if self._headings else ():
+    def _add_headings(self) -> None:
+        for _, title in self._pending if self._headings else ():
             if self._lines:
                 self._lines.append("")
             self._lines.append(title)
         if not self._headings and self._lines:
             self._lines.append("")
-        self._waiting.clear()
+        self._pending.clear()
 
     def hold_footnotes(self, line: str) -> str:
-        """A line without the footnotes in it, which are held back to the end of the paragraph."""
+        """Return a line without its footnotes, which are kept until the end of the paragraph."""
         if FOOTNOTE_START in line or FOOTNOTE_END in line:
             self._footnotes += [note.strip() for note in _FOOTNOTE.findall(line) if LETTER.search(note)]
             line = _FOOTNOTE.sub("", line).replace(FOOTNOTE_START, "").replace(FOOTNOTE_END, "").strip()
         return line
 
     def paragraph_break(self) -> None:
-        """A blank line in the source."""
+        """Add the footnotes of the paragraph, and end it."""
         for text in self._footnotes:
             self._break = False
             self.line(text)
@@ -180,14 +179,13 @@ class Prose:
         self._break = True
 
     def text(self) -> str:
-        """Everything, lines joined."""
+        """Return everything that was added."""
         self.paragraph_break()
         return "\n".join(self._lines)
 
 
 def prepare(source: str) -> str:
-    """Markup as the parsers want it: NFC, line feeds, one kind of blank, none of the characters that the parsers use as
-    marks."""
+    """Convert a source to NFC with line feeds and one kind of blank, without the characters that the parsers use as marks."""
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
     begin = source[:500]
@@ -197,7 +195,7 @@ def prepare(source: str) -> str:
 
 
 def _prepare_latin(source: str) -> str:
-    """Decide by the characters outside ASCII whether there is anything to do, and then line by line: a third of the time."""
+    """Prepare mostly ASCII text in a third of the time, by looking only at its other characters."""
     rest = source.encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII).decode("utf-8", "surrogatepass")
     if _UNWANTED_OR_BLANK.search(rest):
         source, rest = (_UNWANTED_OR_BLANK.sub(_blank_or_nothing, text) for text in (source, rest))
@@ -211,12 +209,12 @@ def _blank_or_nothing(found: re.Match[str]) -> str:
 
 
 def remove_addresses(text: str) -> str:
-    """``text`` with ``GONE`` in the place of bare addresses."""
+    """Replace bare addresses by ``REMOVED``."""
     parts, position = list[str](), 0
     colon = text.find("://")
     while colon >= 0:
         if scheme := _SCHEME.search(text, max(position, colon - len("https")), colon):
-            parts += (text[position : scheme.start()], GONE)
+            parts += (text[position : scheme.start()], REMOVED)
             if address := URL.match(text, scheme.start()):
                 position = address.end()
         colon = text.find("://", max(position, colon + 1))
@@ -224,19 +222,19 @@ def remove_addresses(text: str) -> str:
 
 
 def collapse_blanks(text: str) -> str:
-    """Every run of spaces becomes one; ``prepare`` has made spaces of other blanks."""
+    """Replace each run of spaces by one; other blanks are spaces since ``prepare``."""
     return _BLANKS.sub(" ", text) if "  " in text else text
 
 
 def repair(text: str) -> str:
-    """Heal what removed markup leaves: empty parentheses with the space before, empty parts, separators without a word before.
+    """Remove empty parentheses, empty parts of them, and separators that follow no word, which removed markup leaves.
 
-    Blanks must be collapsed. Most texts need none of this, so each step looks first whether it has work (twice as fast).
+    Blanks must be collapsed. Each step first checks whether it is needed, which is twice as fast, because most texts need none.
     """
     if _NAMELESS.search(text):
         text = _without_labels(text)
     if _EMPTY_START.search(text):
-        text = _EMPTY.sub(_without_empty, text).replace(f" {GONE}", "").replace(GONE, "")
+        text = _EMPTY.sub(_without_empty, text).replace(f" {REMOVED}", "").replace(REMOVED, "")
         text = _LEADING.sub("(", text)
     text = _cut_before(text, _TRAILING, _without_trailing)
     if any(separator.search(text) for separator in _DOUBLE_SEPARATORS):
@@ -247,7 +245,7 @@ def repair(text: str) -> str:
 
 
 def _without_labels(text: str) -> str:
-    """Delete, in parentheses, the name of a language whose word was removed: ``(영어:, 한자: 江)``."""
+    """Remove the names of languages in parentheses whose words were removed: ``(영어:, 한자: 江)``."""
     parts, position = list[str](), 0
     for found in _NAMELESS.finditer(text):
         at = found.start()
@@ -258,7 +256,7 @@ def _without_labels(text: str) -> str:
 
 
 def _cut_before(text: str, mark: re.Pattern[str], cut: Callable[[str], str]) -> str:
-    """Cut the end of the text before each mark; the same string if there is none."""
+    """Apply ``cut`` to each part of the text that is followed by a mark."""
     parts, position = list[str](), 0
     for found in mark.finditer(text):
         parts.append(cut(text[position : found.start()]))
@@ -270,11 +268,11 @@ def _without_trailing(before_closing: str) -> str:
     """Return the text before a closing parenthesis, without separators at its end."""
     kept = before_closing.rstrip(" ,;")
     tail = before_closing[len(kept) :]
-    return before_closing if len(tail) > 1 and not tail.strip(";") else kept  # (ㅋㅋ;;) is a face, not a rest
+    return before_closing if len(tail) > 1 and not tail.strip(";") else kept  # (ㅋㅋ;;) is an emoticon
 
 
 def _without_empty(found: re.Match[str]) -> str:
-    """Delete balanced parentheses of a run that holds nothing but separators; stack-based, so that nesting costs nothing."""
+    """Remove balanced parentheses from a run of parentheses and separators, in linear time."""
     run = found[0]
     if ")" not in run:
         return run
@@ -288,11 +286,11 @@ def _without_empty(found: re.Match[str]) -> str:
             del kept[at - 1 if at and kept[at - 1] == " " else at :]
             continue
         kept.append(character)
-    return "".join(kept) if kept and kept[0] == "(" else f"{GONE}{''.join(kept)}"
+    return "".join(kept) if kept and kept[0] == "(" else f"{REMOVED}{''.join(kept)}"
 
 
 def finish(text: str) -> str:
-    """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left."""
+    """Collapse blanks, repair the text, remove all paired marks, and restore protected characters."""
     done = repair(collapse_blanks(text))
     for _ in range(4):
         if not any(pair[0] in done and pair in done for pair in _PAIRS):
@@ -306,7 +304,7 @@ def finish(text: str) -> str:
 
 
 def _without_pairs(text: str) -> str:
-    """Delete paired marks that stayed or that removals brought together, and those that deleting brings together."""
+    """Remove paired marks, also those that become adjacent by removing others."""
     return _MARKS.sub(_unpaired, re.sub("<+(?=ref)", "", text))
 
 
@@ -326,24 +324,20 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file", "image", "media"})
+INVISIBLE_LINKS = {
+    **dict.fromkeys(("파일", "그림", "이미지", "미디어", "file", "image", "media"), "file"),
+    **dict.fromkeys(("분류", "category"), "category"),
+}
+"""Prefix of a link that shows nothing in its place → its construct."""
 
-_CATEGORY_NAMESPACES = frozenset({"분류", "category"})
-
-UNSEEN_LINKS = dict.fromkeys(_FILE_NAMESPACES, "file") | dict.fromkeys(_CATEGORY_NAMESPACES, "category")
-"""Prefix of a link that shows nothing in its place → the construct that it is."""
-
-_OTHER_NAMESPACES = _words(
+_NON_ARTICLE_PREFIXES = _words(
     """
-    틀 위키백과 백 사용자 도움말 포털 들머리 모듈 미디어위키 초안 위키프로젝트 특수 토론
-    template wikipedia project wp user help portal module mediawiki draft special talk
+    파일 그림 이미지 미디어 분류 틀 위키백과 백 사용자 도움말 포털 들머리 모듈 미디어위키 초안 위키프로젝트 특수 토론
+    file image media category template wikipedia project wp user help portal module mediawiki draft special talk
+    나무위키 휴지통 파일휴지통 투표 더미
     """
 )
-
-_NON_ARTICLE_PREFIXES = (
-    _FILE_NAMESPACES | _CATEGORY_NAMESPACES | _OTHER_NAMESPACES | {"나무위키", "휴지통", "파일휴지통", "투표", "더미"}
-)
-"""A title with one of these before its first colon is no article, whatever its namespace number says."""
+"""A page is not an article if its title has one of these before the first colon, whatever its namespace number."""
 
 SISTER_PROJECTS = _words(
     """
@@ -368,18 +362,18 @@ LANGUAGES = _words(
     wuu xal xh xmf yi yo yue za zea zgh zh zh-classical zh-min-nan zh-yue zu
     """
 )
-"""Prefixes of links to the same article in another language, as Wikipedia's editions are named."""
+"""Prefixes of links to the same article in other languages: the names of Wikipedia's editions."""
 
 
-def other_namespace(title: str) -> Drop | None:
-    """``namespace`` for a page that is no article by the prefix of its title, whatever its namespace number says."""
+def drop_namespace(title: str) -> Drop | None:
+    """Return the drop ``namespace`` if the title begins with the name of a namespace that has no articles."""
     prefix, colon, _ = title.partition(":")
     name = prefix.strip().lower()
     return Drop("namespace", f"title begins with {name}:") if colon and name in _NON_ARTICLE_PREFIXES else None
 
 
-def no_prose(title: str) -> Drop | None:
-    """``disambiguation`` or ``list_page`` for an article that only points to others."""
+def drop_pointer(title: str) -> Drop | None:
+    """Return the drop ``disambiguation`` or ``list_page`` for pages that only point to others, or None."""
     if title.endswith("(동음이의)"):
         return Drop("disambiguation", "title")
     return Drop("list_page", "title") if title.endswith("의 목록") else None

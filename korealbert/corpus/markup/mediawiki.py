@@ -1,8 +1,7 @@
-"""Wikipedia files → documents: XML dumps of MediaWiki, and the output of WikiExtractor.
+"""Documents of Wikipedia files: XML dumps of MediaWiki, and the output of WikiExtractor.
 
-The framing of dumps cuts at ``</page>``, which cannot occur in a page because dumps escape ``<``; each page is then parsed on
-its own by expat. A malformed page loses only that page. Declarations (DOCTYPE, entities) are refused: dumps have none, only
-attacks do.
+Dumps are cut at ``</page>``, which cannot occur in a page because dumps escape ``<``, and expat parses each page separately, so
+that a malformed page loses only itself. Declarations (DOCTYPE, entities) are refused: dumps have none, only attacks do.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from korealbert.corpus.markup.expansion import TemplatePages, template_body
-from korealbert.corpus.markup.layout import GONE, LETTER, WikiText, finish, no_prose, other_namespace
-from korealbert.corpus.markup.stray_particles import without_particles_behind_marks, without_stray_particles
+from korealbert.corpus.markup.layout import LETTER, REMOVED, WikiText, drop_namespace, drop_pointer, finish
+from korealbert.corpus.markup.stray_particles import without_particles_after_marks, without_stray_particles
 from korealbert.corpus.markup.templates import template_key
 from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks
 from korealbert.corpus.readers.framing import RawRecords
@@ -35,7 +34,7 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 PAGE_END = b"</page>"
 PAGE = re.compile(PAGE_END)
-"""Each page has one."""
+"""Occurs once in each page."""
 BASE = re.compile(rb"<base>([^<]*)</base>")
 """Captures the wiki's address from the header of a dump."""
 
@@ -47,7 +46,7 @@ _TEXT_FIELDS = {"title": "title", "ns": "namespace", "id": "id", "text": "text",
 
 @dataclass(slots=True)
 class Page:
-    """One page of a dump, as written; of several revisions the last."""
+    """One page of a dump, with its last revision."""
 
     title: str = ""
     namespace: str = ""
@@ -60,7 +59,7 @@ class Page:
 def parse_pages(
     spec: ExtractSpec, records: RawRecords, tally: Tally, templates: TemplatePages | None = None
 ) -> Iterator[Outcome]:
-    """One document per page; calls of ``templates`` within lines are expanded."""
+    """Read one document per page; calls of ``templates`` within lines are expanded."""
     data, position = records.data, 0
     if b"<!" in data and (declaration := _DECLARATION.search(data)):
         remedy = "a dump declares no document type and no entities: get it from its publisher"
@@ -138,7 +137,7 @@ def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
 
 
 def read_templates(records: RawRecords) -> Iterator[tuple[str, str]]:
-    """Key and body of each template among the pages; unreadable ones are reported when they are parsed as pages."""
+    """Yield key and body of each template page; unreadable ones are reported when they are parsed as pages."""
     position = 0
     while (start := _PAGE_START.search(records.data, position)) and (end := records.data.find(PAGE_END, start.end())) >= 0:
         position = end + len(PAGE_END)
@@ -164,60 +163,57 @@ def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally, 
             published=page.timestamp,
         )
 
-    unread = _unread(page, title)
-    if unread:
+    if drop := _drop_unread(page, title):
         tally.left_out(page.text)
-        return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), unread)
+        return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), drop)
     source = templates.expand(page.text, title, spec.wiki) if templates else page.text
     extracted = extract_wikitext(source, spec.wiki)
     extracted.lost["template"] += len(page.text) - len(source)
-    decision = _decision(extracted, title)
-    if decision is None:
-        tally.extracted(page.text, extracted.text, extracted.lost)
-        return document(extracted.text)
-    tally.left_out(page.text)
-    return Dropped(document(extracted.text or page.text[:UNREAD_SOURCE_CHARS]), decision)
+    if drop := _drop_extracted(extracted, title):
+        tally.left_out(page.text)
+        return Dropped(document(extracted.text or page.text[:UNREAD_SOURCE_CHARS]), drop)
+    tally.extracted(page.text, extracted.text, extracted.lost)
+    return document(extracted.text)
 
 
-def _unread(page: Page, title: str) -> Drop | None:
-    """Why a page is dropped without reading its source, or None."""
+def _drop_unread(page: Page, title: str) -> Drop | None:
+    """Return why a page is dropped without parsing its source, or None."""
     if page.namespace not in ("0", ""):
         return Drop("namespace", f"ns = {page.namespace}")
-    return other_namespace(title) or (Drop("redirect", "<redirect>") if page.redirect else None)
+    return drop_namespace(title) or (Drop("redirect", "<redirect>") if page.redirect else None)
 
 
-def _decision(extracted: WikiText, title: str) -> Drop | None:
-    """Why an extracted page is dropped, or None."""
+def _drop_extracted(extracted: WikiText, title: str) -> Drop | None:
+    """Return why an extracted page is dropped, or None."""
     if extracted.redirect:
         return Drop("redirect", "#redirect")
     if extracted.disambiguation:
         return Drop("disambiguation", "template")
-    return no_prose(title) or (None if extracted.text else Drop("empty"))
+    return drop_pointer(title) or (None if extracted.text else Drop("empty"))
 
 
 def _address(base: str, page_id: str) -> str:
-    """A page's lasting address: ``…/wiki?curid=5``."""
+    """Return the permanent address of a page: ``…/wiki?curid=5``."""
     wiki, slash, _ = base.partition("/wiki/")
     return f"{wiki}/wiki?curid={page_id}" if slash and page_id else ""
 
 
-# WikiExtractor's output (``<doc id url title>…</doc>``): documents, and the repair of what that tool leaves. It deletes
-# templates but not the punctuation around them, so that articles open with ``(, 1924년 …)``; it leaves links and templates that
-# were not closed where they should be, cells and arguments of others, and ``formula_3`` where a formula was; it repeats the
-# title as the first line. Section titles are bare lines or end in a full stop (``생애.``); they stay, except those of dropped
-# sections and those at the end, whose lists are gone.
+# WikiExtractor's output (``<doc id url title>…</doc>``) is repaired. The tool deletes templates but not the punctuation around
+# them, so that articles begin with ``(, 1924년 …)``; it leaves unclosed links and templates, cells and arguments of others, and
+# ``formula_3`` in the place of a formula; and it repeats the title as the first line. Section titles are bare lines or end in a
+# full stop (``생애.``). They are kept, except those of dropped sections, and those at the end, whose lists were removed.
 
 DOC_END = b"</doc>"
 DOC = re.compile(rb"</?doc\b")
-"""Each document has at least one, also where its end is missing."""
+"""Occurs in each document, even if its end is missing."""
 
 _DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
-"""Titles hold quotes and ``>`` unescaped, so a value ends where another attribute or the line's end follows."""
+"""A value ends before another attribute or the end of the line, because titles have unescaped quotes and ``>``."""
 
 
 def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per ``<doc>``."""
+    """Read one document per ``<doc>``."""
     data, position = records.data, 0
     while start := _DOC_START.search(data, position):
         if data[position : start.start()].strip():
@@ -236,7 +232,7 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             yield bad_record(records, start.start(), len(data), "truncated_file", remedy)
             return
         position = end + len(DOC_END)
-        yield _outcome(spec, records, start, end, tally)
+        yield _read_doc(spec, records, start, end, tally)
     if data[position:].strip():
         unread = decode_record(records, position, len(data))
         remedy = "expected <doc …>: is this WikiExtractor's output?"
@@ -244,7 +240,7 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         yield unread if isinstance(unread, Quarantined) else outside
 
 
-def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:
+def _read_doc(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:
     record = decode_record(records, start.start(), end)
     if isinstance(record, Quarantined):
         return record
@@ -255,12 +251,12 @@ def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end
         remedy = "<doc> has no title attribute: is this WikiExtractor's output?"
         return bad_record(records, start.start(), end, "missing_field", remedy, field="title")
     source, lost = html.unescape(body), Counter[str]()
-    text = _repaired(source, spec, title, lost)
+    text = _repair(source, spec, title, lost)
     native = attributes.get("id") or title
     document = Document(
         document_id(spec.source, native), spec.source, text, title, spec.outlet, spec.category, attributes.get("url", "")
     )
-    drop = other_namespace(title) or no_prose(title) or (None if text else Drop("empty"))
+    drop = drop_namespace(title) or drop_pointer(title) or (None if text else Drop("empty"))
     if drop:
         tally.left_out(source)
         return Dropped(document, drop)
@@ -275,12 +271,12 @@ _RESIDUE = re.compile(
     r"|</?(?:page|ns|id|revision|parentid|timestamp|contributor|username|ip|minor|comment|origin|model|format|sha1)\b[^\n]*)$\n?"
 )
 _HEADING = re.compile(r"[^.,!?]{1,12}(?<![다요까죠])\.")
-"""A title as WikiExtractor writes it; sentences that short end otherwise."""
+"""A section title as WikiExtractor writes it; sentences of this length end differently."""
 _LIST_MARK = re.compile(r"(?m)^\*+ +")
 _DOUBLE_STOP = re.compile(r"\.(?<=다\.\.)(?!\.)|,(?=\.(?:\s|\Z))")
 
 
-def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str:
+def _repair(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str:
     text = tidy(body)
     first, _, rest = text.partition("\n")
     if one_line(first) == title:
@@ -290,9 +286,9 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
         text = read_leftover_marks(text, spec.wiki, lost)
     if "_" in text:
         unknown = spec.wiki.math_placeholder.replace("{formula}", "")
-        marked = _PLACEHOLDER.sub(lambda found: (unknown if found[0][0] == "f" else "") or GONE, text)
-        lost["math"] += len(text) - len(marked) + marked.count(GONE)
-        text = without_particles_behind_marks(marked, lost).replace(GONE, "")
+        marked = _PLACEHOLDER.sub(lambda found: (unknown if found[0][0] == "f" else "") or REMOVED, text)
+        lost["math"] += len(text) - len(marked) + marked.count(REMOVED)
+        text = without_particles_after_marks(marked, lost).replace(REMOVED, "")
     before = len(text)
     if "|" in text or "<" in text or "!" in text:
         text = _RESIDUE.sub("", text)
@@ -308,7 +304,7 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
 
 
 def _without_last_headings(lines: list[str]) -> list[str]:
-    """Without the titles of sections of which nothing is left, at the end."""
+    """Remove the titles of empty sections at the end."""
     end = len(lines)
     while end > 1 and (not lines[end - 1] or _HEADING.fullmatch(lines[end - 1])):
         end -= 1

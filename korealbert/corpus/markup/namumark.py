@@ -1,7 +1,7 @@
-"""NamuWiki markup (namumark) → text: blocks, then brackets, then marks within a line, then lines.
+"""Extraction of text from NamuWiki markup (namumark): blocks, then brackets, then marks within lines, then lines.
 
-Each step looks first whether it has work, and works on the whole document by one compiled pattern. A step leaves nothing that
-the next one could mistake for markup: literal text is out of reach behind stand-ins. Nothing raises, and all work is linear.
+Each step first checks whether it is needed, and reads the whole document by one compiled pattern. Text that is not markup is
+protected by stand-ins, so that no later step reads it as markup. Never raises, and takes linear time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from korealbert.corpus.markup.formulas import formula
-from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities, finish, other_namespace, prepare
+from korealbert.corpus.markup.layout import REMOVED, URL, WikiText, decode_entities, drop_namespace, finish, prepare
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
-from korealbert.corpus.markup.namumark_lines import lay_out, own_length
-from korealbert.corpus.markup.stray_particles import without_particles_behind_marks
+from korealbert.corpus.markup.namumark_lines import lay_out, source_length
+from korealbert.corpus.markup.stray_particles import without_particles_after_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
@@ -30,28 +30,28 @@ _ATTACHMENT = re.compile(r"attachment:(?:\"[^\"\n]*+\"|[^\s|\[\]\"]++)", re.IGNO
 
 
 def extract_namumark(source: str, options: WikiOptions) -> WikiText:
-    """The text of one document's source; empty for a redirect."""
+    """Return the text of one document's source; empty for a redirect."""
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
     text = resolve_blocks(f"\n{prepare(source)}", options, lost)
     text = resolve_brackets(text, options, lost)
-    text = without_particles_behind_marks(_inline(text, options, lost), lost)
+    text = without_particles_after_marks(_read_inline(text, options, lost), lost)
     return WikiText(finish(lay_out(text, options, lost)), lost)
 
 
-def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Marks that do not nest and do not leave their line. A single character is looked for first: that is ten times as fast."""
+def _read_inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Read the marks that do not nest, within lines. Looking for a single character first is ten times as fast."""
     if "&" in text:
         before = len(text)
         text = decode_entities(text)
         lost["entity"] += before - len(text)
     if ":" in text and "://" in text:
-        text = _without(URL, text, "url", GONE, lost)
+        text = _remove(URL, text, "url", lost)
     if "ttachment:" in text:
-        text = _without(_ATTACHMENT, text, "file", GONE, lost)
+        text = _remove(_ATTACHMENT, text, "file", lost)
     if "{" in text:
-        text = text.replace("{{|", GONE).replace("|}}", GONE)  # a box, in the old syntax
+        text = text.replace("{{|", REMOVED).replace("|}}", REMOVED)  # a box in the old syntax
     if "$" in text:
         text = _DOLLAR_MATH.sub(lambda found: _formula(found[0], options, lost), text)
     for mark in ("~~", "--"):
@@ -68,25 +68,25 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
 def _formula(dollars: str, options: WikiOptions, lost: Counter[str]) -> str:
     shown = formula(dollars.strip("$"), options)
     lost["math"] += len(dollars) - len(shown)
-    return shown or GONE
+    return shown or REMOVED
 
 
-def _without(pattern: re.Pattern[str], text: str, construct: str, instead: str, lost: Counter[str]) -> str:
+def _remove(pattern: re.Pattern[str], text: str, construct: str, lost: Counter[str]) -> str:
     parts = pattern.split(text)
     if len(parts) > 1:
         lost[construct] += len(text) - sum(map(len, parts))
-        text = instead.join(parts)
+        text = REMOVED.join(parts)
     return text
 
 
 def _strike(text: str, mark: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Delete struck-out text, or only its marks if it is kept."""
+    """Remove struck-out text, or only its marks if it is kept."""
     if options.keep_strikethrough:
         return _unmark(text, mark)
     parts = text.split(mark)
     for index in _paired(parts, mark):
-        lost["strikethrough"] += own_length(parts[index]) + 2 * len(mark)
-        parts[index] = GONE
+        lost["strikethrough"] += source_length(parts[index]) + 2 * len(mark)
+        parts[index] = REMOVED
     return "".join(parts)
 
 
@@ -98,12 +98,12 @@ def _unmark(text: str, mark: str, begin: str = "", end: str = "") -> str:
 
 
 def _paired(parts: list[str], mark: str) -> list[int]:
-    """Return which of the parts between marks are within a pair on one line; marks without a partner go back into the parts."""
+    """Return which of the parts between marks are within a pair on one line; put single marks back into the parts."""
     inside: list[int] = []
     index, last = 1, len(parts) - 1
     while index < last:
         part = parts[index]
-        if "\n" in part or (mark == "--" and not part.strip("- \t")):  # a rule is no pair
+        if "\n" in part or (mark == "--" and not part.strip("- \t")):  # a rule is not a pair
             parts[index] = mark + part
             index += 1
             continue
@@ -118,12 +118,12 @@ def _paired(parts: list[str], mark: str) -> list[int]:
 
 
 def parse_namuwiki(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per record; namespaces may be numbers or strings."""
+    """Read one document per record; namespaces may be numbers or strings."""
     for start, end, record in json_records(records, tally):
-        yield record if isinstance(record, Quarantined) else _outcome(spec, records, record, (start, end), tally)
+        yield record if isinstance(record, Quarantined) else _document(spec, records, record, (start, end), tally)
 
 
-def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
+def _document(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
     for name in ("namespace", "title", "text"):
         value = record.get(name)
         if value is None:
@@ -145,8 +145,8 @@ def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], ext
 
     if namespace not in spec.article_namespaces:
         return dropped(Drop("namespace", f"namespace = {namespace!r}"))
-    if unread := other_namespace(title):
-        return dropped(unread)
+    if drop := drop_namespace(title):
+        return dropped(drop)
     extracted = extract_namumark(source, spec.wiki)
     if extracted.redirect or not extracted.text:
         return dropped(Drop("redirect", "#redirect") if extracted.redirect else Drop("empty"))

@@ -1,7 +1,7 @@
-"""The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups; and escapes, which must be seen with them.
+"""The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups, and escapes, which may be in any of them.
 
-Groups nest, and a group that is closed is known by its end before anything is read: content removed whole (tables, code) is
-jumped over. Of groups that only style their content the marks go and the content stays where it is.
+Groups nest. The ends of all groups are found first, so that removed content (tables, code) is skipped. Groups that only style
+their content lose their marks.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from collections import Counter
 from functools import cached_property
 
 from korealbert.corpus.markup.formulas import formula
-from korealbert.corpus.markup.layout import GONE, literal
+from korealbert.corpus.markup.layout import REMOVED, protect
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import script_mark
 
 _MAX_TABLE_DEPTH = 4
-"""Tables within cells within tables that ``keep_tables`` follows."""
+"""Levels of tables within cells that ``keep_tables`` keeps."""
 
 _LINE_START = r"\n(?:##[^\n]*|[ \t>]*+(?=\|))"
 _LINE = re.compile(_LINE_START)
 _BLOCK = re.compile(rf"\{{\{{\{{|\}}\}}\}}|\\|{_LINE_START}")
-_GROUP_START = re.compile(r"\{\{\{")
-_GROUP_END = re.compile(r"\}\}\}")
+_GROUP_MARK = re.compile(r"\{\{\{|\}\}\}")
 _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
@@ -39,13 +38,13 @@ _MATH_ENDS = {"[": ")", "<": "<"}
 
 
 def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Text whose brackets, inline marks and list marks are still to be read; ``source`` begins with a line feed."""
+    """Return the source without blocks; brackets, inline marks and list marks stay. ``source`` begins with a line feed."""
     if "ath(" in source or ("<" in source and "ath>" in source) or "ATH" in source:
         source = _without_math(source, options, lost)
     nested = "\\" in source
     if "{{{" in source and not nested:
         unstyled = "".join(_STYLED.split(source))
-        nested = "{{{" in unstyled  # perhaps a literal one, within which nothing means anything
+        nested = "{{{" in unstyled  # perhaps of a literal group, in which nothing is markup
         source = source if nested else unstyled
     if nested or ("}" in source and "}}}" in source):
         return _Blocks(source, options, lost).run(_BLOCK)
@@ -53,19 +52,19 @@ def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str
 
 
 def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Formulas go first, because their braces and backslashes mean something else."""
+    """Replace formulas, before all other blocks, because braces and backslashes have another meaning in them."""
     out: list[str] = []
     position, opened = 0, None
     for mark in _MATH_MARK.finditer(source):
         token = mark[0]
         if token[0] == "\n":
             opened = None
-        elif token[0] == "[" or token[:2] == "<m" or token[:2] == "<M":
+        elif token.startswith(("[", "<m", "<M")):
             opened = opened or mark
         elif opened and token[0] == _MATH_ENDS[opened[0][0]]:
             end = mark.end() - len(")]") if token[0] == ")" else mark.start()
             shown = formula(source[opened.end() : end], options)
-            out += (source[position : opened.start()], shown or GONE)
+            out += (source[position : opened.start()], shown or REMOVED)
             lost["math"] += mark.end() - opened.start() - len(shown)
             position, opened = mark.end(), None
     return "".join((*out, source[position:])) if position else source
@@ -81,19 +80,18 @@ class _Blocks:
 
     @cached_property
     def _group_ends(self) -> dict[int, int]:
-        """Position of every ``{{{`` that is closed → position of its ``}}}``."""
+        """Position of each closed ``{{{`` → position of its ``}}}``."""
         ends: dict[int, int] = {}
         opened: list[int] = []
-        starts = [2 * mark.start() for mark in _GROUP_START.finditer(self.source)]
-        for mark in sorted((*starts, *(2 * mark.start() + 1 for mark in _GROUP_END.finditer(self.source)))):
-            if mark % 2 == 0:
-                opened.append(mark // 2)
+        for mark in _GROUP_MARK.finditer(self.source):
+            if mark[0] == "{{{":
+                opened.append(mark.start())
             elif opened:
-                ends[opened.pop()] = mark // 2
+                ends[opened.pop()] = mark.start()
         return ends
 
     def run(self, marks: re.Pattern[str]) -> str:
-        """The source without the blocks that ``marks`` finds."""
+        """Return the source without the blocks that ``marks`` finds."""
         source, out, search = self.source, self._out, marks.search
         position = 0
         while found := search(source, position):
@@ -109,14 +107,14 @@ class _Blocks:
                     position = end
                 case _:
                     escaped = source[end : end + 1]
-                    out.append(literal(escaped) if escaped != "\n" else "\\\n")
+                    out.append(protect(escaped) if escaped != "\n" else "\\\n")
                     position = end + 1
         out.append(source[position:])
         return "".join(out)
 
-    def _leave_out(self, start: int, end: int, construct: str, instead: str = GONE) -> int:
+    def _remove(self, start: int, end: int, construct: str, replacement: str = REMOVED) -> int:
         self.lost[construct] += end - start
-        self._out.append(instead)
+        self._out.append(replacement)
         return end
 
     def _end_of_line(self, position: int) -> int:
@@ -128,7 +126,7 @@ class _Blocks:
     # {{{ groups }}}
 
     def _group(self, start: int, end: int) -> int:
-        """A group, or the first line of one whose content is markup like any other; where to read on."""
+        """Read a group, or its first line if its content is markup; return the position after it."""
         head = _GROUP_HEAD.match(self.source, start)
         kind = (head[1] or "").lower() if head else ""
         if head and not kind:
@@ -146,12 +144,12 @@ class _Blocks:
             self._out.append(text.strip())
             return close + 3
         if kind or "\n" in content:
-            return self._leave_out(start, close + 3, "code")
-        self._out.append(literal(content))
+            return self._remove(start, close + 3, "code")
+        self._out.append(protect(content))
         return close + 3
 
     def _block_head(self, head: re.Match[str], close: int, kind: str) -> int:
-        """The first line of a block, which holds a style or a title."""
+        """Read the first line of a group with a style or a title; return the position after it."""
         line_end = self._end_of_line(head.end())
         if kind == "wiki" and not self.source[max(head.end(1), line_end - 80) : line_end].rstrip().endswith('"'):
             style = _STYLE.match(self.source, head.end(1))  # the body begins on the same line
@@ -160,21 +158,21 @@ class _Blocks:
             body = head.end() if 0 <= close < line_end else line_end
         self.lost["style" if kind == "wiki" else "folding_title"] += body - head.end(1)
         if self.source.startswith("\n", body):
-            self._out.append(GONE)
+            self._out.append(REMOVED)
         return body
 
     # lines
 
     def _line_start(self, start: int, end: int) -> int:
-        """A comment, or a line that begins with a pipe."""
+        """Read a comment, or a line that begins with a pipe; return the position after it."""
         if not self.source.startswith("|", end):
             self.lost["comment"] += end - start
             return end
         rows = self._rows(end)
         if rows:
             return self._table(start, rows)
-        if self.source.startswith("||", end):  # a row that never ends
-            return self._leave_out(start, self._end_of_line(end), "table", "\n")
+        if self.source.startswith("||", end):  # an unclosed row
+            return self._remove(start, self._end_of_line(end), "table", "\n")
         self._out.append(self.source[start : end + 1])
         return end + 1
 
@@ -183,12 +181,12 @@ class _Blocks:
         kept = ""
         if self.options.keep_tables and self.depth < _MAX_TABLE_DEPTH:
             kept = "\n".join(filter(None, (self._row(*row) for row in rows)))
-        self._leave_out(start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
+        self._remove(start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
         self.lost["table"] -= len(kept)
         return end
 
     def _rows(self, position: int) -> list[tuple[int, int]]:
-        """The rows of a table from ``position`` on, where a pipe is."""
+        """Return the spans of the rows of a table whose first pipe is at ``position``."""
         rows: list[tuple[int, int]] = []
         while (row_end := self._row_end(position)) > 0:
             rows.append((position, row_end))
@@ -199,7 +197,7 @@ class _Blocks:
         return rows
 
     def _row_end(self, start: int) -> int:
-        """After the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
+        """Return the position after the ``||`` that ends the row at ``start``, or -1 if a blank line or heading comes first."""
         if start < self._rowless_until:
             return -1
         line_end = self._end_of_line(start)
@@ -226,7 +224,7 @@ class _Blocks:
         return -1
 
     def _row(self, start: int, end: int) -> str:
-        """The cells of a row, a space between them."""
+        """Return the cells of a row with a space between them."""
         cells: list[str] = []
         position = cell_start = start
         source = self.source

@@ -1,7 +1,7 @@
-"""The brackets of a NamuWiki document: ``[[links]]``, ``[* footnotes]``, ``[macros]``, and those that are only brackets.
+"""The brackets of a NamuWiki document: ``[[links]]``, ``[* footnotes]``, ``[macros]``, and ordinary brackets.
 
-What holds no other bracket is resolved at once, innermost first, a whole document at a time; that is nearly everything. What
-remains (brackets that never close, or nested deeper) is read token by token with a stack.
+Brackets without others in them are resolved at once in the whole document, a few times, so that nested ones become plain. The
+rest (unclosed brackets, or deeper nesting) is read by tokens with a stack.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Mapping
 
 from korealbert.corpus.markup.formulas import formula
-from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, LINE_BREAK, UNSEEN_LINKS
-from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
+from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, INVISIBLE_LINKS, LINE_BREAK, REMOVED
+from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, source_length
 from korealbert.corpus.readers.spec import WikiOptions
 
 _ROUNDS = 3
-"""Bracket within bracket that is resolved without a stack: a link in the label of a picture in a footnote."""
+"""Levels of nesting that are resolved without a stack: a link in the label of a picture in a footnote."""
 
 _FOOTNOTE, _BRACKET = "[*", "["
 _SECOND = r"(?:(?<!\[\[{0})|(?<=\[\[\[{0})(?<!\[\[\[\[{0}))"
-"""After the brackets that open something: no bracket is before them, or exactly two are."""
+"""Looks behind an opening mark, which must have no bracket before it, or exactly two."""
 
 _INNERMOST_LINK = re.compile(r"\[\[" + _SECOND.format(r"\[") + r"([^\[\]|\n]*+)(?:\|([^\[\]\n]*+))?\]\]")
 _INNERMOST_FOOTNOTE = re.compile(r"\[\*" + _SECOND.format(r"\*") + r"([^\[\]\n]*+)\]")
 _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _CITATION = re.compile(r"\s*#.*\Z|[\W_]*(?:\d{1,2}[\W_]*)?\Z")
-"""The label of a link to a source: ``#``, ``#영상``, ``[1]``."""
+"""The label of a link that cites a source: ``#``, ``#영상``, ``[1]``."""
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
     {
@@ -38,14 +38,11 @@ _MACROS = frozenset(
         *("attachment", "wikicommons"),
     }
 )
-_TOKEN = re.compile(
-    r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
-    re.MULTILINE,
-)
+_TOKEN = re.compile(r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))", re.MULTILINE)
 
 
 def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Text without links, footnotes and macros; the words of links are between ``LINK_START`` and ``LINK_END``."""
+    """Resolve links, footnotes and macros; the text of links is between ``LINK_START`` and ``LINK_END``."""
     if "[" not in text and "]]" not in text:
         return text
     for _ in range(_ROUNDS):
@@ -71,19 +68,16 @@ def _links(text: str, lost: Counter[str]) -> str:
         parts[index], construct = _link_text(target, label)
         parts[index + 1] = ""
         if construct:
-            parts[index] = GONE
-            lost[construct] += own_length(target) + (0 if label is None else own_length(label) + 1) + 4
+            parts[index] = REMOVED
+            lost[construct] += source_length(target) + (0 if label is None else source_length(label) + 1) + 4
     return "".join(parts)
 
 
 def _link_text(target: str, label: str | None) -> tuple[str, str]:
-    """Return the text of a link and an empty string, or an empty string and its construct if it shows nothing.
-
-    Its words are put between marks, to know how much of a line is links.
-    """
+    """Return the text of a link between its marks and "", or "" and its construct if it shows nothing."""
     if ":" in target:
-        target = target.replace(GONE, "").strip()
-        construct = unseen_link(target, UNSEEN_LINKS)
+        target = target.replace(REMOVED, "").strip()
+        construct = invisible_link(target, INVISIBLE_LINKS)
         if construct:
             return "", construct
         if "://" in target:
@@ -104,8 +98,8 @@ def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     if not options.keep_footnotes and "[*" in text:
         parts = _INNERMOST_FOOTNOTE.split(text)
         if len(parts) > 1:
-            lost["footnote"] += own_length("".join(parts[1::2])) + 3 * (len(parts) // 2)
-            text = GONE.join(parts[::2])
+            lost["footnote"] += source_length("".join(parts[1::2])) + 3 * (len(parts) // 2)
+            text = REMOVED.join(parts[::2])
             if "[" not in text:
                 return text
     parts = _INNERMOST_BRACKET.split(text)
@@ -113,33 +107,33 @@ def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         content = parts[index]
         if content.startswith("*"):
             parts[index] = _footnote(content, options, lost)
-        elif (instead := _macro(content, options, lost)) is not None:
-            parts[index] = instead
+        elif (replacement := _macro(content, options, lost)) is not None:
+            parts[index] = replacement
         else:
             parts[index] = f"{LITERAL_OPEN}{content}{LITERAL_CLOSE}"
     return "".join(parts)
 
 
 def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """The replacement of ``[content]``; one that runs into the next section was never closed, and loses its line."""
+    """Return the replacement of a footnote ``[content]``; one with a heading in it is unclosed, and loses its line."""
     if "\n" in content and _HEADING.search(content):
         note, newline, rest = content.partition("\n")
-        lost["footnote"] += own_length(note) + 1
-        return f"{GONE}{newline}{rest}{LITERAL_CLOSE}"
+        lost["footnote"] += source_length(note) + 1
+        return f"{REMOVED}{newline}{rest}{LITERAL_CLOSE}"
     if not options.keep_footnotes:
-        lost["footnote"] += own_length(content) + 2
-        return GONE
+        lost["footnote"] += source_length(content) + 2
+        return REMOVED
     return _kept_note(content.partition(" ")[2])
 
 
 def _kept_note(content: str) -> str:
-    """A footnote's text between its marks, and behind it those of the footnotes within."""
+    """Return the text of a footnote between its marks, followed by the footnotes that are in it."""
     own = _KEPT_NOTE.sub("", content).replace("\n", " ")
     return "".join([FOOTNOTE_START, own, FOOTNOTE_END, *_KEPT_NOTE.findall(content)])
 
 
 def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None:
-    """The replacement of ``[content]`` if it is a macro."""
+    """Return the replacement of ``[content]`` if it is a macro, or None."""
     name, _, arguments = content.partition("(")
     name = name.lower()
     if name not in _MACROS:
@@ -149,30 +143,30 @@ def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None
     shown = arguments.removesuffix(")").partition(",")[0] if name == "ruby" else ""
     if name == "math":
         text = formula(arguments.removesuffix(")"), options)
-        lost["math"] += own_length(content) + 2 - len(text)
-        return text or GONE
-    lost["macro"] += own_length(content) + 2 - len(shown)
-    return shown or GONE
+        lost["math"] += source_length(content) + 2 - len(text)
+        return text or REMOVED
+    lost["macro"] += source_length(content) + 2 - len(shown)
+    return shown or REMOVED
 
 
 class _Unbalanced(NestedMarkup):
-    """Brackets that never close, or too deep within others."""
+    """Reads unclosed and deeply nested brackets."""
 
     token = _TOKEN
-    unseen_links = UNSEEN_LINKS
+    invisible_links = INVISIBLE_LINKS
 
     def readers(self) -> Mapping[str, Reader]:
-        """By the first character of a token."""
+        """Return the readers of tokens by their first character."""
         return {"[": self._open_bracket, "]": self._close_bracket, "\n": self._line_start, "|": self._pipe}
 
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
-        """Return the same as for any link."""
+        """Return the same as for other links."""
         return _link_text(target, label)
 
     def _open_bracket(self, found: re.Match[str]) -> int:
         start, end = found.span()
         if end - start == 2:
-            return self.read_link(found)
+            return self.open_link(found)
         if self.source.startswith("*", end):
             self.open(_FOOTNOTE, start)
             return end + 1
@@ -206,7 +200,7 @@ class _Unbalanced(NestedMarkup):
         if self.options.keep_footnotes:
             self.out[frame.start :] = [_kept_note("".join(self.out[frame.start :]).partition(" ")[2])]
         else:
-            self.replace(frame, end, "footnote")
+            self.replace_frame(frame, end, "footnote")
 
     def _pipe(self, found: re.Match[str]) -> int:
         if self.stack and self.stack[-1].kind == LINK and not self.stack[-1].pipes:
@@ -225,7 +219,7 @@ class _Unbalanced(NestedMarkup):
         return end
 
     def abandon(self, frame: Frame) -> int:
-        """A footnote goes up to the line's end; brackets stay."""
+        """Remove an unclosed footnote up to the end of the line; keep brackets."""
         if frame.kind == _FOOTNOTE:
             return blank_until(self.out, frame.start, "\n")
         return self.abandon_link(frame) if frame.kind == LINK and frame.pipes else 0

@@ -1,4 +1,4 @@
-"""The MediaWiki templates whose text is part of the sentence (``templates.toml``); all others show nothing."""
+"""MediaWiki templates whose text is part of a sentence (``templates.toml``); all others show nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 
-from korealbert.corpus.markup.layout import literal
+from korealbert.corpus.markup.layout import protect
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
 _RANGES = {
@@ -22,7 +22,7 @@ _CHARGE = re.compile(r"\d*[-+−–]")
 _UNIT_POWER = re.compile(r"(?<=[dimnt])([23])\b")
 _LEVELS = {":^": RAISED, ":_": LOWERED}
 _INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
-"""Templates with such names are replaced by their first argument, or by the text after the colon."""
+"""Templates with these prefixes show their first argument, or the text after the colon."""
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _ARGUMENT = re.compile(r"\{(\w+)(:[\^_])?\}")
 
@@ -37,7 +37,7 @@ DISAMBIGUATION = frozenset(
 
 @lru_cache(maxsize=4096)
 def template_key(name: str) -> str:
-    """A template's name as MediaWiki compares it, in lower case and without its namespace, nor marks of removed comments."""
+    """Return a template's name in the form that is compared: lower case, without namespace and marks of removed comments."""
     key = " ".join(name.replace("_", " ").replace("\0", "").split()).lower()
     for prefix in ("틀:", "template:"):
         key = key.removeprefix(prefix).lstrip()
@@ -45,12 +45,12 @@ def template_key(name: str) -> str:
 
 
 def is_inline(key: str, extra: Mapping[str, int | str]) -> bool:
-    """Whether a template shows text of its arguments."""
+    """Return whether a template shows text of its arguments."""
     return key in _PATTERNS or key in extra or key.startswith(_INLINE_PREFIXES)
 
 
 def inline_text(key: str, arguments: list[str], extra: Mapping[str, int | str]) -> str:
-    """Return the text of an inline template; empty if it lacks the argument. ``arguments`` are raw (``name=value``)."""
+    """Return the text of an inline template, or "" if an argument is missing. ``arguments`` are raw (``name=value``)."""
     function, colon, rest = key.partition(":")
     if colon and key.startswith(_INLINE_PREFIXES):
         return rest.strip().upper() if function == "uc" else rest.strip()
@@ -68,23 +68,23 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int | str]) 
 
 
 def _filled(pattern: str, given: Mapping[str, str]) -> str:
-    """A pattern with its arguments in it; empty if it lacks one that is not in brackets."""
+    """Fill in a pattern's arguments; return "" if one is missing that is not in brackets."""
     names = {name for name, _ in _ARGUMENT.findall(pattern)}
     values = {name: _COMPUTED[name](given) if name in _COMPUTED else given.get(name, "") for name in names}
-    shorter = ""
-    while shorter != pattern:
-        shorter, pattern = pattern, _OPTIONAL.sub(lambda part: part[1] if _whole(part[1], values) else "", pattern)
-    if not _whole(pattern, values):
+
+    def complete(part: str) -> bool:
+        return all(values[name] for name, _ in _ARGUMENT.findall(part))
+
+    before = ""
+    while before != pattern:
+        before, pattern = pattern, _OPTIONAL.sub(lambda part: part[1] if complete(part[1]) else "", pattern)
+    if not complete(pattern):
         return ""
     return _ARGUMENT.sub(lambda one: f"{_LEVELS[one[2]]}{values[one[1]]}{LEVEL}" if one[2] else values[one[1]], pattern)
 
 
-def _whole(pattern: str, values: Mapping[str, str]) -> bool:
-    return all(values[name] for name, _ in _ARGUMENT.findall(pattern))
-
-
 def _date(given: Mapping[str, str]) -> str:
-    """2014년 5월 1일, as precise as it is given; what is no number is shown as it is. Ages, which change, are left out."""
+    """Write a date as 2014년 5월 1일, or as far as it is given; ages are left out, because they change."""
     year = given.get("1", "")
     if not year.isdecimal():
         return year
@@ -97,14 +97,14 @@ def _date(given: Mapping[str, str]) -> str:
 
 
 def _money(given: Mapping[str, str]) -> str:
-    """An amount and its currency, in either order."""
+    """Write an amount and its currency, which are given in either order."""
     one, other = given.get("1", ""), given.get("2", "")
     amount, currency = (one, other) if any(map(str.isdecimal, one)) else (other, one)
     return f"{amount}{'' if '가' <= currency[:1] <= '힣' else ' '}{currency}".strip()
 
 
 def _measure(given: Mapping[str, str]) -> str:
-    """A number or range and its unit, and smaller units with their numbers: 10–20 km, 5 ft 11 in."""
+    """Write a number or range with its unit, and smaller units: 10–20 km, 5 ft 11 in."""
     arguments = (given.get(str(number), "") for number in range(1, 10))
     shown, *rest = (_UNIT_POWER.sub(rf"{RAISED}\1{LEVEL}", argument) for argument in arguments)
     while len(rest) > 1 and rest[0] in _RANGES and rest[1]:
@@ -122,7 +122,7 @@ def _country(given: Mapping[str, str]) -> str:
 
 
 def _chemical(given: Mapping[str, str]) -> str:
-    """A formula by its parts, of which a charge (2−) is a superscript."""
+    """Join the parts of a formula; a charge (2−) is a superscript."""
     parts = (given.get(str(number), "") for number in range(1, 20))
     return "".join(f"{RAISED}{part}{LEVEL}" if _CHARGE.fullmatch(part) else part for part in parts)
 
@@ -139,12 +139,10 @@ _COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 _TABLES = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))
 COUNTRIES: Mapping[str, str] = dict(pair.split(" ", 1) for pair in _TABLES["countries"].strip().replace("\n", " ").split(", "))
 """Country by the code that is its template's name."""
-
-
 _PATTERNS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
+    name: tuple(one if "{" in one else protect(one) for one in ([given] if isinstance(given, str) else given))
     for table in _TABLES["shown"]
     for given in [table["pattern"]]
     for name in table["names"]
 }
-"""Name → patterns of the output; the first whose arguments are there counts."""
+"""Name → patterns of the output; the first that has all its arguments is used."""

@@ -1,4 +1,4 @@
-"""MediaWiki wikitext → text: elements that vanish, then brackets, then marks within a line, then lines. Nothing raises."""
+"""Extraction of text from MediaWiki wikitext: elements, then brackets, then marks within lines, then lines. Never raises."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import (
     FOOTNOTE_END,
     FOOTNOTE_START,
-    GONE,
     LETTER,
     LINE_BREAK,
+    REMOVED,
     Prose,
     WikiText,
     collapse_blanks,
     decode_entities,
     finish,
-    literal,
     prepare,
+    protect,
     remove_addresses,
 )
-from korealbert.corpus.markup.stray_particles import without_particles_behind_marks
+from korealbert.corpus.markup.stray_particles import without_particles_after_marks
 from korealbert.corpus.markup.wikitext_brackets import Brackets
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import read_scripts, script_mark
@@ -33,51 +33,56 @@ _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
 _VARIANT = re.compile(r"-\{(?:([^{}|;:]*)\|)?([^{}]*)\}-")
 _VARIANT_OF = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)?)\s*:\s*([^;]*?)\s*(?:;|\Z)")
 _VARIANTS = ("ko", "zh-hant", "zh-tw", "zh-hk", "zh", "zh-hans", "zh-cn")
-"""Language variants by preference: Korean texts write Chinese characters in their traditional form."""
+"""Language variants by preference; Korean uses traditional Chinese characters."""
 _FORMULA_LINE = re.compile(
     r"(</math>[ \t]*)\n[ \t:*]*(?=(?:[은는가을를의와과에도만라]|으?로|에서|(?:이?라)(?:고|는)|이[다고며라])[ .,])"
 )
-"""Before a line that goes on with the particle of the formula above it; 이 is more often the pronoun."""
+"""Before a line that begins with the particle of a formula above it; not before 이, which is more often the pronoun."""
 _QUOTES = re.compile("''+")
 
 
 def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
-    """The text of one page's source; empty for a redirect."""
+    """Return the text of one page's source; empty for a redirect."""
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
     if "</math>" in source:
         source = _FORMULA_LINE.sub(r"\1", source)
-    brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
-    text = without_particles_behind_marks(_inline(brackets.run(), lost), lost)
-    return WikiText(_lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
+    text, disambiguation = _read_markup(source, options, lost)
+    return WikiText(_lay_out(text, options, lost), lost, disambiguation=disambiguation)
 
 
 def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Read the links, templates and tags that another extractor left in a text; its lines stay as they are."""
-    brackets = Brackets(_remove_elements(prepare(text), options, lost), options, lost)
-    text = without_particles_behind_marks(_inline(brackets.run(), lost), lost)
-    return finish(text.replace(GONE, "").replace(LINE_BREAK, "").strip("\n"))
+    text, _ = _read_markup(text, options, lost)
+    return finish(text.replace(REMOVED, "").replace(LINE_BREAK, "").strip("\n"))
 
 
-def _inline(text: str, lost: Counter[str]) -> str:
-    """Tags, addresses, quotes and entities: marks that do not nest."""
+def _read_markup(source: str, options: WikiOptions, lost: Counter[str]) -> tuple[str, bool]:
+    """Return the lines of a source, and whether it has a template of disambiguation pages."""
+    brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
+    text = _read_inline(brackets.run(), lost)
+    return without_particles_after_marks(text, lost), brackets.disambiguation
+
+
+def _read_inline(text: str, lost: Counter[str]) -> str:
+    """Read the marks that do not nest: tags, addresses, quotes and entities."""
     before = len(text)
-    if "<" in text:  # unknown tags such as <기생충> stay
+    if "<" in text:  # unknown tags such as <기생충> are kept
         text = _TAG.sub(lambda tag: script_mark(tag[0]) or _TAGS[tag[1].lower()], text)
     if "[" in text:
-        text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
+        text = _EXTERNAL.sub(lambda link: link[1].strip() or REMOVED, text)
     if "://" in text:
         text = remove_addresses(text)
     if "_" in text:
-        text = _MAGIC_WORD.sub(GONE, text)
+        text = _MAGIC_WORD.sub(REMOVED, text)
     if "{" in text:
         text = _VARIANT.sub(_variant, text)
     text = read_scripts(text)
     if "''" in text:
         text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
     if "{" in text or "}" in text:
-        text = text.replace("{|", GONE).replace("|}", GONE)
+        text = text.replace("{|", REMOVED).replace("|}", REMOVED)
     decoded = decode_entities(text)
     lost["inline"] += before - len(text)
     lost["entity"] += len(text) - len(decoded)
@@ -85,21 +90,21 @@ def _inline(text: str, lost: Counter[str]) -> str:
 
 
 def _variant(marked: re.Match[str]) -> str:
-    """``-{zh-hans:计;zh-hant:計}-`` shows one of several; after the flags H, T and - nothing is shown."""
+    """Return the shown variant of ``-{zh-hans:计;zh-hant:計}-``; nothing after the flags H, T, - and D."""
     if (marked[1] or "").strip() in ("H", "T", "-", "D"):
-        return GONE
+        return REMOVED
     variants = dict(_VARIANT_OF.findall(marked[2]))
     shown = next((variants[code] for code in _VARIANTS if code in variants), "") or next(iter(variants.values()), marked[2])
-    return shown.strip() or GONE
+    return shown.strip() or REMOVED
 
 
 def _apostrophe(quotes: re.Match[str]) -> str:
-    """Read a run of quotes. Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
+    """Return the text of a run of quotes: of four quotes one is text, the others mark bold."""
     return "'" if len(quotes[0]) == 4 else ""
 
 
 def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Headings, lists and paragraphs."""
+    """Lay out headings, lists and paragraphs."""
     prose = Prose(options, lost)
     take = prose.line
     for source_line in text.split("\n"):
@@ -107,8 +112,8 @@ def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         if not line:
             prose.paragraph_break()
             continue
-        if GONE in line:
-            line = line.replace(GONE, "").strip()
+        if REMOVED in line:
+            line = line.replace(REMOVED, "").strip()
         if LINE_BREAK in line:
             line = line.replace(LINE_BREAK, "").strip()
         if options.keep_footnotes:
@@ -135,7 +140,7 @@ def _heading(line: str, prose: Prose) -> None:
 
 
 def _without_mark(line: str, lost: Counter[str]) -> str:
-    """A line without what makes it a list item or a rule; nothing of a line that a table without an end left."""
+    """Return a line without the mark of a list item or rule; "" for a line of a table that never ends."""
     mark = line[0]
     if mark in "*#:;":
         return line.lstrip("*#:; ")
@@ -158,9 +163,9 @@ _CONSTRUCT = {
     **dict.fromkeys(("templatedata", "inputbox", "categorytree", "includeonly", "style", "script"), "template"),
 }
 _TO_LINE_END = ("ref", "math", "chem", "ce")
-"""Left unclosed, these remove the rest of their line too; the others only lose their tag."""
+"""Elements that remove the rest of their line if they are not closed; the others only lose their tag."""
 
-_BREAK = f"{GONE}\n{LINE_BREAK}"
+_BREAK = f"{REMOVED}\n{LINE_BREAK}"
 _BREAKING = """
     br div center blockquote ul ol li dl dd dt h1 h2 h3 h4 h5 h6 table tbody thead tfoot tr caption poem section
 """
@@ -181,15 +186,15 @@ _PLAIN = {
     "comment": re.compile(r"<!--(?>(?:[^<-]++|-(?!->)|<(?!!--))*)-->"),
     "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|(?<=/ >)|[^<]*+</ref>)"),
 }
-"""Elements with nothing in them to be looked at, in the order in which they go."""
+"""Comments and footnotes without nested elements, in the order of removal."""
 _SHIELD = re.compile("<(?:nowiki|pre|source|syntaxhighlight)", re.IGNORECASE)
-"""Begins an element in which comments and footnotes mean nothing."""
+"""The beginning of an element in which comments and footnotes are text."""
 _REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)(?<!/ )>", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4)
 def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]:
-    """Return the pattern of the beginnings of comments, ``<nowiki>`` and elements that are removed with their content."""
+    """Return a pattern of the beginnings of comments, ``<nowiki>`` and elements that are removed with their content."""
     kept = {"strikethrough": keep_strikethrough, "table": keep_tables}
     names = ["nowiki", *(name for name, construct in _CONSTRUCT.items() if not kept.get(construct))]
     alternatives = "|".join(sorted(names, key=len, reverse=True))
@@ -197,7 +202,7 @@ def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]
 
 
 def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Drop comments and elements with their content, protect ``<nowiki>``. Linear: a missing closer is looked for once."""
+    """Remove comments and elements with their content; protect ``<nowiki>``. Linear, because missing closers are remembered."""
     if "<" not in text:
         return text
     if not (options.keep_footnotes or _SHIELD.search(text)):
@@ -211,38 +216,38 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
         name = (found[1] or "!--").lower()
         inner_end, position = _extent(text, found, name, never_closed)
         if name == "nowiki":
-            parts.append(literal(decode_entities(text[found.end() : inner_end])))
+            parts.append(protect(decode_entities(text[found.end() : inner_end])))
             continue
         construct = _CONSTRUCT.get(name, "comment")
         if construct == "footnote" and options.keep_footnotes and inner_end > found.end():
             note = text[found.end() : inner_end].replace("\n", " ")
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
-        instead = formula(text[found.end() : inner_end], options) if construct == "math" else ""
-        lost[construct] += position - found.start() - len(instead)
-        parts.append(instead or GONE)
+        replacement = formula(text[found.end() : inner_end], options) if construct == "math" else ""
+        lost[construct] += position - found.start() - len(replacement)
+        parts.append(replacement or REMOVED)
     parts.append(text[position:])
     return "".join(parts)
 
 
 def _remove_plain(text: str, lost: Counter[str]) -> str:
-    """Most elements are plain comments and footnotes, which go all at once."""
+    """Remove plain comments and footnotes, which are most elements, at once."""
     for construct, plain in _PLAIN.items():
         others = plain.split(text)
         if len(others) > 1:
             lost[construct] += len(text) - sum(map(len, others))
-            text = GONE.join(others)
+            text = REMOVED.join(others)
     return text
 
 
 def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) -> tuple[int, int]:
-    """Return the end of an element's content, and the position where the text continues after it."""
+    """Return the end of an element's content, and the position after the element."""
     opened = found.end()
     tag_whole = found[0].endswith(">")
     if found[0].endswith(("/>", "/ >")):
         return opened, opened
     if name == "ref" and tag_whole:
-        following = _REF_TAG.search(text, opened)  # an opening tag first means that this one was never closed
+        following = _REF_TAG.search(text, opened)  # if this is an opening tag, the element is never closed
         if following and following[0].startswith("</"):
             return following.start(), following.end()
     elif name not in never_closed and (tag_whole or name == "!--"):

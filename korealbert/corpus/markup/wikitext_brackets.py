@@ -1,7 +1,7 @@
-"""The brackets of a MediaWiki page: ``[[links]]``, ``{{templates}}``, ``{| tables |}``, by one tokenising pass.
+"""The brackets of a MediaWiki page: ``[[links]]``, ``{{templates}}``, ``{| tables |}``.
 
-What holds nothing nested is read at once, by kind; that is nearly everything. The rest are frames (module ``frames``);
-templates and tables that show nothing are skipped by their matched ends.
+Constructs without nested ones, which are nearly all, are read at once by kind. The others are read by tokens (module
+``frames``); templates and tables that show nothing are skipped to their ends.
 """
 
 from __future__ import annotations
@@ -11,38 +11,25 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
-from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.markup.layout import GONE, LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
+from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
+from korealbert.corpus.markup.layout import INVISIBLE_LINKS, LANGUAGES, REMOVED, SISTER_PROJECTS
 from korealbert.corpus.markup.templates import DISAMBIGUATION, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 
 _BRACES, _TABLE = "{{", "{|"
 _NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
-_LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
+_LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | INVISIBLE_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
 _TOKEN = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"  # most links and templates hold nothing nested: one token each
-    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
-    r"|\[\[|\]\]|\{\{+|\}\}+|\|"
-    r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
-    re.MULTILINE,
+    r"\[\[|\]\]|\{\{+|\}\}+|\||\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))", re.MULTILINE
 )
-_OUTERMOST = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"
-    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
-    r"|\[\[|\]\]|\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})"
-)
-_NESTED = re.compile(
-    r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))",
-    re.MULTILINE,
-)
-_HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
+_NESTED = re.compile(r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
-"""A link with nothing nested in it and no prefix; captures its shown text."""
+"""A link without nested markup and prefix; captures its text."""
 _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
 _PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
-"""A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
+"""A template without nested markup and headings; braces with a heading between them are not a pair."""
 _LINE = re.compile(r"[^\n]*\n\s*")
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 
@@ -51,8 +38,7 @@ class Brackets(NestedMarkup):
     """Links, templates and tables of one page."""
 
     token = _TOKEN
-    outermost = _OUTERMOST
-    unseen_links = _LABELLED
+    invisible_links = _LABELLED
 
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
         super().__init__(source, options, lost)
@@ -60,9 +46,9 @@ class Brackets(NestedMarkup):
         self._endless_until = -1
 
     def readers(self) -> Mapping[str, Reader]:
-        """By the first character of a token."""
+        """Return the readers of tokens by their first character."""
         return {
-            "[": self.read_link,
+            "[": self.open_link,
             "]": self._link_end,
             "{": self._open_braces,
             "}": self._close_braces,
@@ -71,8 +57,8 @@ class Brackets(NestedMarkup):
         }
 
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
-        """A link to a file, a category or another language shows nothing; the pipe trick shows the bare name."""
-        if ":" in target and (construct := unseen_link(target, _UNLABELLED if label is None else _LABELLED)):
+        """Return the text of a link; links to files, categories and other languages show nothing."""
+        if ":" in target and (construct := invisible_link(target, _UNLABELLED if label is None else _LABELLED)):
             return "", construct
         if label is None:
             return target.lstrip(":#"), ""
@@ -84,13 +70,13 @@ class Brackets(NestedMarkup):
         return found.end()
 
     def run(self) -> str:
-        """Read constructs without nested ones at once, by kind; tokens take the rest, which is empty in most pages."""
+        """Read constructs without nested ones at once by kind, then the others by tokens, which most pages do not have."""
         text = self.source
         if "[[" in text:
             shown = "".join(_PLAIN_LINK.split(text))
             self.lost["link"] += len(text) - len(shown)
             text = _WHOLE_LINK.sub(self._whole_link, shown)
-        for _ in range(2):  # templates in templates become plain ones
+        for _ in range(2):  # twice, for templates in templates
             if "{{" in text:
                 text = _PLAIN_TEMPLATE.sub(self._plain_template, text)
         self.source = text
@@ -99,50 +85,34 @@ class Brackets(NestedMarkup):
     def _whole_link(self, found: re.Match[str]) -> str:
         target, arguments = found.groups()
         label = arguments.replace("|", "") if arguments else None
-        text, construct = self.link_text(target.replace(GONE, "").strip(), label)
+        text, construct = self.link_text(target.replace(REMOVED, "").strip(), label)
         self.lost[construct or "link"] += _width(found) - len(text)
-        return GONE if construct else text
+        return REMOVED if construct else text
 
     def _plain_template(self, found: re.Match[str]) -> str:
-        text = self._shown(found[1], found[2])
-        self.lost["template"] += _width(found) - len(text)
-        return text or GONE
-
-    def _shown(self, name: str, arguments: str) -> str:
-        """Return the text of a template that has nothing nested in it."""
-        key = template_key(name)
+        key, text = template_key(found[1]), ""
         if is_inline(key, self.options.inline_templates):
-            return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
-        if key in DISAMBIGUATION:
+            text = inline_text(key, found[2].split("|")[1:], self.options.inline_templates)
+        elif key in DISAMBIGUATION:
             self.disambiguation = True
-        return ""
-
-    def _template(self, found: re.Match[str]) -> int:
-        """A template without anything nested in it; where to read on."""
-        start, end = found.span()
-        if _HEADING.search(found[0]):
-            self.open(_BRACES, start, 2)  # a heading between the braces: they are no pair
-            return start + 2
-        text = self._shown(found[3], found[4])
-        return self.leave_out(start, end, "template", text or GONE, kept=len(text))
+        self.lost["template"] += _width(found) - len(text)
+        return text or REMOVED
 
     def _open_braces(self, found: re.Match[str]) -> int:
-        """Skip a template that shows nothing, or open a frame for one that may; where to read on."""
-        if found.lastindex:
-            return self._template(found)
+        """Skip a template that shows nothing, or open a frame for another one."""
         start, end = found.span()
         if end - start == 2 and (name := _NAME.match(self.source, end)):
             key = template_key(name[0])
             if not is_inline(key, self.options.inline_templates) and (close := self._end_of(end, table=False)) > 0:
                 self.disambiguation |= key in DISAMBIGUATION
-                return self.leave_out(start, close, "template")
+                return self.remove(start, close, "template")
         self.open(_BRACES, start, end - start)
         return end
 
     def _end_of(self, position: int, *, table: bool) -> int:
-        """Return the end of the table or template whose content begins at ``position``, or -1 if the next heading comes first.
+        """Return the end of the table or template whose content begins at ``position``, or -1 if a heading comes first.
 
-        Failed searches do not overlap: frames take care of everything up to where the last one gave up.
+        The text that a failed search has passed is read by frames and not searched again.
         """
         if position < self._endless_until:
             return -1
@@ -183,12 +153,12 @@ class Brackets(NestedMarkup):
         return found.end()
 
     def _line_start(self, found: re.Match[str]) -> int:
-        """A line that begins or ends a table, is a heading or a blank line, or starts with a pipe. Where to read on."""
+        """Read the beginning of a heading, a blank line, or a line that begins or ends a table or starts with a pipe."""
         token, (start, end) = found[0], found.span()
         if token.endswith("{|"):
             self.out.append("\n")
             if not self.options.keep_tables and (close := self._end_of(end, table=True)) > 0:
-                return self.leave_out(start, close, "table", "\n", kept=1)
+                return self.remove(start, close, "table", "\n", kept=1)
             self.open(_TABLE, start)
         elif token.endswith("|}"):
             return self._table_end(found)
@@ -225,7 +195,7 @@ class Brackets(NestedMarkup):
             del self.out[frame.start :]
             self.out.append(f"{text}\n")
         else:
-            self.replace(frame, end, "table", "\n")
+            self.replace_frame(frame, end, "table", "\n")
         return end
 
     def _close_braces(self, found: re.Match[str]) -> int:
@@ -249,15 +219,15 @@ class Brackets(NestedMarkup):
         if key in DISAMBIGUATION:
             self.disambiguation = True
         if parameter or not is_inline(key, self.options.inline_templates):
-            self.replace(frame, end, "template")
+            self.replace_frame(frame, end, "template")
             return
         bounds = [*pipes, len(out)]
         arguments = ["".join(out[a:b]) for a, b in pairwise(bounds)]
         text = inline_text(key, arguments, self.options.inline_templates)
-        self.replace(frame, end, "template", text or GONE, kept=len(text))
+        self.replace_frame(frame, end, "template", text or REMOVED, kept=len(text))
 
     def abandon(self, frame: Frame) -> int:
-        """A table goes up to the next blank line, a template to the end of its line, or of the lines that are its arguments."""
+        """Remove an unclosed table up to the next blank line; an unclosed template with its line and the lines of arguments."""
         if frame.kind == _TABLE:
             self.lost["table"] += 1
             return blank_until(self.out, frame.start, "\n\n")
@@ -273,12 +243,12 @@ class Brackets(NestedMarkup):
 
 
 def _width(found: re.Match[str]) -> int:
-    """Characters of the source; earlier removals are already counted."""
-    return found.end() - found.start() - found[0].count(GONE)
+    """Return the source characters of a match; earlier removals are already counted."""
+    return found.end() - found.start() - found[0].count(REMOVED)
 
 
 def _unqualified(target: str) -> str:
-    """Return the text of the pipe trick: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
+    """Return the name that a link with an empty label shows: 서울 for ``[[서울 (동음이의)|]]`` and ``[[분류:서울|]]``."""
     name = target.removeprefix(":")
     name = name.partition(":")[2].lstrip() or name
     for left, right in ("()", "（）"):
@@ -288,7 +258,7 @@ def _unqualified(target: str) -> str:
 
 
 def _linear_table(content: str) -> str:
-    """A table's rows as lines, cells joined by a space; ``content`` is the text between ``{|`` and ``|}``."""
+    """Write the rows of a table as lines with a space between cells; ``content`` is between ``{|`` and ``|}``."""
     rows: list[list[str]] = [[]]
     for line in content.split("\n")[1:]:
         row = line.strip()

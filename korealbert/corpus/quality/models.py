@@ -1,8 +1,7 @@
-"""Two small models of text, both of hashed n-grams of characters in numpy: a logistic regression and a language model.
+"""A classifier and a language model, both of hashed n-grams of characters in numpy; they read the beginning of a text only.
 
-The classifier weighs n-grams as fastText does (Joulin et al. 2016, arXiv 1607.01759), but of characters, which serve Korean
-better than words. The language model interpolates orders with a constant (Dirichlet smoothing: MacKay and Peto 1995).
-Both read the beginning of a text only.
+The classifier is a logistic regression like fastText (Joulin et al. 2016, arXiv 1607.01759), but over characters, which suit
+Korean better than words. The language model interpolates its orders by Dirichlet smoothing (MacKay and Peto 1995).
 """
 
 from __future__ import annotations
@@ -11,35 +10,32 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.artifact.files import note_written
 from korealbert.philox import hash64, mix64
 
 _Codes = npt.NDArray[np.uint64]
 
 _FEATURES = 1 << 18
 _ORDERS = (2, 3, 4)
-"""Characters of the classifier's n-grams."""
+"""Lengths of the classifier's n-grams."""
 _WEIGHT_STEP = 2.0**-10
-"""Weights are rounded to this: a last bit that differs between processors must change no score."""
+"""Weights are rounded to multiples of this, so that rounding errors, which differ between processors, change no score."""
 _EPOCHS, _BATCH, _RATE, _DECAY = 5, 64, 1.0, 1e-7
 
 _COUNTS = 1 << 22
-"""Entries of the language model's table of one order; n-grams share one now and then, which only smooths."""
+"""Entries of the language model's table of one order. A few n-grams share an entry, which acts as smoothing."""
 _ORDER = 4
 _PRIOR = 2.0
-"""Characters' worth of belief in the lower order."""
+"""Weight of the lower order, as a number of characters."""
 _ALPHABET = 1 << 14
-"""Characters between which the model of order 0 does not distinguish."""
+"""The model of order 0 gives this many characters the same probability."""
 
 
 def codes(text: str, max_characters: int) -> _Codes:
-    """uint64 [characters]: the beginning of a text in lower case, each run of white space one blank, each digit a zero."""
+    """Return the beginning of a text in lower case, white space as one blank, digits as 0: uint64 [characters]."""
     text = " ".join(text[: 2 * max_characters].lower().split())[:max_characters]
     found = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     found[(found >= 48) & (found <= 57)] = 48
@@ -47,7 +43,7 @@ def codes(text: str, max_characters: int) -> _Codes:
 
 
 def _hashes(letters: _Codes, order: int, size: int) -> npt.NDArray[np.int64]:
-    """int64 [characters - order + 1], below ``size``, a power of two: one number for each n-gram."""
+    """Return a number below ``size``, a power of two, for each n-gram: int64 [characters - order + 1]."""
     count = len(letters) - order + 1
     if count <= 0:
         return np.zeros(0, dtype=np.int64)
@@ -62,26 +58,14 @@ def _hashes(letters: _Codes, order: int, size: int) -> npt.NDArray[np.int64]:
 class Classifier:
     """A logistic regression over the mean of a text's n-grams."""
 
-    weights: npt.NDArray[np.float32]
-    """[features], multiples of ``_WEIGHT_STEP``."""
-    bias: float
+    values: npt.NDArray[np.float32]
+    """The weights [features], then the bias; all are multiples of ``_WEIGHT_STEP``."""
 
     def score(self, letters: _Codes) -> float:
-        """How likely the text is one of the good ones, from 0 to 1."""
+        """Return the probability that a text is good."""
         features = _features(letters)
-        total = float(self.weights[features].sum(dtype=np.float64))  # exact: multiples of one step
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + self.bias))))
-
-    def save(self, path: Path) -> None:
-        """Write the weights, the bias last."""
-        np.save(path, np.append(self.weights, np.float32(self.bias)))
-        note_written(path)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Map what ``save`` wrote."""
-        values = np.load(path, mmap_mode="r")
-        return cls(values[:-1], float(values[-1]))
+        total = float(self.values[features].sum(dtype=np.float64))  # exact, because weights are multiples of a step
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + float(self.values[-1])))))
 
 
 def _features(letters: _Codes) -> npt.NDArray[np.int64]:
@@ -89,9 +73,9 @@ def _features(letters: _Codes) -> npt.NDArray[np.int64]:
 
 
 def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -> Classifier:
-    """Fit good against bad texts by AdaGrad; both classes weigh the same. Equal texts and seed give equal weights.
+    """Fit good against bad texts by AdaGrad, with equal weight of both classes; deterministic.
 
-    Memory: 8 bytes for every different n-gram of a text.
+    Takes 8 bytes of memory for each distinct n-gram of each text.
     """
     texts = [np.unique(_features(letters).astype(np.int32), return_counts=True) for letters in (*good, *bad)]
     shares = [(counts / counts.sum()).astype(np.float32) for _, counts in texts]
@@ -113,44 +97,33 @@ def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -
             seen += gradient * gradient
             weights -= _RATE * gradient / np.sqrt(seen)
             bias -= float(errors.sum())
-    rounded = np.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
-    return Classifier(rounded.astype(np.float32), round(bias / _WEIGHT_STEP) * _WEIGHT_STEP)
+    rounded = np.round(np.append(weights, bias) / _WEIGHT_STEP) * _WEIGHT_STEP
+    return Classifier(rounded.astype(np.float32))
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Counts of n-grams of characters, by order."""
+    """Counts of n-grams of characters."""
 
     tables: npt.NDArray[np.uint32]
     """[orders, entries]; order 1 first."""
 
     @cached_property
     def _characters(self) -> float:
-        """Characters counted in all."""
         return float(self.tables[0].sum(dtype=np.int64))
 
     def perplexity(self, letters: _Codes) -> float:
-        """Mean number of characters between which the model hesitates; about 20 to 60 for prose like its reference."""
+        """Return the perplexity per character; 20 to 60 for prose like the reference."""
         likely = np.full(len(letters) - 1, 1 / _ALPHABET)
         before = np.full(len(letters) - 1, self._characters)
         for order, table in enumerate(self.tables, 1):
             counts = table[_hashes(letters[1:] if order == 1 else letters, order, _COUNTS)].astype(np.float64)
-            missing = len(likely) - len(counts)  # the first characters have no history of this length
+            missing = len(likely) - len(counts)  # the first characters have no context of this length
             likely[missing:] = (counts + _PRIOR * likely[missing:]) / (before[-len(counts) :] + _PRIOR) if len(counts) else 1.0
             if order < len(self.tables):
                 history = table[_hashes(letters, order, _COUNTS)].astype(np.float64)
                 before = history[:-1]
         return float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}")
-
-    def save(self, path: Path) -> None:
-        """Write the tables."""
-        np.save(path, self.tables)
-        note_written(path)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Map what ``save`` wrote."""
-        return cls(np.load(path, mmap_mode="r"))
 
 
 def train_language_model(texts: Iterable[_Codes]) -> LanguageModel:

@@ -1,7 +1,7 @@
-"""Stage ``quality``: scores of every document by a classifier and a language model, which leave out or repeat documents.
+"""Stage ``quality``: score all documents by a classifier and a language model, and drop or repeat them accordingly.
 
-It comes between ``dedup`` and ``balance`` where a recipe has ``[quality]``. Three steps: draw the texts that models are
-trained on (map), train (one reduce), score and write (map). In addition to the usual shards it writes ``scores-*.arrow``.
+It runs between ``dedup`` and ``balance`` if a recipe has ``[quality]``. Steps: sample training texts (map), train the models
+(one reduce), score and write (map). In addition to the usual shards it writes ``scores-*.arrow``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Deployment, InputPath, Inputs, Runtime, Spec, Stage, Stats
-from korealbert.artifact.files import unambiguous
+from korealbert.artifact.files import note_written, unambiguous
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.quality.models import Classifier, LanguageModel, codes, train_classifier, train_language_model
 from korealbert.documents.schema import Document, Drop
@@ -36,63 +37,63 @@ from korealbert.philox import hash64
 _SCORES_SCHEMA = pa.schema(
     [("id", pa.string()), ("source", pa.string()), ("quality", pa.float64()), ("perplexity", pa.float64())]
 )
-"""Rows of ``scores-*.arrow``, a document each, dropped ones too; a score that the recipe does not ask for is null."""
+"""Rows of ``scores-*.arrow``, one for each document, kept or dropped; a score without a model is null."""
 _TEXT_SCHEMA = pa.schema([("role", pa.string()), ("draw", pa.uint64()), ("text", pa.string())])
 
 _LABELS = {"1": "good", "0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
 PERPLEXITY_EDGES = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640)
-"""Bins of the histogram of perplexities, each from its edge on; the first is below."""
+"""Lower edges of the bins of the histogram of perplexities after the first bin."""
 
 
 class ClassifierSpec(Spec):
     """Good and bad texts that a linear classifier is trained on."""
 
     good: tuple[str, ...] = ()
-    """Sources whose documents are good (an encyclopedia)."""
+    """Sources of good documents (an encyclopedia)."""
     bad: tuple[str, ...] = ()
-    """Sources whose documents are not (the web, reviews)."""
+    """Sources of bad documents (the web, reviews)."""
     labelled: tuple[InputPath, ...] = ()
-    """JSON Lines of your own: objects with ``text`` and ``label`` (good or bad, 1 or 0, true or false)."""
+    """JSON Lines files of your own: objects with ``text`` and ``label`` (good or bad, 1 or 0, true or false)."""
     documents: int = Field(default=5_000, ge=10)
-    """Most documents of the good, and of the bad sources; drawn at random."""
+    """Maximum of documents of the good, and of the bad sources, chosen at random."""
 
 
 class ReferenceSpec(Spec):
-    """Texts whose language a small n-gram model learns."""
+    """Texts that a small n-gram language model is trained on."""
 
     reference: tuple[str, ...] = Field(min_length=1)
-    """Sources of good language; perplexity is how much a text surprises the model of them."""
+    """Sources of good language; a low perplexity means that a text is similar to them."""
     documents: int = Field(default=20_000, ge=10)
-    """Most documents of them; drawn at random."""
+    """Maximum of their documents, chosen at random."""
 
 
 class QualitySpec(Spec):
-    """By what documents are scored, and what follows for those of which sources."""
+    """How documents are scored, and which are dropped or repeated for their scores."""
 
     classifier: ClassifierSpec | None = None
-    """Without, there is no quality."""
+    """The classifier that scores quality; None: no quality."""
     perplexity: ReferenceSpec | None = None
-    """Without, there is no perplexity."""
+    """The language model that scores perplexity; None: no perplexity."""
     sources: tuple[str, ...] = ()
-    """Sources that the limits and copies below are for; empty: all. Every document is scored."""
+    """Sources whose documents are dropped and repeated; empty: all. Documents of all sources are scored."""
     min_quality: float = Field(default=0.0, ge=0, le=1)
     """A document of lower quality is ``low_quality``."""
     pareto: float | None = Field(default=None, gt=0)
-    """Documents are drawn: one stays where a number from a Pareto distribution of this shape is above 1 - quality, else it is
-    ``low_quality``. GPT-3 took 9 (Brown et al. 2020, arXiv 2005.14165, appendix A): nearly all that is good, and some of the
-    rest."""
+    """A document is kept if a random number from a Pareto distribution of this shape is above 1 - quality, else it is
+    ``low_quality``. GPT-3 used 9 (Brown et al. 2020, arXiv 2005.14165, appendix A), which keeps nearly all good documents and
+    some of the others."""
     max_perplexity: float | None = Field(default=None, gt=1)
     """A document of higher perplexity is ``high_perplexity``."""
     copies: dict[str, int] = Field(default_factory=dict)
-    """Least number of copies that deduplication found of a document (with itself) → how often it is in the corpus:
-    ``{ 3 = 2, 10 = 3 }``. What many sites printed is often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
+    """How often a document is repeated, by the minimum of copies (with itself) that deduplication found:
+    ``{ 3 = 2, 10 = 3 }``. Texts on many sites are often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
     max_characters: int = Field(default=3_000, ge=100)
-    """Beginning of a text that models see."""
+    """How much of the beginning of a text the models read."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
-    """Seed of all draws."""
+    """Seed of all random choices."""
 
     @model_validator(mode="after")
-    def _fits(self) -> QualitySpec:
+    def _is_consistent(self) -> QualitySpec:
         trained = self.classifier
         if trained is not None and not (trained.labelled or (trained.good and trained.bad)):
             raise ValueError("classifier: name good and bad sources, or files in labelled")
@@ -109,7 +110,7 @@ class QualitySpec(Spec):
         return self
 
     def named_sources(self) -> Iterator[str]:
-        """Every source that some field names."""
+        """Yield every source that a field names."""
         yield from self.sources
         if self.classifier is not None:
             yield from (*self.classifier.good, *self.classifier.bad)
@@ -126,7 +127,7 @@ def _draw(spec: QualitySpec, role: str, name: str) -> int:
 
 
 def _roles(spec: QualitySpec) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Role of training texts → their sources, and how many there may be."""
+    """Return the sources and the maximum of texts of each role in training."""
     roles: dict[str, tuple[tuple[str, ...], int]] = {}
     if spec.classifier is not None:
         roles |= {"good": (spec.classifier.good, spec.classifier.documents)}
@@ -137,7 +138,7 @@ def _roles(spec: QualitySpec) -> dict[str, tuple[tuple[str, ...], int]]:
 
 
 def _sample_shard(spec: QualitySpec, shard: Path, index: int, out_dir: Path) -> Stats:
-    """Write the texts of a shard that may be trained on."""
+    """Write the texts of a shard that may be chosen for training."""
     roles = _roles(spec)
     found: dict[str, list[tuple[int, str]]] = {role: [] for role in roles}
     for document in read_documents(shard):
@@ -154,7 +155,7 @@ def _sample_shard(spec: QualitySpec, shard: Path, index: int, out_dir: Path) -> 
 
 
 def _read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
-    """Label and text of each line of a file. Raises ValueError naming file and line of anything else."""
+    """Yield label and text of each line of a file. Raises ValueError naming file and line of an invalid one."""
     with path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
             if not line.strip():
@@ -170,7 +171,7 @@ def _read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
 
 
 def _check(spec: QualitySpec, runtime: Runtime) -> None:
-    """Raises ValueError where a labelled file cannot be read, or there is no text of one of the two labels."""
+    """Raise ValueError if a labelled file cannot be read, or one of the two labels has no text."""
     if spec.classifier is None:
         return
     labels = {label for file in spec.classifier.labelled for label, _ in _read_labelled(file.path)}
@@ -180,7 +181,7 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
 
 
 def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
-    """Train the models on the drawn texts; returns the number of texts of each role."""
+    """Train the models on the chosen texts, and count the texts of each role."""
     work = out_dir / ".work"
     texts: dict[str, list[str]] = {}
     tables = sorted(work.glob("sample-*.arrow"))
@@ -197,30 +198,32 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
             raise QualityError(f"[quality]: there is no {role} text to train on in {named}; name sources that hold some")
     if spec.classifier is not None:
         good, bad = ([codes(text, spec.max_characters) for text in texts[label]] for label in ("good", "bad"))
-        train_classifier(good, bad, spec.seed).save(work / "classifier.npy")
+        np.save(work / "classifier.npy", train_classifier(good, bad, spec.seed).values)
+        note_written(work / "classifier.npy")
     if spec.perplexity is not None:
-        train_language_model(codes(text, spec.max_characters) for text in texts["reference"]).save(work / "language-model.npy")
+        model = train_language_model(codes(text, spec.max_characters) for text in texts["reference"])
+        np.save(work / "language-model.npy", model.tables)
+        note_written(work / "language-model.npy")
     return {"trained_on": {role: len(found) for role, found in texts.items()}}
 
 
 def copies_found(dedup: Artifact) -> dict[str, int]:
-    """Document → number of its exact and near copies with itself, for those that have any; from what deduplication dropped."""
+    """Return the number of copies, with itself, of each document for which deduplication dropped others."""
     shards = dedup.files("dropped-*.arrow")
     if not shards:
         return {}
-    gone = pl.scan_ipc(shards).select("id", "reason", survivor=pl.col("rule").str.head(16))
-    exact = gone.filter(pl.col("reason") == "exact_duplicate").group_by("survivor").agg(exact=pl.len())
-    near = gone.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
-    brought = near.group_by("survivor").agg(near=pl.len() + pl.col("exact").fill_null(0).sum())
-    every = exact.join(brought, on="survivor", how="full", coalesce=True)
-    sizes = every.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0)).collect(
-        engine="streaming"
-    )
-    return dict(sizes.iter_rows())
+    dropped = pl.scan_ipc(shards).select("id", "reason", survivor=pl.col("rule").str.head(16))
+    exact = dropped.filter(pl.col("reason") == "exact_duplicate").group_by("survivor").agg(exact=pl.len())
+    # A near-duplicate may itself have been the best of several exact copies.
+    near = dropped.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
+    near = near.group_by("survivor").agg(near=pl.len() + pl.col("exact").fill_null(0).sum())
+    both = exact.join(near, on="survivor", how="full", coalesce=True)
+    sizes = both.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0))
+    return dict(sizes.collect(engine="streaming").iter_rows())
 
 
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
-    """numpy's ``pareto(shape) > 1 - quality`` of GPT-3, drawn by the document's id."""
+    """Apply GPT-3's ``numpy.random.pareto(shape) > 1 - quality``, with a random number from the document's id."""
     if spec.pareto is None:
         return False
     uniform = (_draw(spec, "pareto", document.id) + 1) / 2**64
@@ -228,7 +231,7 @@ def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool
 
 
 def judge(spec: QualitySpec, document: Document, quality: float | None, perplexity: float | None) -> Drop | None:
-    """``low_quality`` or ``high_perplexity`` with the score and the limit, or None."""
+    """Return the drop ``low_quality`` or ``high_perplexity``, which names score and limit, or None."""
     if spec.sources and document.source not in spec.sources:
         return None
     if quality is not None and quality < spec.min_quality:
@@ -241,10 +244,10 @@ def judge(spec: QualitySpec, document: Document, quality: float | None, perplexi
 
 
 def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int, out_dir: Path) -> Stats:
-    """Write scores and what stays of one shard, given with the number of copies of the documents that are repeated."""
+    """Write the scores and the kept documents of a shard, which is given with its repeated documents."""
     (path, copies), work = job, out_dir / ".work"
-    classifier = Classifier.load(work / "classifier.npy") if spec.classifier is not None else None
-    model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
+    classifier = Classifier(np.load(work / "classifier.npy", mmap_mode="r")) if spec.classifier is not None else None
+    model = LanguageModel(np.load(work / "language-model.npy", mmap_mode="r")) if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
@@ -271,24 +274,21 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
 
 
 def _bin(name: str, value: float) -> int:
-    """Number of the bin of a histogram: tenths of quality, ``PERPLEXITY_EDGES``."""
+    """Return the bin of a score's histogram: tenths of quality, or bins of ``PERPLEXITY_EDGES``."""
     return min(9, int(value * 10)) if name == "quality" else sum(value >= edge for edge in PERPLEXITY_EDGES)
 
 
 class QualityStats(DocumentStats):
-    """Scores of all documents, and what followed."""
+    """Scores of all documents, and counts."""
 
     trained_on: dict[str, int] = Field(default_factory=dict)
     """Texts by role: good, bad, reference."""
     scores: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)
-    """Source → quality or perplexity → number of the bin → documents, dropped ones too."""
+    """Source → quality or perplexity → number of the bin → documents, kept or dropped."""
 
 
 def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> QualityStats:
-    """Score ``documents``, leave out and repeat.
-
-    Drop reasons: ``low_quality``, ``high_perplexity``.
-    """
+    """Score ``documents``, drop and repeat. Drop reasons: ``low_quality``, ``high_perplexity``."""
     shards = inputs["documents"].files("documents-*.arrow")
     (out_dir / ".work").mkdir(exist_ok=True)
     trained: Stats = {}
@@ -302,14 +302,13 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
 
 
 def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[str, int]]:
-    """For each shard: document → number of copies in the corpus, for the repeated ones."""
+    """Return for each shard how often its repeated documents are in the corpus."""
     if not spec.copies:
         return [{} for _ in shards]
     steps = sorted((int(size), times) for size, times in spec.copies.items())
-    sizes = copies_found(dedup)
     times = {}
-    for document, size in sizes.items():
-        reached = [number for least, number in steps if size >= least]
+    for document, size in copies_found(dedup).items():
+        reached = [number for minimum, number in steps if size >= minimum]
         if reached and reached[-1] > 1:
             times[document] = reached[-1]
     found = []

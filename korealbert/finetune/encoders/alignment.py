@@ -1,8 +1,8 @@
-"""Pieces and the characters they cover: one way for SentencePiece, WordPiece and byte-level BPE.
+"""Align pieces with the characters they cover, for SentencePiece, WordPiece and byte-level BPE.
 
-Offsets come from the tokenizer, are trimmed of spaces, and made to tile the text: every visible character belongs to one piece.
-Where several pieces share a character (the bytes of one, or the two letters that NFKC makes of ``㎏``) the first of them has
-it, and the others cover nothing.
+The tokenizer's offsets are trimmed of spaces and corrected so that every visible character belongs to exactly one piece. If
+several pieces share a character (its bytes, or the two letters into which NFKC splits ``㎏``), the first has it and the others
+are empty.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from korealbert.vocab.normalisation import SEPARATORS, clusters
 
 Span = tuple[int, int]
-"""Characters [begin, end) of a text; empty where a piece covers none."""
+"""Characters [begin, end) of a text; empty if a piece covers none."""
 
-_BARE = ("▁", "Ġ", "##", "")
-"""Written forms of pieces that are no character of a text, whatever their offsets say."""
+_MARKS = ("▁", "Ġ", "##", "")
+"""Pieces that are no character of a text, whatever their offsets say."""
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-"""Written form of a byte of a character that has no piece."""
+"""A piece that is a byte of a character without a piece."""
 
 _PROBE = "가 a"
 
@@ -37,7 +37,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Frame:
-    """Ids of the special pieces that a tokenizer puts before, between and after texts, and the segments of the texts."""
+    """Special pieces that a tokenizer puts before, between and after texts, and the segments of the texts."""
 
     before: list[int]
     between: list[int]
@@ -46,18 +46,18 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """How many special pieces there are."""
+        """The number of special pieces."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def around(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-        """Ids and segments of an input; for a single text ``second`` is left out."""
+        """Return ids and segments of an input; a single text has no ``second``."""
         ids = [*self.before, *first, *self.between, *second, *self.after]
         in_first = len(self.before) + len(first) + len(self.between)
         return ids, [self.segments[0]] * in_first + [self.segments[1]] * (len(ids) - in_first)
 
 
 def frame(tokenizer: Any, *, pair: bool) -> Frame:
-    """The frame of a tokenizer's single texts or pairs. Raises ValueError when it puts no ``[CLS]`` first."""
+    """Return the frame of a tokenizer's single texts or pairs. Raises ValueError if it does not begin with ``[CLS]``."""
     encoded = _fast(tokenizer)(_PROBE, _PROBE if pair else None, return_token_type_ids=True)
     ids, segments, owners = encoded["input_ids"], encoded["token_type_ids"], encoded.sequence_ids(0)
     if ids[0] != tokenizer.cls_token_id:
@@ -73,7 +73,7 @@ def frame(tokenizer: Any, *, pair: bool) -> Frame:
 
 
 def pieces(texts: Sequence[str], tokenizer: Any) -> list[Pieces]:
-    """The pieces of each text. Raises ValueError when the tokenizer knows no offsets."""
+    """Return the pieces of each text. Raises ValueError if the tokenizer has no offsets."""
     if not texts:
         return []
     encoded = _fast(tokenizer)(
@@ -86,7 +86,7 @@ def pieces(texts: Sequence[str], tokenizer: Any) -> list[Pieces]:
 
 
 def with_every_unit(found: Pieces, units: Sequence[Span], unknown_id: int) -> Pieces:
-    """The pieces, with an unknown one for each unit of the text that none of them begins in."""
+    """Return the pieces, with an unknown piece for each unit of the text in which no piece begins."""
     begins = [begin for begin, end in found.spans if begin < end]
     missing = [unit for unit in units if not any(unit[0] <= begin < unit[1] for begin in begins)]
     if not missing:
@@ -99,7 +99,7 @@ def with_every_unit(found: Pieces, units: Sequence[Span], unknown_id: int) -> Pi
 
 
 def owned_units(spans: Sequence[Span], units: Sequence[Span]) -> list[list[int]]:
-    """For each piece the numbers of the units of which it is the first piece. Both ascend."""
+    """Return for each piece the numbers of the units whose first piece it is. Spans and units must be ascending."""
     owned: list[list[int]] = []
     unit = 0
     for begin, end in spans:
@@ -114,12 +114,12 @@ def owned_units(spans: Sequence[Span], units: Sequence[Span]) -> list[list[int]]
 
 def _fast(tokenizer: Any) -> Any:
     if not tokenizer.is_fast:
-        raise ValueError(f"{tokenizer.name_or_path}: its tokenizer knows no offsets; save it with a tokenizer.json")
+        raise ValueError(f"{tokenizer.name_or_path}: its tokenizer has no offsets; save it with a tokenizer.json")
     return tokenizer
 
 
 def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise: Callable[[str], str]) -> list[Span]:
-    """The spans of pieces from the tokenizer's offsets: groups of pieces with equal offsets, from left to right."""
+    """Return the spans of pieces; pieces with equal offsets are handled as a group, from left to right."""
     spans: list[Span] = []
     reached = 0
     groups = [list(group) for _, group in groupby(range(len(written)), key=offsets.__getitem__)]
@@ -129,18 +129,18 @@ def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise
         names = [written[number] for number in group]
         found = _of_bytes(names, text, begin, end, normalise) if all(map(BYTE.fullmatch, names)) else None
         if found is None:
-            owner = next((n for n, name in enumerate(names) if name not in _BARE), None)
-            before = len(names) if owner is None else owner
-            found = [(begin, begin)] * before + [(begin, end), *[(end, end)] * (len(names) - before - 1)][: len(names) - before]
+            # The first piece that is not a mark has all characters of the group.
+            owner = next((n for n, name in enumerate(names) if name not in _MARKS), len(names))
+            found = [(begin, begin)] * owner + [(begin, end), *[(end, end)] * (len(names) - owner - 1)][: len(names) - owner]
         spans += found
         reached = max(reached, spans[-1][1])
     return spans
 
 
 def _grown(text: str, reached: int, given: Span, following: int) -> Span:
-    """Offsets without spaces at their ends, and with the visible characters around that no other piece is said to have.
+    """Trim spaces from offsets, and extend them to adjacent visible characters that belong to no other piece.
 
-    Of a letter composed of several characters (Hangul as macOS writes file names) the first of a piece decides on the last.
+    Decomposed letters (Hangul in file names of macOS) are thereby covered up to their last character.
     """
     begin = max(given[0], reached)
     end = max(begin, given[1])
@@ -160,9 +160,9 @@ def _visible(character: str) -> bool:
 
 
 def _of_bytes(names: Sequence[str], text: str, begin: int, end: int, normalise: Callable[[str], str]) -> list[Span] | None:
-    """The spans of a run of bytes: of each character the first byte has it. None where the bytes are not those of the text.
+    """Return the spans of a run of bytes: the first byte of a character has it. None if they are not the text's bytes.
 
-    A run may begin and end within what one character becomes (of ``㎏`` there may be a piece ``k`` and a byte of g).
+    A run may begin or end within a normalised character (``㎏`` may be a piece ``k`` and a byte of g).
     """
     content = bytes(int(name[3:5], 16) for name in names)
     shown = b""

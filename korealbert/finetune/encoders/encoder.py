@@ -1,11 +1,11 @@
-"""Encoders in Hugging Face format from a local directory, whoever made it; nothing in it is executed.
+"""Load encoders in Hugging Face format from a local directory; no code in it is executed.
 
-In BERT-like families the last layer may compute the first position alone, which is all that a pooled vector depends on: keys
-and values are still those of every piece, but query, output and feed-forward are of one. That saves ten twelfths of the layer's
-matrix products and changes no result.
+In BERT-like families the last layer can compute only the first position if a pooled vector is all that is needed: keys and
+values are computed for every piece, but query, output and feed-forward for one. This saves ten twelfths of the layer's matrix
+products and does not change the result.
 
-A model of ours whose layers share what no family of transformers can say is exported as equal copies. It is fine-tuned by our
-own encoder, so that a parameter shared in pretraining stays shared; so are modern encoders.
+If layers of our models share parameters in a way that no family of transformers can express, their export has equal copies.
+Such models, and modern encoders, are fine-tuned by our own encoder, so that shared parameters stay shared.
 
 Shapes: B inputs, L pieces, H hidden size, N heads.
 """
@@ -39,7 +39,7 @@ LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """Features of one batch, padded to its longest: int64 [B, L], the mask 1 at real pieces."""
+    """Features of one batch, padded to the longest: int64 [B, L]; the mask is 1 at real pieces."""
 
     input_ids_BL: torch.Tensor
     attention_mask_BL: torch.Tensor
@@ -48,12 +48,12 @@ class PaddedBatch:
 
     @property
     def targets(self) -> list[Any]:
-        """Targets of the features."""
+        """The features' targets."""
         return [feature.target for feature in self.features]
 
 
 def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
-    """Pad on the right to the longest of the features; each of a feature's choices is a row."""
+    """Pad features on the right to the longest; each choice of a feature is a row."""
     inputs = [part for feature in features for part in (feature.choices or (feature,))]
     width = max(len(feature.input_ids) for feature in inputs)
     ids_BL = np.full((len(inputs), width), pad_id, dtype=np.int64)
@@ -72,13 +72,13 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
 
 
 def mean_vectors(hidden_BLH: torch.Tensor, attention_mask_BL: torch.Tensor) -> torch.Tensor:
-    """The mean of the vectors of real pieces, special ones included [B, H], as sentence-transformers pools."""
+    """Return the mean vectors [B, H] of real pieces, including special ones, like sentence-transformers."""
     real_BL1 = attention_mask_BL.bool()[..., None]
     return hidden_BLH.masked_fill(~real_BL1, 0.0).sum(1) / real_BL1.sum(1)
 
 
 class Encoder(nn.Module):
-    """A transformer that gives hidden vectors and one pooled vector, whatever its family."""
+    """A transformer of any family, which computes hidden vectors and one pooled vector per input."""
 
     def __init__(self, transformer: Any) -> None:
         super().__init__()
@@ -91,19 +91,19 @@ class Encoder(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """Longest input in pieces that has trained or at least existing positions."""
+        """The longest input in pieces for which there are position embeddings."""
         longest = longest_input(self.transformer.config.to_dict())
         return 1 << 30 if longest is None else longest
 
     def check_length(self, max_length: int, directory: Path) -> None:
-        """Raise ValueError where inputs may be longer than the encoder of ``directory`` has positions."""
+        """Raise ValueError if inputs may be longer than the encoder's positions allow."""
         if max_length > self.max_length:
             raise ValueError(
                 f"max_length is {max_length}, but {directory}/config.json has positions for {self.max_length} pieces; lower it"
             )
 
     def forward(self, batch: PaddedBatch) -> EncoderOutput:
-        """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
+        """Return hidden vectors [B, L, H] and pooled vectors [B, H]: the first position's if the family has no pooler."""
         arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}
         if getattr(self.transformer.config, "type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = batch.token_type_ids_BL
@@ -113,33 +113,33 @@ class Encoder(nn.Module):
         return EncoderOutput(hidden_BLH, hidden_BLH[:, 0] if pooled is None else pooled, batch.features)
 
     def make_room(self, vocabulary_size: int) -> None:
-        """Give pieces that were added to the tokenizer fresh embeddings, drawn from torch's generator."""
+        """Add fresh embeddings, drawn from torch's generator, for pieces that were added to the tokenizer."""
         if vocabulary_size > self.transformer.get_input_embeddings().num_embeddings:
             self.transformer.resize_token_embeddings(vocabulary_size, mean_resizing=False)
 
     def keep_first_position(self) -> None:
-        """Let the last layer compute the first position alone, where this family's can."""
+        """Let the last layer compute only the first position, if the family supports it."""
         keep_first_position(self.transformer)
 
 
 class OwnEncoder(Encoder):
-    """Our own encoder: blocks that layers share are one parameter."""
+    """Our own encoder, in which shared blocks are one parameter."""
 
     transformer: TransformerEncoder | ModernEncoder
 
     @property
     def max_length(self) -> int:
-        """Longest input in pieces for which there are positions."""
+        """See ``Encoder``."""
         return self.transformer.config.longest_sequence
 
     def forward(self, batch: PaddedBatch) -> EncoderOutput:
-        """As of every family."""
+        """See ``Encoder``."""
         lengths_B = batch.attention_mask_BL.sum(1)
         hidden_BLH, pooled_BH = self.transformer(batch.input_ids_BL, batch.token_type_ids_BL, lengths_B)
         return EncoderOutput(hidden_BLH, pooled_BH, batch.features)
 
     def make_room(self, vocabulary_size: int) -> None:
-        """As of every family."""
+        """See ``Encoder``."""
         old = self.transformer.embeddings.word
         if vocabulary_size > old.num_embeddings:
             new = nn.Embedding(vocabulary_size, old.embedding_dim)
@@ -149,7 +149,7 @@ class OwnEncoder(Encoder):
             self.transformer.embeddings.word = new
 
     def keep_first_position(self) -> None:
-        """Every layer computes all positions."""
+        """Do nothing: every layer computes all positions."""
 
 
 _DROPOUTS = (
@@ -161,17 +161,15 @@ _DROPOUTS = (
     "hidden_dropout",
     "mlp_dropout",
 )
-"""Names of the dropouts within an encoder in configurations, transformers' and ours."""
+"""Names of an encoder's dropouts in transformers' and our configurations."""
 
 
 def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -> Encoder:
-    """The encoder of a directory in float32, with its weights or (``random``) with fresh ones from torch's generator.
+    """Load the encoder of a directory in float32, with its weights or (``random``) fresh ones from torch's generator.
 
-    ``dropout``: in the place of every dropout of its configuration.
-
-    Reads safetensors only. BigBird attends to everything: its sparse patterns are for inputs beyond a thousand pieces, and
-    transformers would choose between the two by the length of a batch, so that a score would depend on the order of batches.
-    Raises ValueError naming the directory when it holds no encoder, or not all of its weights.
+    ``dropout`` replaces every dropout of its configuration. Only safetensors are read. BigBird always uses full attention:
+    transformers would choose its sparse attention by the length of a batch, so that scores would depend on the order of
+    batches. Raises ValueError naming the directory if there is no encoder in it, or weights are missing.
     """
     try:
         config = load_config(directory)
@@ -183,10 +181,10 @@ def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -
         if init == "random":
             return Encoder(AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32))
         transformer, loading = _quietly_loaded(directory, config)
-    # Whatever lies in a stranger's directory: transformers, safetensors and torch raise a dozen kinds of errors over it.
+    # transformers, safetensors and torch raise a dozen kinds of errors for damaged files.
     except Exception as error:
         raise ValueError(f"{directory}: no encoder that can be loaded ({first_line(error)}); {_remedy(directory)}") from error
-    # A pooler is trained by few objectives; where a checkpoint has none it starts afresh, like the head.
+    # Few objectives train a pooler; if a checkpoint has none, it starts with fresh weights like the head.
     missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
     if missing:
         raise ValueError(
@@ -197,7 +195,7 @@ def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -
 
 
 def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> Encoder:
-    """The encoder in input role ``model``; as our own where role ``pretrain`` holds its training."""
+    """Load the encoder in input role ``model``, as our own encoder if there is a role ``pretrain``."""
     directory = inputs["model"].path
     if "pretrain" not in inputs:
         return load_encoder(directory, init=init, dropout=dropout)
@@ -205,11 +203,10 @@ def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> E
 
 
 def _load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
-    """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
+    """Load an export as our own encoder, whose layers share parameters as in the pretraining with config ``trained``.
 
-    Its outputs are those of transformers' class: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
-    feed-forward blocks have no dropout behind them, so that rows of a grid differ in their sharing alone. Raises ValueError as
-    ``checkpoint.read_as_trained``.
+    It computes the same as transformers' class, so that rows of a grid differ only in their sharing: a RoBERTa has a (fresh)
+    pooler, and there is no dropout after ALBERT's feed-forward blocks. Raises ValueError as ``checkpoint.read_as_trained``.
     """
     config, weights = checkpoint.read_as_trained(directory, trained)
     if dropout is not None:
@@ -229,7 +226,7 @@ def _load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout
 
 
 def as_exported(encoder: Encoder, inputs: Inputs) -> Encoder:
-    """An encoder that ``load_input`` gave, as the class of its export: what layers share is written out as equal copies."""
+    """Convert an encoder from ``load_input`` to the class of its export, in which shared parameters are equal copies."""
     if not isinstance(encoder, OwnEncoder):
         return encoder
     exported = load_encoder(inputs["model"].path, init="pretrained")
@@ -241,7 +238,7 @@ def as_exported(encoder: Encoder, inputs: Inputs) -> Encoder:
 
 
 def load_config(directory: Path) -> Any:
-    """The config of an encoder's directory. Raises ValueError when it is an encoder-decoder's, and what transformers raises."""
+    """Load an encoder's config. Raises ValueError if it is an encoder-decoder's, and what transformers raises."""
     config = AutoConfig.from_pretrained(directory, **LOCAL_ONLY)
     if config.is_encoder_decoder:
         raise ValueError("an encoder-decoder")
@@ -259,12 +256,12 @@ def _remedy(directory: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its class where it has none."""
+    """Return the first line of an error's message, or its class if it has no message."""
     return str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
 
 
 def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
-    """Model and loading report, without the progress bar and the advice to train the model, which follows anyway."""
+    """Return model and loading report, without transformers' progress bar and its advice to train the model."""
     verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -280,7 +277,7 @@ def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
 
 
 FIRST_POSITION_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
-"""Model types whose layers are BERT's, under the same names. ALBERT's last layer is also its first."""
+"""Model types with BERT's layers under the same names. ALBERT is not among them, since its last layer is also its first."""
 
 
 class _FirstPosition(nn.Module):
@@ -292,7 +289,7 @@ class _FirstPosition(nn.Module):
         self.train(layer.training)
 
     def forward(self, hidden_BLH: torch.Tensor, attention_mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """The layer's output at the first position; the mask is [B, 1, L, L] or [B, 1, 1, L], from every position to all."""
+        """Return the layer's output at the first position. The mask is [B, 1, L, L] or [B, 1, 1, L]."""
         attention = self.layer.attention
         own = attention.self
         first_B1H = hidden_BLH[:, :1]
@@ -315,7 +312,7 @@ class _FirstPosition(nn.Module):
 
 
 def keep_first_position(transformer: Any) -> bool:
-    """Let the last layer compute the first position alone, in place; whether this family's can."""
+    """Let the last layer compute only the first position, in place; returns whether the family supports it."""
     config = transformer.config
     if config.model_type not in FIRST_POSITION_FAMILIES or config._attn_implementation != "sdpa" or config.is_decoder:
         return False

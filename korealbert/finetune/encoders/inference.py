@@ -1,7 +1,7 @@
-"""Speed and memory of an encoder's forward passes on the processor: in torch, and as ONNX in fp32 and in 8 bits.
+"""Measure speed and memory of an encoder's forward passes on the CPU: in torch, and as ONNX in fp32 and int8.
 
-Each runs in a process of its own, which has loaded nothing else, so that its peak is what a user of that file needs. Passes
-alternate, so that other load on the machine slows all equally.
+Each backend runs in a process of its own that loads nothing else, so that its peak memory is what a user needs. Passes of the
+backends alternate, so that other load on the machine slows all equally.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     import torch
 
 BACKENDS = {"torch": "torch fp32", "fp32": "ONNX fp32", "int8": "ONNX int8"}
-"""Titles in tables, by the name in ``speed.json``."""
+"""Title in tables by name in ``speed.json``."""
 
 
 def measure_inference(
     encoder: Any, *, batch_size: int, length: int, steps: int, warmup_steps: int, threads: int
 ) -> dict[str, dict[str, float]]:
-    """By backend: ``examples_per_second`` and ``speedup`` over torch (medians over the turns), and ``peak_mb`` of its process.
+    """Return by backend ``examples_per_second`` and ``speedup`` over torch (medians), and ``peak_mb`` of its process.
 
     ``encoder``: a model of transformers. Inputs are random pieces without padding.
     """
-    from korealbert.artifact.subprocess_build import peak_memory  # noqa: PLC0415 (not in the processes measured)
+    from korealbert.artifact.subprocess_build import peak_memory  # noqa: PLC0415 (not in the measured processes)
 
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         encoder.save_pretrained(scratch)
@@ -47,9 +47,9 @@ def measure_inference(
         runs = {}
         for backend in BACKENDS:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-            run = stack.enter_context(subprocess.Popen([*command, backend, *shape], text=True, env=environment, **pipes))  # type: ignore[call-overload]
-            stack.callback(run.kill)
-            runs[backend] = run
+            process = subprocess.Popen([*command, backend, *shape], text=True, env=environment, **pipes)  # type: ignore[call-overload]
+            runs[backend] = stack.enter_context(process)
+            stack.callback(process.kill)
         turns = [
             {backend: _seconds_of_one_pass(backend, run, errors) for backend, run in runs.items()}
             for _ in range(warmup_steps + steps)
@@ -66,30 +66,32 @@ def measure_inference(
 
 
 def _seconds_of_one_pass(backend: str, run: Any, errors: IO[bytes]) -> float:
-    with suppress(BrokenPipeError):  # It has ended: its answer is missing too.
+    with suppress(BrokenPipeError):  # The process has ended, and readline returns nothing.
         run.stdin.write("\n")
         run.stdin.flush()
     if answer := run.stdout.readline():
         return float(answer)
     code = run.wait()
     errors.seek(0)
-    told = errors.read().decode("utf-8", "replace").strip() or "it said nothing; a process that lacks memory is killed so"
-    raise ChildProcessError(f"{BACKENDS[backend]}: its process ended with exit code {code}: {told}")
+    message = errors.read().decode("utf-8", "replace").strip() or "no message; it may have run out of memory"
+    raise ChildProcessError(f"{BACKENDS[backend]}: its process ended with exit code {code}: {message}")
 
 
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _passes(directory: Path, backend: str, vocabulary: int, batch_size: int, length: int, threads: int) -> Callable[[], object]:
-    """What runs one forward pass."""
+def _forward_pass(
+    directory: Path, backend: str, vocabulary: int, batch_size: int, length: int, threads: int
+) -> Callable[[], object]:
+    """Return a function that runs one forward pass."""
     ids_BL = np.random.Generator(np.random.Philox(1)).integers(5, vocabulary, (batch_size, length))
     arrays = {"input_ids": ids_BL, "attention_mask": np.ones_like(ids_BL), "token_type_ids": np.zeros_like(ids_BL)}
     if backend != "torch":
         session = Session(directory / FILES[backend], threads=threads)  # type: ignore[index]
         return lambda: session.run(arrays)
-    import torch  # noqa: PLC0415 (the others do without)
-    from transformers import AutoModel  # noqa: PLC0415 (the others do without)
+    import torch  # noqa: PLC0415 (not for the other backends)
+    from transformers import AutoModel  # noqa: PLC0415 (not for the other backends)
 
     torch.set_num_threads(threads)
     model = AutoModel.from_pretrained(directory, local_files_only=True).eval()
@@ -104,12 +106,12 @@ def _passes(directory: Path, backend: str, vocabulary: int, batch_size: int, len
 
 
 def main() -> None:
-    """For each line of the standard input, run a pass and print its seconds."""
+    """Run a forward pass for each line of the standard input, and print its seconds."""
     directory, backend, *numbers = sys.argv[1:]
-    once = _passes(Path(directory), backend, *map(int, numbers))
+    run = _forward_pass(Path(directory), backend, *map(int, numbers))
     for _ in sys.stdin:
         begin = time.perf_counter()
-        once()
+        run()
         print(time.perf_counter() - begin, flush=True)
 
 

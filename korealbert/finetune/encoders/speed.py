@@ -1,9 +1,9 @@
-"""Stage `speed`: architectures of encoders, from random weights → their parameters and training speed relative to M-BERT's.
+"""Stage `speed`: parameters and training speed of encoder architectures with random weights, relative to M-BERT.
 
-This is the speed column of KoreALBERT's Table III. A step is forward, backward and AdamW over the encoder and a head of two
-classes, on random pieces of equal length. Steps of each architecture alternate with steps of M-BERT's, so that other load on
-the machine slows both equally; the speed-up is the median over the pairs. With ``inference`` forward passes are measured too,
-in torch and as ONNX. Output: ``speed.json``. Times depend on the machine, and another build gives others.
+It reproduces the speed column of KoreALBERT's Table III. A step is forward, backward and AdamW of the encoder and a head with
+two classes, on random pieces of equal length. Steps of each architecture alternate with steps of M-BERT, so that other load on
+the machine slows both equally; the speed-up is the median over the pairs. With ``inference`` forward passes are also measured,
+in torch and as ONNX. Output: ``speed.json``. Times depend on the machine and are not reproducible.
 
 Shapes: B inputs, L pieces, H hidden size.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
 _OFFSET = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
-"""RoBERTa and XLM-R count positions from the padding id on, and know no segments."""
+"""RoBERTa and XLM-R count positions from the padding id, and have no segments."""
 
 _ALBERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 
@@ -58,7 +58,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "KoreALBERT base": ("albert", {**_BASE, "vocab_size": 32_000, "embedding_size": 128}),
     "KoreALBERT large": ("albert", {**_ALBERT_LARGE, "vocab_size": 32_000, "embedding_size": 128}),
 }
-"""Model type and fields of the config by the name that the tables give."""
+"""Model type and config fields by the name in the paper's tables."""
 
 _WIDTHS = ("vocab_size", "embedding_size", "hidden_size", "intermediate_size", "dim", "hidden_dim")
 
@@ -66,10 +66,10 @@ _HEADS = ("num_attention_heads", "n_heads")
 
 
 def config_of(name: str, *, shrink: int = 1) -> Any:
-    """The config of a shape, every width and the vocabulary divided by ``shrink``, a power of two up to 32.
+    """Return the config of a shape, with widths and vocabulary divided by ``shrink``, a power of two up to 32.
 
-    Layers and positions stay: the time of a step falls by about the same factor for every shape. Raises KeyError for
-    others than ``SHAPES``.
+    Layers and positions are kept, so that the time of a step falls by about the same factor for every shape. Raises KeyError
+    for an unknown shape.
     """
     from transformers import AutoConfig  # noqa: PLC0415 (planning does without)
 
@@ -82,7 +82,7 @@ def config_of(name: str, *, shrink: int = 1) -> Any:
 
 
 def parameters_of(name: str) -> int:
-    """All trainable numbers of the encoder with its pooler, where its family has one; no weight is made for that."""
+    """Return the number of parameters of the encoder with its pooler, if it has one, without allocating them."""
     import torch  # noqa: PLC0415 (planning does without)
     from transformers import AutoModel  # noqa: PLC0415 (planning does without)
 
@@ -98,25 +98,25 @@ class SpeedSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"inference"})
 
     architectures: tuple[str, ...] = ()
-    """Names of shapes, as ``korealbert/finetune/encoders/speed.py`` lists them; none: nothing is measured."""
+    """Names of shapes, which ``korealbert/finetune/encoders/speed.py`` lists."""
     batch_size: int = Field(default=32, ge=1)
-    """Inputs of one step."""
+    """Inputs per step."""
     sequence_length: int = Field(default=128, ge=8, le=512)
-    """Pieces of each input, all real: nothing is padded."""
+    """Pieces per input, without padding."""
     steps: int = Field(default=5, ge=1, le=1000)
-    """Turns that are timed."""
+    """Timed steps."""
     warmup_steps: int = Field(default=1, ge=1, le=1000)
-    """Turns before them."""
+    """Steps before the timed ones."""
     shrink: Literal[1, 2, 4, 8, 16, 32] = 1
-    """Divides widths and vocabularies of all shapes, where their own are too much for the machine; parameters are always
-    those of the whole shape."""
+    """Divide widths and vocabularies of all shapes by this number, for small machines. Reported parameters are always those
+    of the whole shape."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16: matrix products under autocast."""
+    """``bf16``: matrix products under autocast."""
     seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seeds weights and pieces."""
+    """Seed of weights and pieces."""
     inference: bool = False
-    """Measure forward passes of each shape too, with peak memory, on the processor: in torch in fp32, as ONNX in fp32 and in 8
-    bits. Needs the extra ``onnx``."""
+    """Also measure forward passes with their peak memory on the CPU: in torch (fp32) and as ONNX (fp32 and int8). Needs the
+    extra ``onnx``."""
 
     @field_validator("architectures")
     @classmethod
@@ -129,14 +129,14 @@ class SpeedSpec(Spec):
 
 
 class SpeedStats(Statistics):
-    """By shape: how many times as fast as ``BASELINE`` it trains."""
+    """Training speed by shape, as a multiple of that of ``BASELINE``."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, float]
 
 
 def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SpeedStats:
-    """Measure the shapes one after the other; see the module's docstring."""
+    """Measure the shapes one after the other."""
     if not spec.architectures:
         raise ValueError("no architecture to measure; name some in architectures")
     device, rows = _measured_all(spec, TrainingRuntime.of(runtime))
@@ -146,7 +146,7 @@ def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spe
 
 
 def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[str, dict[str, Any]]]:
-    """The type of the device, and the figures of each architecture, measured one after the other."""
+    """Return the type of the device and the figures of each architecture."""
     import torch  # noqa: PLC0415 (planning does without)
 
     from korealbert.pretrain.runtime import pick_device  # noqa: PLC0415 (planning does without)
@@ -165,7 +165,7 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
 
 
 class _Trainer:
-    """An encoder with fresh weights, a head of two classes, their optimiser, and one batch of random pieces [B, L]."""
+    """An encoder with fresh weights, a head with two classes, their optimiser, and a batch of random pieces [B, L]."""
 
     def __init__(self, config: Any, batch_size: int, sequence_length: int, *, device: torch.device, bf16: bool) -> None:
         import torch  # noqa: PLC0415 (planning does without)
@@ -183,7 +183,7 @@ class _Trainer:
         self.labels_B = torch.randint(0, 2, shape[:1], device=device)
 
     def step(self) -> float:
-        """Seconds of one training step."""
+        """Take one training step and return its seconds."""
         import torch  # noqa: PLC0415 (planning does without)
 
         self._wait()

@@ -1,9 +1,9 @@
-"""Stage `encoder` (labels ``encoder/NAME``): any encoder → a baseline for every benchmark, next to the run's own model.
+"""Stage `encoder` (labels ``encoder/NAME``): import any encoder as a baseline for every benchmark.
 
-The spec names a directory in Hugging Face format or an installed package that has one, or the input role ``model`` is an export
-artifact (and ``pretrain`` its training, where the export says less). It is loaded once with its tokenizer, so that what is
-wrong with it shows before anything is trained. Output: its ``config.json``, safetensors and tokenizer files; nothing else of it
-is copied, and nothing in it is executed.
+The spec names a directory in Hugging Face format or an installed package that contains one, or the input role ``model`` is an
+export artifact (and ``pretrain`` its training, if the export cannot express how layers share parameters). Encoder and tokenizer
+are loaded once, so that mistakes show before anything is trained. Output: ``config.json``, safetensors and tokenizer files;
+nothing else is copied, and no code is executed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from korealbert.huggingface.directory import (
 )
 
 _FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, SENTENCEPIECE_FILES)
-"""Files that are copied."""
 
 
 class EncoderStats(Statistics):
-    """An encoder as it was loaded."""
+    """Family and sizes of an encoder."""
 
     model_type: str
-    """The family, as ``config.json`` names it."""
+    """The family, as in ``config.json``."""
     parameters: int
-    """Number in the trained model: shared layers count once."""
+    """Number of parameters; shared ones count once."""
     pieces: int
-    """Size of its vocabulary, with added pieces."""
+    """Size of the vocabulary with added pieces."""
     longest_input: int
-    """In pieces."""
+    """Longest input in pieces."""
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EncoderStats:
-    """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
+    """Check and copy an encoder. Raises ValueError naming the directory if encoder or tokenizer cannot be used."""
     from korealbert.finetune.encoders.encoder import load_encoder, load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)

@@ -1,8 +1,8 @@
-"""Tokenizers of encoders in Hugging Face format, checked against the encoder of the same directory.
+"""Load tokenizers of encoders in Hugging Face format, and check them against the encoder of the same directory.
 
-For BERTs whose vocabulary is a SentencePiece model, such as KoBERT, a fast tokenizer is built from it: their directories hold a
-``.model`` file, a tokenizer class of their own in Python, and perhaps ``vocab.txt``, which numbers the pieces.
-``AutoTokenizer`` mistakes such a model for the model type's word pieces, or for XLNet's order of special pieces.
+BERTs whose vocabulary is a SentencePiece model, such as KoBERT, have a ``.model`` file, a tokenizer class of their own in
+Python, and perhaps a ``vocab.txt`` that numbers the pieces. ``AutoTokenizer`` would load them as WordPiece, or with XLNet's
+order of special pieces. A fast tokenizer is built from the SentencePiece model instead.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from korealbert.vocab.morphemes import for_directory
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory, which knows offsets, pads, and belongs to the encoder of the directory.
+    """Load the tokenizer of a directory.
 
-    Raises ValueError naming the directory where there is none such.
+    Raises ValueError naming the directory if the tokenizer has no offsets or no padding, or does not fit the encoder.
     """
     try:
         config = load_config(directory)
@@ -35,7 +35,7 @@ def load_tokenizer(directory: Path) -> Any:
         problem = f"no tokenizer that can be loaded ({first_line(error)})"
         raise ValueError(f"{directory}: {problem}; put its tokenizer.json beside config.json") from error
     if not tokenizer.is_fast:
-        raise ValueError(f"{directory}: its tokenizer knows no offsets; save it with a tokenizer.json")
+        raise ValueError(f"{directory}: its tokenizer has no offsets; save it with a tokenizer.json")
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
         raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
     _check_together(directory, tokenizer, config)
@@ -47,15 +47,15 @@ def _tokenizer(directory: Path, model_type: str) -> Any:
     model = _sentencepiece_of_wordpiece_family(directory, model_type)
     if model is not None:
         return _tokenizer_from_sentencepiece(model)
-    # A [SEP] that a user typed is text, as it was in pretraining.
+    # [SEP] in a text is text, as in pretraining.
     return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
 
 
 def copy_tokenizer(directory: Path, out_dir: Path) -> None:
-    """Write the tokenizer of a directory so that ``AutoTokenizer`` gives the same pieces as ``load_tokenizer``.
+    """Copy the tokenizer of a directory so that ``AutoTokenizer`` gives the same pieces as ``load_tokenizer``.
 
-    The files are the directory's own, except where ``AutoTokenizer`` mistakes them: a fast tokenizer is then built from the
-    SentencePiece model and written as ``tokenizer.json``.
+    If ``AutoTokenizer`` would misread the files, the fast tokenizer that was built from the SentencePiece model is saved
+    instead.
     """
     model = _sentencepiece_of_wordpiece_family(directory, load_config(directory).model_type)
     if model is None:
@@ -63,7 +63,7 @@ def copy_tokenizer(directory: Path, out_dir: Path) -> None:
         return
     _tokenizer_from_sentencepiece(model).save_pretrained(out_dir)
     described = out_dir / "tokenizer_config.json"
-    # The class by a name that versions 4 and 5 of transformers both know.
+    # A class name that versions 4 and 5 of transformers both have.
     settings = {**json.loads(described.read_text("utf-8")), "tokenizer_class": "PreTrainedTokenizerFast"}
     write_json(described, settings, indent=2, sort_keys=True)
 
@@ -79,20 +79,20 @@ def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
 
 
 _HANGUL_WORD = re.compile(r"▁?([가-힣]+)")
-"""A piece of syllables that begins a word, as SentencePiece or WordPiece writes it."""
+"""A piece of Hangul syllables that begins a word, as SentencePiece or WordPiece writes it."""
 
 _SAMPLE = 200
-"""Number of pieces that are tested."""
+"""Number of pieces that are tested; enough to tell a few unreachable ones from all."""
 
 _MAX_LOST_SHARE = 0.5
-"""A piece may be unreachable by itself; where half of them are, none is reached."""
+"""Some pieces may be unreachable in any tokenizer; from this share on the tokenizer is wrong."""
 
 
 def _check_own_pieces(directory: Path, tokenizer: Any) -> None:
-    """Raise ValueError where Korean words that are pieces of the vocabulary are tokenized as unknown.
+    """Raise ValueError if Korean words that are pieces of the vocabulary are tokenized as unknown.
 
-    BERT's and ALBERT's tokenizers lower-case by default and thereby take ``김`` apart into three jamo, of which
-    a vocabulary of syllables knows nothing: every Korean text becomes a row of unknown pieces.
+    BERT's and ALBERT's tokenizers lower-case by default, which splits ``김`` into three jamo. With a vocabulary of syllables
+    every Korean text then becomes a row of unknown pieces.
     """
     words = [found[1] for piece in sorted(tokenizer.get_vocab()) if (found := _HANGUL_WORD.fullmatch(piece))][:_SAMPLE]
     if not words or tokenizer.unk_token_id is None:
@@ -115,23 +115,23 @@ _ROLES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mas
 
 
 def _sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path | None:
-    """The SentencePiece model of a directory whose model type implies WordPiece, or None; ``tokenizer.json`` goes first."""
+    """Return the SentencePiece model of a directory whose model type implies WordPiece; None if it has a ``tokenizer.json``."""
     if model_type not in _WORDPIECE_FAMILIES or (directory / "tokenizer.json").exists():
         return None
     return next(iter(sorted(directory.glob(SENTENCEPIECE_FILES))), None)
 
 
 def _tokenizer_from_sentencepiece(model: Path) -> Any:
-    """``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` around the pieces of a SentencePiece unigram model.
+    """Build a fast tokenizer from a SentencePiece unigram model; inputs are ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
 
-    Numbers are those of ``vocab.txt`` in the same directory, where there is one. Raises ValueError naming the file where
-    it is no such model, lacks a special piece, or has other pieces than ``vocab.txt``.
+    A ``vocab.txt`` in the same directory numbers the pieces. Raises ValueError naming the file if it is not a unigram model,
+    lacks a special piece, or has other pieces than ``vocab.txt``.
     """
     proto = sentencepiece_model_pb2.ModelProto()
     try:
         proto.ParseFromString(model.read_bytes())
     except Exception as error:
-        raise ValueError(f"{model}: no SentencePiece model; is the download complete?") from error
+        raise ValueError(f"{model}: not a SentencePiece model; is the download complete?") from error
     if proto.trainer_spec.model_type != _UNIGRAM:
         raise ValueError(f"{model}: not a unigram model; convert its tokenizer to a tokenizer.json")
     scores = {piece.piece: piece.score for piece in proto.pieces}

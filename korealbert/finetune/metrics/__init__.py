@@ -1,6 +1,6 @@
-"""Scores of predictions, each times 100 as papers print them: functions of gold and predicted values alone.
+"""Metrics as functions of gold and predicted values, times 100 as papers print them.
 
-Where an official script and the text that defines its metric disagree, a function takes a ``Mode``.
+A metric whose official script does not do what its paper says takes a ``Mode``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Mode = Literal["official", "corrected"]
-"""``official``: what the benchmark's own script prints, quirks included. ``corrected``: what its text defines."""
+"""``official``: what the benchmark's own script prints, with its quirks. ``corrected``: what its paper defines."""
 
 
 class Interval(NamedTuple):
@@ -18,11 +18,11 @@ class Interval(NamedTuple):
     high: float
 
     def of_score(self, metric: str) -> Interval:
-        """Cut to the values that a metric may have: Student's t knows no limits."""
+        """Return the interval cut to the range of a metric; Student's t has no limits."""
         return self._cut(-100.0 if metric in _SIGNED else 0.0, 100.0)
 
     def of_difference(self, metric: str) -> Interval:
-        """Cut to the values that the difference of two scores may have."""
+        """Return the interval cut to the range of differences of a metric."""
         return self._cut(-200.0, 200.0) if metric in _SIGNED else self._cut(-100.0, 100.0)
 
     def _cut(self, low: float, high: float) -> Interval:
@@ -30,4 +30,4 @@ class Interval(NamedTuple):
 
 
 _SIGNED = ("pearson", "spearman", "mcc")
-"""Correlations, from -100 to 100; all other metrics have values from 0 to 100."""
+"""Metrics from -100 to 100; all others are from 0 to 100."""

@@ -1,7 +1,7 @@
-"""Scores of predictions that are one label or number an example, times 100: classes, KLUE-RE's relations, correlations.
+"""Scores of predictions with one label or number per example, times 100: classes, KLUE-RE's relations, correlations.
 
-Classes are anything hashable that sorts: numbers, or names. Sums of correlations are exact, so that the last digit does not
-depend on the order of summation, which BLAS chooses by processor.
+Classes are numbers or names. Correlations use exact sums, so that the last digit does not depend on the order of summation,
+which BLAS chooses by processor.
 
 Shapes: N examples, C classes, T distinct thresholds.
 """
@@ -21,7 +21,7 @@ Counts = npt.NDArray[np.float64]
 
 
 class ClassCounts(NamedTuple):
-    """How often each class [C] is right, is gold, and is predicted; or [B, C] for B times as many examples."""
+    """How often each class [C] is right, is gold, and is predicted; or [B, C] for B samples."""
 
     right_C: Counts
     gold_C: Counts
@@ -29,29 +29,29 @@ class ClassCounts(NamedTuple):
 
     @classmethod
     def joined(cls, sums_BK: Counts) -> ClassCounts:
-        """From the three side by side, [B, 3 * C]."""
+        """Split the concatenated counts [B, 3 * C]."""
         return cls(*np.split(sums_BK, 3, axis=-1))
 
     def f1(self, *, zero_division: float = 0.0) -> Counts:
-        """F1 of each class, from 0 to 1; ``zero_division`` where a class is neither gold nor predicted."""
+        """Return the F1 of each class, from 0 to 1; ``zero_division`` for a class that is neither gold nor predicted."""
         occurrences_C = self.gold_C + self.predicted_C
         safe_C = np.where(occurrences_C == 0, 1.0, occurrences_C)
         return np.where(occurrences_C == 0, zero_division, 2 * self.right_C / safe_C)
 
     def macro_f1(self) -> Counts:
-        """Mean F1 over the classes that are gold or predicted, from 0 to 1; 0 where there are none."""
+        """Return the mean F1 over the classes that are gold or predicted, from 0 to 1; 0 if there are none."""
         occur = np.count_nonzero(self.gold_C + self.predicted_C, axis=-1)
         mean: Counts = self.f1().sum(axis=-1) / np.maximum(occur, 1)
         return mean
 
     def micro_f1(self) -> Counts:
-        """F1 over the pooled counts, from 0 to 1; 0 where there is nothing to find and nothing was found."""
+        """Return the F1 of the pooled counts, from 0 to 1; 0 if nothing is gold or predicted."""
         occurrences = self.gold_C.sum(axis=-1) + self.predicted_C.sum(axis=-1)
         pooled: Counts = 2 * self.right_C.sum(axis=-1) / np.maximum(occurrences, 1)
         return pooled
 
     def mcc(self) -> Counts:
-        """Matthews' correlation, from -1 to 1, of counts of all classes; 0 where either side is constant."""
+        """Return Matthews' correlation of the counts of all classes, from -1 to 1; 0 if either side is constant."""
         total = self.gold_C.sum(axis=-1)
         covariance = self.right_C.sum(axis=-1) * total - (self.gold_C * self.predicted_C).sum(axis=-1)
         sides = (total**2 - (side_C**2).sum(axis=-1) for side_C in (self.predicted_C, self.gold_C))
@@ -60,9 +60,9 @@ class ClassCounts(NamedTuple):
 
 
 def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequence[Any]) -> ClassCounts:
-    """The counts of ``classes``, in their order; other values belong to none of them and are never right.
+    """Count ``classes``; other values are ignored and never right.
 
-    Raises ValueError when gold and predicted differ in length or are empty.
+    Raises ValueError if gold and predicted differ in length or are empty.
     """
     check_lengths(gold, predicted, "F1")
     number: dict[Hashable, int] = {name: index for index, name in enumerate(classes)}
@@ -76,32 +76,32 @@ def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequenc
 
 
 def check_lengths(gold: Sequence[Any], predicted: Sequence[Any], metric: str) -> None:
-    """Raise ValueError when the two differ in length or are empty."""
+    """Raise ValueError if the two differ in length or are empty."""
     if len(gold) != len(predicted) or not len(gold):
         raise ValueError(f"{metric} of {len(predicted):,} predictions for {len(gold):,} gold labels is undefined")
 
 
 def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
-    """Share of equal labels, times 100. Raises ValueError when the two differ in length or are empty."""
+    """Return the share of equal labels, times 100. Raises ValueError if the two differ in length or are empty."""
     check_lengths(gold, predicted, "accuracy")
     return float(100 * np.mean([left == right for left, right in zip(gold, predicted, strict=True)]))
 
 
 def macro_f1(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
-    """Mean F1 of the classes that are gold or predicted anywhere, times 100: scikit-learn's default, and YNAT's metric."""
+    """Return the mean F1 of the classes that are gold or predicted, times 100: scikit-learn's default, and YNAT's metric."""
     classes = sorted({*gold, *predicted})
     return float(np.mean(class_counts(gold, predicted, classes).f1()) * 100)
 
 
 def binary_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
-    """F1 of class 1, times 100; 0 where class 1 is neither gold nor predicted."""
+    """Return the F1 of class 1, times 100; 0 if it is neither gold nor predicted."""
     return float(class_counts(gold, predicted, [1]).f1()[0] * 100)
 
 
 def mcc(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
-    """Matthews' correlation times 100, in [-100, 100], for any number of classes; 0 where either side is constant."""
+    """Return Matthews' correlation of any number of classes, times 100; 0 if either side is constant."""
     classes = sorted({*gold, *predicted})
-    # Times 100 last, as a user of scikit-learn would: the order of operations decides the last digit.
+    # Multiply last, as a user of scikit-learn would: the order of operations decides the last digit.
     return float(100 * class_counts(gold, predicted, classes).mcc())
 
 
@@ -109,17 +109,17 @@ Scores = npt.NDArray[np.float64]
 
 
 def micro_f1(gold: Sequence[int], predicted: Sequence[int], *, classes: int, without: int) -> float:
-    """F1 pooled over all classes but ``without``: a relation predicted where gold has none still counts as false."""
+    """Return the F1 pooled over all classes but ``without``; predicting a relation where gold has none is a false positive."""
     counted = [number for number in range(classes) if number != without]
     return float(class_counts(gold, predicted, counted).micro_f1() * 100)
 
 
 def auprc(gold: Sequence[int], probabilities_NC: npt.ArrayLike, mode: Mode) -> float:
-    """Mean over classes, one against the rest, of the area under the curve that joins its points by straight lines.
+    """Return the mean over classes (one against the rest) of the area under the linearly interpolated precision-recall curve.
 
-    Official: over all classes, where one that never occurs in gold counts 50, for its recall is 1 throughout. Corrected: over
-    the classes that occur. Either way exactly tied scores give about 51.7 over 30 classes, not the mean share of a class,
-    because the line from (0, 1) to the only point is straight; ``average_precision`` has no such line.
+    Official: over all classes; one that never occurs in gold counts 50, because its recall is always 1. Corrected: over the
+    classes that occur. In both modes, equal scores for all examples give about 51.7 over 30 classes instead of a class's mean
+    share, because of the straight line from (0, 1) to the only point; ``average_precision`` has no such line.
     """
     curves = _curves(gold, probabilities_NC, mode)
     areas = [float(-np.sum(np.diff(recall_T) * (precision_T[1:] + precision_T[:-1]) / 2.0)) for recall_T, precision_T in curves]
@@ -127,14 +127,14 @@ def auprc(gold: Sequence[int], probabilities_NC: npt.ArrayLike, mode: Mode) -> f
 
 
 def average_precision(gold: Sequence[int], probabilities_NC: npt.ArrayLike) -> float:
-    """Mean over the classes that occur in gold of the area under the curve as a step function."""
+    """Return the mean over the classes in gold of the area under the precision-recall curve as a step function."""
     curves = _curves(gold, probabilities_NC, "corrected")
     areas = [float(-np.sum(np.diff(recall_T) * precision_T[:-1])) for recall_T, precision_T in curves]
     return float(np.average(areas) * 100)
 
 
 def absent_classes(gold: Sequence[int], classes: int) -> list[int]:
-    """The classes that never occur in gold, ascending."""
+    """Return the classes that never occur in gold, ascending."""
     return sorted(set(range(classes)) - set(gold))
 
 
@@ -180,7 +180,7 @@ def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
 
 
 def mean_ranks(values_N: _Vector) -> _Vector:
-    """Ranks from 1; equal values share the mean of the ranks they take up."""
+    """Return ranks from 1; equal values share their mean rank."""
     _, group_N, count_G = np.unique(values_N, return_inverse=True, return_counts=True)
     last_rank_G = np.cumsum(count_G)
     ranks: _Vector = (last_rank_G - (count_G - 1) / 2)[group_N]
@@ -198,11 +198,11 @@ def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[_Vector
 
 
 def _correlation(left_N: _Vector, right_N: _Vector) -> float:
-    # Constancy is asked of the values: after subtracting a rounded mean, a constant may leave a variance of 1e-33.
+    # Compare the values: after subtracting a rounded mean, constant values may have a variance of 1e-33.
     if left_N.min() == left_N.max() or right_N.min() == right_N.max():
         return 0.0
-    # Scaled by a power of two, which is exact, values of any size have a mean; scaled by the largest deviation from it, they
-    # neither overflow nor vanish when squared.
+    # Scale by a power of two, which is exact, so that the mean does not overflow. Then scale by the largest deviation, so that
+    # squares neither overflow nor vanish.
     left_N, right_N = (np.ldexp(x, -np.frexp(np.abs(x).max())[1]) for x in (left_N, right_N))
     left_N, right_N = (x - math.fsum(x) / len(x) for x in (left_N, right_N))
     left_N, right_N = (x / np.abs(x).max() for x in (left_N, right_N))
@@ -210,6 +210,6 @@ def _correlation(left_N: _Vector, right_N: _Vector) -> float:
 
 
 def _cosine(product: float, left: float, right: float) -> float:
-    """Cosine of two vectors from the sums of their products and squares; 0 where one is all zeros."""
-    # In this order of arguments nan stays nan.
+    """Return the cosine of two vectors from the sums of their products and squares; 0 if one vector is zero."""
+    # With this order of arguments nan stays nan.
     return min(max(product / math.sqrt(left * right), -1.0), 1.0) if left and right else 0.0

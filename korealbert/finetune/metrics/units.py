@@ -1,11 +1,11 @@
 """Scores over parts of examples, times 100: named entities from tags, KLUE-DP's attachment scores, KLUE-DST's states.
 
-Entities are strict or lenient chunks of tags. Quirks of the Naver NLP challenge's scorer, of which one tag sequence in a
-hundred shows some: an entity that reaches the end of its sentence is not listed, but with the next sentence's first break, at
-that sentence's positions; and an ``I`` after ``-`` is not listed when its type is that of the entity before.
+The scorer of the Naver NLP challenge has two quirks, which affect one tag sequence in a hundred: an entity at the end of its
+sentence is listed only at the first break in the next sentence, with that sentence's positions; and an ``I`` after ``-`` is not
+listed if its type is that of the previous entity.
 
-Of attachment scores, micro is the share of right words, macro a mean F1 of classes. The class of a word is the index of its
-head (UAS), or its relation (LAS). UAS macro so averages over word positions, and gives position 40 the weight of position 2.
+Micro attachment scores are the share of right words; macro scores are a mean F1 over classes, where the class of a word is the
+index of its head (UAS) or its relation (LAS). UAS macro thus averages over word positions: position 40 weighs as much as 2.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Entity = tuple[str, int, int]
 
 
 def strict_entities(tags: Tags) -> list[_Entity]:
-    """Entities of IOB2: ``B-X`` and the ``I-X`` right after it. An ``I`` that continues nothing belongs to no entity."""
+    """Return the entities of IOB2: ``B-X`` and the ``I-X`` right after it. An ``I`` that continues nothing is ignored."""
     return _entities(tags, begins=lambda tag: tag.startswith("B-"))
 
 
 def lenient_entities(tags: Tags) -> list[_Entity]:
-    """Entities as conlleval and seqeval's default see them: an ``I`` that continues nothing begins an entity."""
+    """Return entities as conlleval and seqeval's default do: an ``I`` that continues nothing begins an entity."""
     return _entities(tags, begins=lambda tag: tag != OUTSIDE)
 
 
@@ -47,27 +47,27 @@ def _entities(tags: Tags, begins: Callable[[str], bool]) -> list[_Entity]:
 
 
 def entity_macro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
-    """Mean over the types that are gold or predicted of the F1 of their strict entities; 0 where there are none at all."""
+    """Return the mean F1 of strict entities over the types that are gold or predicted; 0 without any."""
     gold_found, predicted_found = _found(gold, strict_entities), _found(predicted, strict_entities)
     types = sorted({entity[1] for entity in gold_found | predicted_found})
     return float(np.mean([_f1(_of_type(gold_found, t), _of_type(predicted_found, t)) for t in types]) * 100) if types else 0.0
 
 
 def undefined_macro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> dict[str, str]:
-    """Why seqeval prints ``nan`` for ``entity_macro_f1``, by the metric's name: it takes the mean over no type at all."""
+    """Return the reason if seqeval prints ``nan`` for ``entity_macro_f1``: it averages over no types."""
     found = any(strict_entities(tags) for tags in (*gold, *predicted))
     return {} if found else {"entity_macro_f1": "neither gold nor predictions have an entity"}
 
 
 def entity_micro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
-    """F1 over the lenient entities of all types; 0 where there are none at all."""
+    """Return the F1 over the lenient entities of all types; 0 without any."""
     return _f1(_found(gold, lenient_entities), _found(predicted, lenient_entities)) * 100
 
 
 def char_f1(gold: Iterable[str], predicted: Iterable[str], labels: Sequence[str], mode: Mode) -> float:
-    """Mean F1 of ``labels`` over characters.
+    """Return the mean F1 of ``labels`` over characters.
 
-    Official: over all ``labels``, where one that is neither gold nor predicted counts 100. Corrected: over those that occur.
+    Official: a label that is neither gold nor predicted counts 100. Corrected: such labels are left out.
     """
     counts = class_counts(list(gold), list(predicted), labels)
     if mode == "official":
@@ -77,19 +77,16 @@ def char_f1(gold: Iterable[str], predicted: Iterable[str], labels: Sequence[str]
 
 
 def strict_counts(gold: Tags, predicted: Tags, types: Sequence[str]) -> Counts:
-    """Right, gold and predicted strict entities of one sentence for each type, [3 * types]."""
-    return _counts(set(strict_entities(gold)), set(strict_entities(predicted)), types)
+    """Count right, gold and predicted strict entities of one sentence for each type, [3 * types]."""
+    gold_found, predicted_found = set(strict_entities(gold)), set(strict_entities(predicted))
+    parts = (gold_found & predicted_found, gold_found, predicted_found)
+    return np.array([sum(entity[0] == kind for entity in part) for part in parts for kind in types], dtype=np.float64)
 
 
 def lenient_counts(gold: Tags, predicted: Tags) -> Counts:
-    """Right, gold and predicted lenient entities of one sentence, [3]."""
-    wanted, given = set(lenient_entities(gold)), set(lenient_entities(predicted))
-    return np.array([len(wanted & given), len(wanted), len(given)], dtype=np.float64)
-
-
-def _counts(gold: set[_Entity], predicted: set[_Entity], types: Sequence[str]) -> Counts:
-    found = (gold & predicted, gold, predicted)
-    return np.array([sum(entity[0] == kind for entity in part) for part in found for kind in types], dtype=np.float64)
+    """Count right, gold and predicted lenient entities of one sentence, [3]."""
+    gold_found, predicted_found = set(lenient_entities(gold)), set(lenient_entities(predicted))
+    return np.array([len(gold_found & predicted_found), len(gold_found), len(predicted_found)], dtype=np.float64)
 
 
 _Located = set[tuple[int, str, int, int]]
@@ -105,7 +102,7 @@ def _of_type(found: _Located, wanted: str) -> _Located:
 
 
 def _f1(gold: _Located, predicted: _Located) -> float:
-    """From 0 to 1, by way of precision and recall: the order of operations decides the last digit."""
+    """Return the F1 from 0 to 1, computed from precision and recall: the order of operations decides the last digit."""
     right = len(gold & predicted)
     if not right:
         return 0.0
@@ -118,7 +115,7 @@ _Listing = list[tuple[int, int, str]]
 
 
 def challenge_f1(gold: Sequence[Tags], predicted: Sequence[Tags], mode: Mode) -> float:
-    """Micro F1 of entities as the challenge lists them (official), or as they are tagged (corrected). Tags are ``B-PER``."""
+    """Return the micro F1 of entities as the challenge lists them (official), or as they are tagged (corrected)."""
     listings = quirky_listings if mode == "official" else plain_listings
     gold_listings, predicted_listings = listings(gold), listings(predicted)
     recalled, gold_total = _hits(gold_listings, predicted_listings)
@@ -129,12 +126,12 @@ def challenge_f1(gold: Sequence[Tags], predicted: Sequence[Tags], mode: Mode) ->
 
 
 def plain_listings(sentences: Sequence[Tags]) -> list[_Listing]:
-    """Every entity of every sentence."""
+    """List every entity of every sentence."""
     return [[(begin + 1, end, kind) for kind, begin, end in lenient_entities(tags)] for tags in sentences]
 
 
 def quirky_listings(sentences: Sequence[Tags]) -> list[_Listing]:
-    """The entities that the challenge's scorer lists, in its order."""
+    """List the entities that the challenge's scorer lists, in its order."""
     begin, kind = -1, ""
     listings = []
     for tags in sentences:
@@ -156,23 +153,23 @@ def quirky_listings(sentences: Sequence[Tags]) -> list[_Listing]:
 
 
 def _hits(listings: Sequence[_Listing], others: Sequence[_Listing]) -> tuple[int, int]:
-    """Number of entities that the other listing of the same sentence also has, and number of entities."""
+    """Return the number of entities that the other listing of the same sentence also has, and the number of all entities."""
     pairs = zip(listings, others, strict=True)
     return sum(entity in other for listing, other in pairs for entity in listing), sum(map(len, listings))
 
 
 WRONG_HEAD = -2
-"""Stands for the relation predicted for a word whose head is wrong; no gold relation has this number."""
+"""Class of the predicted relation of a word whose head is wrong; no gold relation has this number."""
 
 RARE = -3
-"""One class for all relations from number ``FIRST_RARE`` on."""
+"""Class of all relations from number ``FIRST_RARE`` on."""
 
 FIRST_RARE = 15
-"""KLUE-DP counts its relations from ``VP_CMP`` on, together 1 % of all, as one class."""
+"""KLUE-DP merges its relations from ``VP_CMP`` on, which are 1 % of all, into one class."""
 
 
 def uas(gold_heads: Sequence[int], predicted_heads: Sequence[int]) -> dict[str, float]:
-    """``uas_macro`` and ``uas_micro`` of the words of all sentences, in one row."""
+    """Return ``uas_macro`` and ``uas_micro`` over the words of all sentences."""
     return {"uas_macro": macro_f1(gold_heads, predicted_heads), "uas_micro": accuracy(gold_heads, predicted_heads)}
 
 
@@ -183,23 +180,19 @@ def las(
     predicted_relations: Sequence[int],
     mode: Mode,
 ) -> dict[str, float]:
-    """``las_macro`` and ``las_micro``; relations are positions in the official list.
+    """Return ``las_macro`` and ``las_micro``; relations are positions in the official list.
 
-    Official: ``WRONG_HEAD`` is averaged as a class of its own with F1 0, so that one wrong head costs las_macro about a
-    seventeenth. Corrected: over relations only.
+    Official: ``WRONG_HEAD`` is averaged as a class of its own with F1 0, so that a single wrong head lowers las_macro by about
+    a seventeenth. Corrected: only over relations.
     """
-    gold = [_class(relation) for relation in gold_relations]
-    predicted = [
-        _class(relation) if head == gold_head else WRONG_HEAD
-        for relation, head, gold_head in zip(predicted_relations, predicted_heads, gold_heads, strict=True)
-    ]
+    gold, predicted = _las_classes(gold_heads, gold_relations, predicted_heads, predicted_relations)
     classes = sorted({*gold, *predicted} - (set() if mode == "official" else {WRONG_HEAD}))
     macro = float(np.mean(class_counts(gold, predicted, classes).f1()) * 100)
     return {"las_macro": macro, "las_micro": accuracy(gold, predicted)}
 
 
 _LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
-"""All classes of words in LAS; the corrected mode leaves out the first."""
+"""All classes of words in LAS; the corrected mode omits the first."""
 
 
 def las_counts(
@@ -209,11 +202,21 @@ def las_counts(
     predicted_relations: Sequence[int],
     mode: Mode,
 ) -> Counts:
-    """Right, gold and predicted words of one sentence, [3 * classes], for each of the classes that ``las`` counts."""
-    gold = [_class(relation) for relation in gold_relations]
-    heads = zip(predicted_relations, predicted_heads, gold_heads, strict=True)
-    predicted = [_class(relation) if head == gold_head else WRONG_HEAD for relation, head, gold_head in heads]
+    """Count right, gold and predicted words of one sentence for each class of ``las``, [3 * classes]."""
+    gold, predicted = _las_classes(gold_heads, gold_relations, predicted_heads, predicted_relations)
     return np.concatenate(class_counts(gold, predicted, _LAS_CLASSES if mode == "official" else _LAS_CLASSES[1:]))
+
+
+def _las_classes(
+    gold_heads: Sequence[int],
+    gold_relations: Sequence[int],
+    predicted_heads: Sequence[int],
+    predicted_relations: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """Return the gold and the predicted class of each word."""
+    gold = [_class(relation) for relation in gold_relations]
+    rows = zip(predicted_relations, predicted_heads, gold_heads, strict=True)
+    return gold, [_class(relation) if head == gold_head else WRONG_HEAD for relation, head, gold_head in rows]
 
 
 def _class(relation: int) -> int:
@@ -221,20 +224,20 @@ def _class(relation: int) -> int:
 
 
 State = Sequence[str]
-"""The requests of a user: ``domain-slot-value`` each."""
+"""A user's requests, each as ``domain-slot-value``."""
 
 
 def joint_goal_accuracy(gold: Sequence[State], predicted: Sequence[State]) -> float:
-    """Share of turns whose state is right as a whole. Raises ValueError when the two differ in length or are empty."""
+    """Return the share of turns whose whole state is right. Raises ValueError if the two differ in length or are empty."""
     check_lengths(gold, predicted, "joint goal accuracy")
     return sum(set(wanted) == set(given) for wanted, given in zip(gold, predicted, strict=True)) / len(gold) * 100
 
 
 def slot_micro_f1(gold: Sequence[State], predicted: Sequence[State], mode: Mode) -> float:
-    """F1 of the entries of states. Raises ValueError when the two differ in length or are empty.
+    """Return the F1 of the entries of states. Raises ValueError if the two differ in length or are empty.
 
-    Official: the mean of the turns' F1, whatever the name says, in which repeated entries count twice, and two empty
-    states are 1. Corrected: over the pooled entries of all turns, each once; 0 where there are none at all.
+    Official: despite its name the mean of the turns' F1, in which repeated entries count twice and two empty states have 1.
+    Corrected: over the pooled distinct entries of all turns; 0 without any.
     """
     check_lengths(gold, predicted, "slot F1")
     pairs = list(zip(gold, predicted, strict=True))
@@ -252,6 +255,6 @@ def _state_f1(gold: State, predicted: State) -> float:
     wrong = sum(entry not in gold for entry in predicted)
     if not found:
         return 0.0
-    # In the order of KLUE's operations, which decides the last digit.
+    # KLUE's order of operations, which decides the last digit.
     precision, recall = found / (found + wrong), found / len(gold)
     return 2 * precision * recall / (precision + recall)

@@ -1,1 +1,1 @@
-"""Documents found for queries: collections in BEIR's format, BM25, bi-encoders, and the stage that scores them."""
+"""Retrieval: collections in BEIR's format, BM25, bi-encoders, and the stage that scores them."""

@@ -1,10 +1,9 @@
-"""Stage `bi_encoder` (labels ``bi_encoder/NAME/INIT/SEED``): an encoder → one whose vectors say which sentence follows.
+"""Stage `bi_encoder` (labels ``bi_encoder/NAME/INIT/SEED``): train an encoder on entailment triples for comparing sentences.
 
-Trained on triples of entailment as ``ContrastSpec`` says. Input role ``model``: a directory in Hugging Face format; role
-``pretrain``, where layers share what that cannot say: its training. Roles ``apart/NUMBER``: fetched collections, for those of
-``apart_from`` that are named by URL. Output: ``metrics.json``, and a directory in the same format, which ``transformers``
-loads, and ``SentenceTransformer(directory)`` with its pooling. What layers share is trained as one, and written out as equal
-copies.
+Training is described in ``ContrastSpec``. Input role ``model``: a directory in Hugging Face format; ``pretrain``: its training,
+if that format cannot express how layers share parameters; ``apart/NUMBER``: downloaded collections, for those of
+``apart_from`` that are named by URL. Output: ``metrics.json``, and a directory that ``transformers`` and, with its pooling,
+``SentenceTransformer(directory)`` can load. Shared parameters are trained as one and written as equal copies.
 """
 
 from __future__ import annotations
@@ -31,37 +30,39 @@ if TYPE_CHECKING:
 
 
 class BiEncoderSpec(ContrastSpec):
-    """A bi-encoder trained on triples of entailment, with mean pooling and cosine."""
+    """A bi-encoder trained on entailment triples, with mean pooling and cosine."""
 
     init: Init = "pretrained"
-    """The weights of the model, or ``random``: the same architecture with fresh ones."""
+    """``pretrained``: the model's weights. ``random``: fresh weights."""
     seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seeds fresh weights, dropout and the order of the triples."""
+    """Seed of fresh weights, dropout and the order of the triples."""
     max_length: int = Field(default=64, ge=8)
-    """Longest sentence of a triple in pieces with special pieces; later inputs may be longer."""
+    """Longest sentence of a triple in pieces, with special pieces; later inputs may be longer."""
     apart_from: tuple[CollectionSpec, ...] = ()
-    """Triples with a query or document of these collections, or the text of one without its title, are left out; blanks at the
-    ends make no difference."""
+    """Triples that contain a query or document of these collections, with or without its title, are left out. Blanks at the
+    ends are ignored."""
 
 
 class BiEncoderStats(Statistics):
-    """The training, and how often it found the hypothesis of a held-out premise, times 100, in the best epoch."""
+    """Numbers of triples, and the best epoch's accuracy on held-out triples."""
 
     title: str
     """The benchmark of the triples."""
     triples: int
     held_out: int
     left_out: int
-    """Triples with a text of a collection."""
+    """Triples with a text of a collection in ``apart_from``."""
     accuracy: float
+    """How often the right hypothesis was found, times 100."""
     best_epoch: int
 
 
 def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BiEncoderStats:
-    """Train and write the directory. Raises ``Diverged`` where the loss is not finite any more."""
+    """Train and write the directory. Raises ``Diverged`` if the loss becomes infinite or nan."""
     from korealbert.finetune.encoders.encoder import as_exported, load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.encoders.tokenizer import copy_tokenizer, load_tokenizer  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import contrast, repeatable  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import FinetunedModel  # noqa: PLC0415 (planning does without)
 
     training, directory = TrainingRuntime.of(runtime), inputs["model"].path
     device = pick_device(training.device)
@@ -91,7 +92,7 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
 
 
 def _write_weights(encoder: Encoder, out_dir: Path) -> None:
-    """As ``save_pretrained`` does, without its progress bar."""
+    """Write what ``save_pretrained`` writes, without its progress bar."""
     from safetensors.torch import save_file  # noqa: PLC0415 (planning does without)
 
     transformer = encoder.transformer
@@ -102,7 +103,7 @@ def _write_weights(encoder: Encoder, out_dir: Path) -> None:
 
 
 def _card(spec: BiEncoderSpec, title: str, inputs: Inputs, *, morphemes: bool) -> str:
-    """Front matter by which the hub knows the library, and how the model was trained."""
+    """Return the model card, with front matter that names the library for the hub."""
     library = "transformers" if morphemes else "sentence-transformers"
     cut = (
         f"\nText is cut into morphemes first ({MORPHEMES_FILE}), which sentence-transformers does not do.\n"

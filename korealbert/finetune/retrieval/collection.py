@@ -1,8 +1,8 @@
-"""Collections for retrieval in the format of BEIR and MTEB: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
+"""Read retrieval collections in the format of BEIR and MTEB: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
-They lie in a directory or an archive, each compressed or not. An id is a string or a whole number; a document is its title and
-text with a space between, as BEIR encodes them. Judgements have a header, which names their columns, or are three columns or
-TREC's four.
+The files are in a directory or an archive, compressed or not. Ids are strings or whole numbers. A document is its title and
+text joined by a space, as BEIR encodes it. Judgements have a header that names their columns, or are three columns or TREC's
+four.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class Collection:
     documents: Mapping[str, str]
     """Title and text by id."""
     queries: Mapping[str, str]
-    """Text by id of those that the split judges a document for."""
+    """Text by id of the queries with judgements in the split."""
     judged: Mapping[str, Mapping[str, int]]
     """Judgements by query and document."""
     titled: Mapping[str, int]
-    """Where the text begins in documents that have a title, by id."""
+    """Offset of the text in documents with a title, by id."""
     warnings: tuple[str, ...] = ()
     """Oddities of the files that were tolerated."""
 
     @property
     def judgements(self) -> int:
-        """How many there are."""
+        """The number of judgements."""
         return sum(map(len, self.judged.values()))
 
     def texts(self) -> Iterator[str]:
-        """Queries, documents, and their texts without the title; none has blanks around it."""
+        """Yield queries, documents, and documents without their titles, all without surrounding blanks."""
         yield from self.queries.values()
         yield from self.documents.values()
         yield from (self.documents[name][begin:].strip() for name, begin in self.titled.items())
 
     @property
     def without_relevant(self) -> set[str]:
-        """Queries for which no document is relevant: nothing can be found for them."""
+        """The queries without a relevant document."""
         return {query for query, judged in self.judged.items() if max(judged.values()) <= 0}
 
 
@@ -89,7 +89,7 @@ def read_collection(path: Path, split: str) -> Collection:
 
 
 class _Files:
-    """The files of a directory or archive by name."""
+    """Finds files of a directory or archive by name."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.packed = path, path.is_file()
@@ -108,7 +108,7 @@ class _Files:
             yield raw.name.partition("::")[2].removeprefix("./")
 
     def named(self, wanted: str) -> BenchmarkFile:
-        """The one file of this name, at any depth and under any compression. Raises ValueError where there is not one."""
+        """Return the only file of this name, at any depth and compressed or not. Raises ValueError if there is not one."""
         parts = PurePosixPath(wanted).parts
         found = [name for name in self.names if PurePosixPath(_COMPRESSED.sub("", name)).parts[-len(parts) :] == parts]
         if len(found) == 1:
@@ -122,7 +122,7 @@ class _Files:
 
 
 def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], dict[str, int], int]:
-    """Texts by id, where they begin behind a title, and how many lines say again what one before them says."""
+    """Return texts by id, the offsets of texts after a title, and the number of repeated lines."""
     texts: dict[str, str] = {}
     begins: dict[str, int] = {}
     lines: dict[str, Line] = {}
@@ -158,7 +158,7 @@ def _id(record: Record) -> str:
 
 
 def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[str, dict[str, int]], int]:
-    """Judgements by query and document, and how many lines say again what one before them says."""
+    """Return judgements by query and document, and the number of repeated lines."""
     judged: dict[str, dict[str, int]] = {}
     again, header = 0, list[str]()
     for line in file.lines():
@@ -166,7 +166,7 @@ def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[s
         if line.number == 1 and (header := _header(line, fields, queries)):
             continue
         if not header and len(fields) == len(_COLUMNS) + 1:
-            fields.pop(1)  # TREC's column of iterations, which nothing reads.
+            fields.pop(1)  # TREC's unused column of iterations.
         columns = header or _COLUMNS
         if len(fields) != len(columns):
             raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(columns)}")
@@ -187,9 +187,9 @@ def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[s
 
 
 def _header(line: Line, fields: Sequence[str], queries: Mapping[str, str]) -> list[str]:
-    """The names of the columns, where the first line is a header; else nothing.
+    """Return the names of the columns if the first line is a header, else [].
 
-    Raises ValueError where it is one that does not name the three columns.
+    Raises ValueError if a header does not name the three columns.
     """
     names = [field.lower().replace("_", "-") for field in fields]
     missing = [name for name in _COLUMNS if names.count(name) != 1]

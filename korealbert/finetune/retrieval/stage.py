@@ -1,13 +1,13 @@
-"""Stage `retrieval` (labels ``retrieval/COLLECTION/SYSTEM``): documents found for queries → the scores of one system.
+"""Stage `retrieval` (labels ``retrieval/COLLECTION/SYSTEM``): rank documents for queries with one system, and score it.
 
-Input role ``model``: a directory in Hugging Face format; none for BM25 over morphemes. Role ``pretrain``, for fresh weights
-where layers share what that cannot say: its training. Role ``data``: the fetched collection, where the spec names it by URL.
-A text's vector is the mean over all its pieces, special ones included, and documents are found by its cosine: what
-``SentenceTransformer(directory)`` with mean pooling gives.
+Input role ``model``: a directory in Hugging Face format, not needed for BM25 over morphemes; ``pretrain``: its training, for
+fresh weights of models whose format cannot express how layers share parameters; ``data``: the downloaded collection, if the
+spec names it by URL. A text's vector is the mean over all its pieces, including special ones, and documents are ranked by
+cosine, as by ``SentenceTransformer(directory)`` with mean pooling.
 
-Output: ``metrics.json`` (``official``: means over the judged queries as ``pytrec_eval``'s are; ``corrected``: the same over
-those that have a relevant document; sizes and warnings), ``queries.arrow`` (each query's scores) and ``rankings.arrow`` (what
-was found for it, in order, with the scores that ordered it).
+Output: ``metrics.json`` (``official``: means over the judged queries like ``pytrec_eval``; ``corrected``: means over queries
+with a relevant document; sizes and warnings), ``queries.arrow`` (scores of each query) and ``rankings.arrow`` (ranked documents
+of each query, with the scores of the system).
 
 Shapes: Q queries, N documents, C documents of a chunk, K documents found, H hidden size.
 """
@@ -28,9 +28,8 @@ from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.definition import DataFile, RemoteFile
 from korealbert.finetune.features import local_path
-from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
-from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import Collection, read_collection
+from korealbert.finetune.retrieval.ranking import METRIC, METRICS, Bm25, ranking_scores
 from korealbert.finetune.spec import Init, Precision
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.sequence import encode_sequences
@@ -46,7 +45,7 @@ BASELINES: tuple[System, ...] = ("bm25-morphemes", "bm25-pieces")
 """Systems without training. Pieces are those of the encoder's tokenizer."""
 
 _DOCUMENTS_PER_CHUNK = 20_000
-"""Documents whose vectors are in memory at once."""
+"""Number of documents whose vectors are in memory at once."""
 _Vectors = npt.NDArray[np.float32]
 
 
@@ -54,17 +53,17 @@ class CollectionSpec(Spec):
     """A collection in BEIR's format: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``."""
 
     path: DataFile
-    """Its directory, or an archive of it; files may be compressed. Or a table of URL and checksum of an archive."""
+    """Directory or archive of the collection, whose files may be compressed; or a table with URL and checksum of an archive."""
     split: str = Field(default="test", pattern=r"^[\w.-]+$")
     """Judgements to score: the name of a file in ``qrels``."""
 
     def read(self, inputs: Inputs, role: str = "data") -> Collection:
-        """The collection. Raises ValueError and FileNotFoundError as ``read_collection``."""
+        """Read the collection. Raises ValueError and FileNotFoundError as ``read_collection``."""
         return read_collection(local_path(self.path, inputs, role), self.split)
 
     @property
     def remote(self) -> RemoteFile | None:
-        """The file to fetch."""
+        """The file to download, if the collection is named by URL."""
         return self.path if isinstance(self.path, RemoteFile) else None
 
 
@@ -72,21 +71,22 @@ class RetrievalSpec(CollectionSpec):
     """One system on one collection."""
 
     system: System = "vectors"
-    """Cosines of mean vectors; or BM25 over Kiwi's morphemes, or over the pieces of the model's tokenizer."""
+    """``vectors``: cosine of mean vectors. ``bm25-morphemes``, ``bm25-pieces``: BM25 over Kiwi's morphemes, or over the pieces
+    of the model's tokenizer."""
     init: Init = "pretrained"
-    """The weights of the model, or ``random``: the same architecture with fresh ones."""
+    """``pretrained``: the model's weights. ``random``: fresh weights."""
     seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seeds fresh weights."""
+    """Seed of fresh weights."""
     depth: int = Field(default=1000, ge=1)
-    """Documents found for each query."""
+    """Number of documents per query."""
     max_length: int | None = Field(default=None, ge=8)
-    """Longest text in pieces with special pieces; longer ones are cut. None: as the model's tokenizer says."""
+    """Longest text in pieces, with special pieces; longer ones are cut. None: the tokenizer's limit."""
     query_prefix: str = ""
-    """Stands before each query: ``query: `` for encoders that were trained so."""
+    """Text before each query, such as ``query: `` for encoders that were trained with it."""
     document_prefix: str = ""
-    """Stands before each document."""
+    """Text before each document."""
     ignore_identical_ids: bool = False
-    """Never find the document that has the query's own id, as BEIR does where queries are documents too."""
+    """Leave out the document with the query's own id, as BEIR does for collections whose queries are also documents."""
     k1: float = Field(default=1.2, ge=0)
     """BM25's k1: saturation of repeated terms. Elasticsearch's default."""
     b: float = Field(default=0.75, ge=0, le=1)
@@ -96,7 +96,7 @@ class RetrievalSpec(CollectionSpec):
 
 
 class RetrievalStats(Statistics):
-    """The official means of the scores, times 100, with the sizes of the collection."""
+    """The official mean scores, times 100, and the sizes of the collection."""
 
     scores: dict[str, float]
     documents: int
@@ -106,14 +106,14 @@ class RetrievalStats(Statistics):
 
 
 class _Found(NamedTuple):
-    """Documents of one query by their place in the list of all, best first, and their scores."""
+    """Documents of one query as positions in the list of all, best first, and their scores."""
 
     place_K: npt.NDArray[np.int64]
     score_K: _Vectors
 
 
 def best(score_N: _Vectors, depth: int) -> npt.NDArray[np.int64]:
-    """Places of the ``depth`` highest scores, highest first; of equal ones the lower place first."""
+    """Return the positions of the ``depth`` highest scores, highest first; equal scores by position."""
     kept = np.arange(len(score_N))
     if depth < len(score_N):
         least = np.partition(score_N, -depth)[-depth]
@@ -124,9 +124,9 @@ def best(score_N: _Vectors, depth: int) -> npt.NDArray[np.int64]:
 
 
 def run(spec: RetrievalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> RetrievalStats:
-    """Find and score; see the module's docstring."""
+    """Rank the documents of each query, and score the rankings."""
     collection = spec.read(inputs)
-    # Last id first: equal scores are then in trec_eval's order wherever the first of equals is taken.
+    # In reverse order of ids, equal scores are ranked as in trec_eval.
     names = sorted(collection.documents, reverse=True)
     own = _own_places(names, collection) if spec.ignore_identical_ids else {}
     depth = spec.depth + bool(own)
@@ -196,7 +196,7 @@ def _by_terms(
 
 
 def _terms(spec: RetrievalSpec, inputs: Inputs) -> Callable[[str], Sequence[Any]]:
-    """The function that cuts a text into the terms of BM25."""
+    """Return the function that splits a text into BM25's terms."""
     if spec.system == "bm25-morphemes":
         return morphemes
     from korealbert.finetune.encoders.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
@@ -239,7 +239,7 @@ def _by_vectors(
 
 
 def _better(before: _Found, place_C: npt.NDArray[np.int64], score_C: _Vectors, depth: int) -> _Found:
-    """The best of those found before and those of a chunk, whose places come after them."""
+    """Merge the best documents so far with those of a chunk, whose positions are all higher."""
     order = np.argsort(before.place_K)
     place_M = np.concatenate([before.place_K[order], place_C])
     score_M = np.concatenate([before.score_K[order], score_C])
@@ -250,11 +250,11 @@ def _better(before: _Found, place_C: npt.NDArray[np.int64], score_C: _Vectors, d
 def unit_vectors(
     encoder: Encoder, texts: Sequence[str], tokenizer: Any, *, max_length: int, precision: Precision = "float32"
 ) -> _Vectors:
-    """The mean vectors of texts [N, H], each of length 1, in order. Raises ValueError where one is not finite."""
+    """Return the mean vectors of texts [N, H], scaled to length 1. Raises ValueError if one is not finite."""
     import torch  # noqa: PLC0415 (planning does without)
 
     from korealbert.finetune.encoders.encoder import mean_vectors, pad  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import EVALUATION_BATCH_SIZE, evaluation_batches  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.model import EVALUATION_BATCH_SIZE, evaluation_batches  # noqa: PLC0415 (planning does without)
 
     features = encode_sequences([Example("", text, None) for text in texts], tokenizer, max_length=max_length)
     device = next(encoder.parameters()).device

@@ -1,6 +1,6 @@
-"""Error analysis: which labels are predicted for each gold label, the confusion matrix, and the hardest examples.
+"""Error analysis: the predicted labels of each gold label, the confusion matrix, and the hardest examples.
 
-As the Language Chameleon paper shows it (Tables 8-10): STS asks both sides whether they reach 3, NER counts characters without
+It follows Tables 8-10 of the Language Chameleon paper: STS distinguishes scores of at least 3, NER counts characters without
 spaces and merges ``B`` and ``I``, RE lists the four most frequent predictions of each relation.
 """
 
@@ -13,19 +13,18 @@ from typing import Any
 from korealbert.finetune.task import Example, Task
 
 _HARDEST = 20
-"""So many examples with the largest loss are shown."""
+"""Number of shown examples with the largest loss."""
 
 _MAX_SHOWN_CHARACTERS = 500
-"""Longer texts of examples are cut; the official file has them whole."""
+"""Longer texts of examples are cut."""
 
 Distribution = dict[str, dict[str, int]]
 
 
 def dist(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
-    """For each gold label the predicted ones with their counts, most frequent first; gold labels in order of their names.
+    """Count the predicted labels of each gold label, most frequent first, equal counts by name; gold labels are sorted.
 
-    Equal counts are in order of their names. The counts of a gold label add up to its total. Raises ValueError when the lists
-    differ in length.
+    Raises ValueError if the lists differ in length.
     """
     if len(gold) != len(pred):
         raise ValueError(f"{len(gold):,} gold labels and {len(pred):,} predicted ones; give one prediction for each")
@@ -38,14 +37,14 @@ def dist(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
 
 
 def confusion(distribution: Distribution) -> dict[str, Any]:
-    """The same counts as a matrix: ``labels``, and ``counts`` with a row for each gold, a column for each predicted label."""
+    """Return the counts as a matrix: ``labels``, and ``counts`` with a row per gold and a column per predicted label."""
     labels = sorted({*distribution, *(label for row in distribution.values() for label in row)})
     rows = [[distribution.get(gold, {}).get(pred, 0) for pred in labels] for gold in labels]
     return {"labels": labels, "counts": rows}
 
 
 def f1_of(distribution: Distribution, label: str) -> float:
-    """F1 of one label, times 100; 0 where it is neither gold nor predicted."""
+    """Return the F1 of one label, times 100; 0 if it is neither gold nor predicted."""
     right = distribution.get(label, {}).get(label, 0)
     gold = sum(distribution.get(label, {}).values())
     predicted = sum(row.get(label, 0) for row in distribution.values())
@@ -53,11 +52,10 @@ def f1_of(distribution: Distribution, label: str) -> float:
 
 
 def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], losses: Sequence[float]) -> Mapping[str, Any]:
-    """The content of ``analysis.json``.
+    """Return the content of ``analysis.json``.
 
-    ``unit`` (of the counts), ``dist``, ``listed`` (how many predictions of a gold label a table shows; None: all),
-    ``confusion``, and ``hardest``: the examples with the largest loss, with ``id``, ``text``, ``pair``, ``gold``, ``pred`` and
-    ``loss``.
+    Its fields are ``unit`` (of the counts), ``dist``, ``listed`` (how many predictions per gold label a table shows; None:
+    all), ``confusion``, and ``hardest`` (the examples with the largest loss).
     """
     labels = [task.labelled(example, value) for example, value in zip(examples, predicted, strict=True)]
     gold, pred = ([label for pair in labels for label in pair[side]] for side in (0, 1))

@@ -1,8 +1,8 @@
-"""Certificates of scores: the origin of a score as canonical JSON that may be signed, and its verification by scoring again.
+"""Certificates of scores: canonical JSON about the origin of a score, which may be signed and is verified by scoring again.
 
-A certificate holds digests of the gold file, the predictions and, where they are a cell's of a store, of its recipe and model;
-versions of code, packages, processor and BLAS; and the metrics. It has no time and no absolute path: paths are relative to its
-directory. A signature is a file next to it; see ``signatures``.
+A certificate has digests of the gold file and the predictions (if a cell made them, also of its recipe and model), versions of
+code, packages, processor and BLAS, and the metrics. It has no time and no absolute path: paths are relative to its directory.
+A signature is a file beside it; see ``signatures``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,31 +41,31 @@ from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
 from korealbert.finetune.scores.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
-"""Largest certificate that is read."""
+"""Larger files are not read as certificates."""
 
 _Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class _Data(Spec):
-    """A file, or a directory whose files are listed by name."""
+    """A file or a directory."""
 
     path: str = Field(pattern=r"^[^/]")
-    """From the certificate's directory, with forward slashes."""
+    """Path from the certificate's directory, with forward slashes."""
     member: str = ""
-    """Name of the file within an archive."""
+    """Name of the file in an archive."""
     bytes: int = Field(ge=0)
-    """Total of all files."""
+    """Total size of all files."""
     sha256: str = _Digest
     """Digest of the file as stored, or of the listing of a directory."""
 
 
 class _Model(Spec):
-    """The model that gave the predictions, as a store holds it."""
+    """The model artifact that made the predictions."""
 
     name: str
     output_digest: str = _Digest
     files: dict[str, str]
-    """sha256 by name, of the files of the artifact; empty where the store no longer had it."""
+    """sha256 of the artifact's files by name; empty if the store no longer had the artifact."""
 
 
 class _Cell(Spec):
@@ -73,7 +74,7 @@ class _Cell(Spec):
     name: str
     label: str
     recipe: dict[str, Any]
-    """Its identity: stage, version, settings with the digests of its files, and the names of its inputs."""
+    """The artifact's identity: stage, version, settings with the digests of files, and the names of its inputs."""
     manifest_sha256: str = _Digest
     model: _Model | None
 
@@ -93,33 +94,34 @@ class Certificate(Spec):
     task: str
     """Name of the benchmark."""
     benchmark: _Data | None
-    """Its TOML file, where it has one."""
+    """The benchmark's TOML file, if it has one."""
     mode: Mode
     gold: _Data
     predictions: _Data
     metrics: dict[str, Any]
-    """As ``korealbert score`` prints them."""
+    """Metrics as ``korealbert score`` prints them."""
     cell: _Cell | None
-    """None of predictions that are no cell's of a store."""
+    """The cell that made the predictions; None if they are not in an artifact of a store."""
     code: _Code
     host: dict[str, Any]
     """Interpreter, packages, processor and BLAS."""
 
     def written(self) -> bytes:
-        """Canonical JSON: sorted names, no blanks, UTF-8, a line feed at the end."""
+        """Return canonical JSON: sorted names, no blanks, UTF-8, a line feed at the end."""
         value = self.model_dump(mode="json")
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return f"{text}\n".encode()
 
 
 def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, key: Path | None = None) -> Scored:
-    """Score a prediction file, and write the certificate of that, signed where a key is given. Returns the scores.
+    """Score a prediction file and write a certificate, signed if a key is given. Returns the scores.
 
-    ``key``: a private key of ssh (or a public one whose private part an agent has), or a secret key of minisign. Raises as
-    ``score_file`` does, ValueError where it cannot be signed or a file changes meanwhile, where ``out`` or its signature is in
-    an artifact or a file that is neither a certificate nor the signature of one, and where a cell's recipe has another task or
-    gold file, and FileNotFoundError naming a directory that is not there. Nothing is written then; else the signature of an
-    earlier certificate is removed.
+    ``key``: a private ssh key (or a public one whose private key an agent has), or a secret key of minisign. The signature of
+    an earlier certificate is removed.
+
+    Raises as ``score_file``, and FileNotFoundError naming a missing directory. Raises ValueError if signing fails, if a file
+    changes meanwhile, if ``out`` or its signature is in an artifact or would replace another kind of file, or if the cell's
+    recipe has another task or gold file. Nothing is written then.
     """
     program = None if key is None else program_of(key)
     (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
@@ -164,19 +166,19 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
 
 
 def _refuse_other_files(out: Path) -> None:
-    """Raise ValueError where a certificate or its signature would replace a file that is neither."""
+    """Raise ValueError if a certificate or its signature would replace another kind of file."""
     for place, is_ours, wanted in (
         (out, _is_certificate, "certificate"),
         *((s, is_signature, "signature") for s in signatures(out)),
     ):
         if (place.exists() or place.is_symlink()) and not (place.is_file() and is_ours(place)):
             raise ValueError(
-                f"{place}: it is there already, and no {wanted} that this command wrote; name another file to write"
+                f"{place}: it exists already and is not a {wanted} that this command wrote; name another file to write"
             )
 
 
 def _is_certificate(path: Path) -> bool:
-    """Whether a file is a certificate, of whatever version, or was one before somebody changed it."""
+    """Return whether a file is a certificate of any version, even if it was changed."""
     if path.stat().st_size > _MAX_BYTES:
         return False
     try:
@@ -187,7 +189,7 @@ def _is_certificate(path: Path) -> bool:
 
 
 def _named(path: Path, out: Path) -> str:
-    """A path in the certificate. Raises ValueError where JSON cannot hold it."""
+    """Return a path as the certificate names it. Raises ValueError if the path is not valid UTF-8."""
     name = _relative(path, out).as_posix()
     try:
         name.encode()
@@ -202,7 +204,7 @@ def _data(path: Path, member: str, name: str) -> _Data:
 
 
 def _relative(path: Path, out: Path) -> Path:
-    """A path as it leads to its file from the certificate's directory, which may have been named by a link."""
+    """Return a path relative to the certificate's directory, which may be a link."""
     directory = out.absolute().parent
     relative = Path(os.path.relpath(path.absolute(), directory))
     if (directory / relative).exists() and (directory / relative).samefile(path):
@@ -211,12 +213,12 @@ def _relative(path: Path, out: Path) -> Path:
 
 
 def _measured(path: Path) -> tuple[int, str]:
-    """Bytes and sha256 of a file, or of the files of a directory."""
+    """Return bytes and sha256 of a file, or of the files of a directory."""
     return sum(each.stat().st_size for each in files_of(path)), digest_of(path)
 
 
 def _cell(predictions: Path) -> _Cell | None:
-    """The artifact that a file of predictions belongs to. Raises ArtifactError where it is not as its manifest says."""
+    """Return the artifact that a file of predictions is in. Raises ArtifactError if the two do not match its manifest."""
     directory = predictions.absolute().parent
     manifest = directory / MANIFEST
     if not manifest.is_file() or not is_of_an_artifact(directory):
@@ -244,10 +246,11 @@ def _cell(predictions: Path) -> _Cell | None:
 
 
 def _files(artifact: Artifact) -> dict[str, str]:
-    """sha256 by name, of the files that an artifact's digest is of."""
+    """Return the sha256 by name of the files that an artifact's digest covers."""
     return {name: entry["sha256"] for name, entry in artifact.manifest["files"].items() if not entry.get("measured")}
 
 
+@cache
 def _code() -> _Code:
     root = Path(__file__).parents[2]
     files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}
@@ -255,7 +258,7 @@ def _code() -> _Code:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """A certificate. Raises ValueError naming file, field and remedy for what is none, or not in canonical form."""
+    """Read a certificate. Raises ValueError naming file, field and remedy if it is not one, or not in canonical form."""
     if path.stat().st_size > _MAX_BYTES:
         raise ValueError(f"{path}: larger than any certificate; name the file that --certificate wrote")
     content = path.read_bytes()
@@ -281,16 +284,16 @@ def verify(
 ) -> Iterator[Finding]:
     """Check a certificate: its signature, the digests of the files that it names, and its metrics by scoring again.
 
-    What it says of a cell and its model is compared with their manifests, which are checked against their files; where one is
-    not beside the predictions, a note says that it is not checked.
+    Cell and model are compared with their manifests, and these with their files. If the manifest is not beside the
+    predictions, a note says that they are not checked.
 
-    ``gold``, ``predictions`` and ``benchmark`` are where these lie, if not where the certificate says; ``key`` is the public
-    key that must have signed it. Raises ValueError for what is no certificate, for a ``benchmark`` where the certificate names
-    none, and for a file that holds no public key.
+    ``gold``, ``predictions`` and ``benchmark`` are the places of these files, if not where the certificate says; ``key`` is the
+    public key that must have signed it. Raises ValueError for a file that is not a certificate, for a ``benchmark`` if the
+    certificate names none, and for a file without a public key.
     """
     certificate = read_certificate(path)
     if benchmark is not None and certificate.benchmark is None:
-        raise ValueError(f"{path}: is of {certificate.task}, which it names no TOML file of; leave --benchmark {benchmark} out")
+        raise ValueError(f"{path}: it names no TOML file for {certificate.task}; leave --benchmark {benchmark} out")
     yield check_signature(path, key)
     named = {"benchmark": certificate.benchmark, "gold": certificate.gold, "predictions": certificate.predictions}
     given, places = {"benchmark": benchmark, "gold": gold, "predictions": predictions}, dict[str, Path]()
@@ -313,11 +316,11 @@ def verify(
     if whole:
         yield from _same_metrics(certificate, places)
     else:
-        yield Finding("differs", "metrics: not computed, since what they are of is not what was scored")
+        yield Finding("differs", "metrics: not computed, since these files are not the ones that were scored")
 
 
 def _place(path: Path, data: _Data) -> Path:
-    """Where a file lies as seen from a certificate, or else from what a link to one leads to."""
+    """Return the place of a file relative to a certificate, or to the target of a link to one."""
     named, target = path.parent / data.path, path.resolve().parent / data.path
     return target if path.is_symlink() and not named.exists() else named
 
@@ -326,7 +329,7 @@ def _same_data(name: str, data: _Data, path: Path) -> Finding:
     if not (path.is_file() or path.is_dir()):
         return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
     size = 0
-    for each in entries_of(path) if path.is_dir() else [path]:  # A strange directory may have no end.
+    for each in entries_of(path) if path.is_dir() else [path]:  # Stop early: another directory may be huge.
         size += each.stat().st_size if each.is_file() else 0
         if size > data.bytes:
             return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")
@@ -352,8 +355,8 @@ def _same_cell(certificate: Certificate, places: Mapping[str, Path]) -> Iterator
         return
     gold = BenchmarkFile(places["gold"], certificate.gold.member)
     scored = certificate.task, gold, Path(certificate.predictions.path).name
-    told = differences(cell.recipe, *scored, stored=certificate.gold.sha256)
-    yield from (Finding("differs", difference.text) for difference in told)
+    found = differences(cell.recipe, *scored, stored=certificate.gold.sha256)
+    yield from (Finding("differs", difference.text) for difference in found)
     named = _name_of(cell.recipe)
     if here is None:
         if named != cell.name:
@@ -361,7 +364,7 @@ def _same_cell(certificate: Certificate, places: Mapping[str, Path]) -> Iterator
         yield Finding(
             "note",
             f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
-            "model are the word of whoever wrote the certificate",
+            "model are only claimed by the author of the certificate",
         )
         return
     compared = {
@@ -379,7 +382,7 @@ def _same_cell(certificate: Certificate, places: Mapping[str, Path]) -> Iterator
 
 
 def _name_of(recipe: Mapping[str, Any]) -> str:
-    """The name that follows from a recipe, or what is wrong with it."""
+    """Return the artifact name that a recipe gives, or the recipe's error."""
     try:
         return Identity(**recipe).name
     except (TypeError, ValueError) as error:
@@ -387,7 +390,7 @@ def _name_of(recipe: Mapping[str, Any]) -> str:
 
 
 def _same_model(model: _Model | None, here: _Model | None, store: Path) -> Iterator[Finding]:
-    """Compare a model with the one that the cell's manifest names, and that with its files."""
+    """Compare a model with the one in the cell's manifest, and that one with its files."""
     then, now = ((each.name, each.output_digest) if each else None for each in (model, here))
     if model is None or here is None or then != now:
         if then != now:

@@ -1,10 +1,10 @@
-"""Stage ``ensemble``: finished cells of one benchmark → the scores of their averaged predictions.
+"""Stage ``ensemble``: average the predictions of finished cells of one benchmark, and score them.
 
-Input roles: ``finetune`` artifacts that kept their evidence, by any name; ``train``, ``dev`` and ``test``: fetched files, for
-those that the spec names by URL. For a class the probabilities of all members are averaged, for a score the predictions, for a
-span of a context the probabilities of the spans and the decision that there is no answer, each apart (ALBERT, section 4.9).
-Output: ``metrics.json`` with ``members`` (roles and their dev scores, the best first; null where the official script prints
-``nan``) and the test scores of one prediction per example; ``undefined`` as in that of a cell.
+Input roles: ``finetune`` artifacts with evidence, under any name; ``train``, ``dev`` and ``test``: downloaded files, when the
+spec names them by URL. Classes are averaged by their probabilities, scores directly, and spans of a context by the
+probabilities of the spans and, separately, of "no answer" (ALBERT, section 4.9). Output: ``metrics.json`` with ``members``
+(roles and dev scores, the best first; null if the official script prints ``nan``), test scores, and ``undefined`` as in a
+cell's.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from korealbert.finetune.task import Example, Task
 
 
 class EnsembleSpec(FeaturesSpec):
-    """The examples of the cells, and how many of these answer."""
+    """The examples of the cells, and the number of members."""
 
     members: int | None = Field(default=None, ge=2)
-    """The best on dev. None: all."""
+    """Number of cells, the best on dev. None: all."""
 
 
 class EnsembleStats(Statistics):
-    """Its size and its test scores."""
+    """Size and test scores of an ensemble."""
 
     metric: str
     members: int
     test: dict[str, float | None]
-    """By metric, times 100; None where the official script prints ``nan``."""
+    """Test scores by metric, times 100; None if the official script prints ``nan``."""
 
 
 def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EnsembleStats:
-    """Answer together; see the module's docstring. Raises ValueError where there are fewer cells than members are wanted."""
+    """Combine the predictions and score them. Raises ValueError if there are too few cells."""
     task = spec.benchmark
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
     cells = {role: artifact for role, artifact in inputs.items() if role not in SPLITS}
@@ -54,7 +54,7 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     if len(best) < (spec.members or 2):
         raise ValueError(f"{len(best)} runs of {spec.task} cannot make an ensemble of {spec.members or 2}; give it more seeds")
     evidence = [_evidence(cells[role], task, examples) for role in best]
-    predicted = [task.agreed(example, weighed) for example, *weighed in zip(examples, *evidence, strict=True)]
+    predicted = [task.agreed(example, values) for example, *values in zip(examples, *evidence, strict=True)]
     runtime.report(Progress(len(best), len(best), "members"))
     official, corrected = (task.score(examples, predicted, mode) for mode in ("official", "corrected"))
     known = {role: None if why_undefined(metrics[role], metrics[role]["selected_by"], "dev") else dev[role] for role in best}
@@ -77,13 +77,13 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def _evidence(cell: Artifact, task: Task, examples: Sequence[Example]) -> list[Any]:
-    """Raises ValueError naming an artifact that kept none, or that of another task or other examples."""
+    """Read the evidence of a cell. Raises ValueError if it has none, or is of another task or other examples."""
     path = cell.path / EVIDENCE
     if not path.is_file():
-        raise ValueError(f"{path}: there is none; build the cell with evidence = true")
+        raise ValueError(f"{path}: no such file; build the cell with evidence = true")
     with ipc.open_file(str(path)) as reader:
         table = reader.read_all()
-    read_kept(BenchmarkFile(cell.path / PREDICTIONS), task, examples)  # The evidence names neither the task nor gold values.
+    read_kept(BenchmarkFile(cell.path / PREDICTIONS), task, examples)  # Checks task and gold values, which evidence lacks.
     if table["id"].to_pylist() != [example.id for example in examples]:
         raise ValueError(f"{path}: of other examples than the test file's; rebuild the cell")
     found: list[Any] = table["evidence"].to_pylist()

@@ -1,4 +1,4 @@
-"""Predictions that a cell has kept, checked to be of the benchmark and of the examples that they are scored on."""
+"""Read the predictions that a cell has kept, and check that they belong to the benchmark and examples they are scored on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from korealbert.finetune.features import DEV_SHARE, held_out, limited
 from korealbert.finetune.task import Example, Task
 
 PREDICTIONS = "predictions.arrow"
-"""What a cell keeps: id, gold, pred and loss of every test example."""
+"""File of a cell: id, gold, pred and loss of every test example."""
 
 
 class Row(Line):
     """A row of a table."""
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
-        """The error to raise for this row, naming file, row, field and remedy."""
+        """Return an error that names file, row, field and remedy."""
         return ValueError(f"{self.file}, row {self.number}, field {field!r}: {problem}; {remedy}")
 
 
@@ -37,10 +37,10 @@ class Kept(NamedTuple):
 
 
 def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Kept]:
-    """The predictions that a cell has kept, one per example in their order.
+    """Return the predictions that a cell has kept, one per example.
 
-    Raises ValueError where they are of another task or of other examples, by their ids or their gold values, where an id is
-    repeated, or a prediction is missing.
+    Raises ValueError if they belong to another task, if their ids or gold values differ from the examples', if an id is
+    repeated, or if a prediction is missing.
     """
     task = tasks.name_of_task(benchmark)
     try:
@@ -50,12 +50,12 @@ def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example])
         ids, values = table["id"].to_pylist(), table["pred"].to_pylist()
     except (pa.ArrowException, KeyError, OSError) as error:
         remedy = "name predictions.arrow of a fine-tuning, or a file of JSON Lines"
-        raise ValueError(f"{file}: no predictions of ours ({error}); {remedy}") from None
+        raise ValueError(f"{file}: not predictions of korealbert ({error}); {remedy}") from None
     made_for = (table.schema.metadata or {}).get(b"task", task.encode()).decode(errors="replace")
     if made_for != task:
         raise ValueError(f"{file}: predictions of {made_for}, not of {task}; name the task that they are of")
     if table["pred"].type != benchmark.prediction_type:
-        raise ValueError(f"{file}: predictions of another kind than those of {benchmark.title}; name the task that they are of")
+        raise ValueError(f"{file}: these are not predictions of {benchmark.title}; name the task that they are of")
     kept: dict[str, Kept] = {}
     for number, (name, value) in enumerate(zip(ids, values, strict=True), start=1):
         row = Row(str(file), number, "")
@@ -64,19 +64,19 @@ def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example])
         if value is None:
             raise row.error("pred", "found null", "give a prediction of each example")
         kept[name] = Kept(row, value)
-    strange = next(iter({example.id: None for example in examples}.keys() ^ kept.keys()), None)
-    if strange is not None:
-        problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
+    unmatched = next(iter({example.id: None for example in examples}.keys() ^ kept.keys()), None)
+    if unmatched is not None:
+        problem = f"the predictions are of other examples than the gold file's: {unmatched!r} is in only one of them"
         remedy = "name the file that was the cell's test"
         if kept.keys() < {example.id for example in examples}:
-            remedy += f"; where they are of a part, name {PREDICTIONS} in the cell's own directory: its manifest tells which"
+            remedy += f"; if they are of a subset, name {PREDICTIONS} in the cell's own directory, whose manifest says which"
         raise ValueError(f"{file}: {problem}; {remedy}")
     _check_gold(file, table, benchmark, examples)
     return [kept[example.id] for example in examples]
 
 
 def _check_gold(file: BenchmarkFile, table: pa.Table, benchmark: Task, examples: Sequence[Example]) -> None:
-    """Raise ValueError where the gold values that a cell has kept are not the gold file's: two sets may have the same ids."""
+    """Raise ValueError if the gold values of the predictions are not the gold file's: two data sets may have the same ids."""
     if "gold" not in table.column_names:
         return
     kept = dict(zip(table["id"].to_pylist(), table["gold"].to_pylist(), strict=True))
@@ -88,50 +88,51 @@ def _check_gold(file: BenchmarkFile, table: pa.Table, benchmark: Task, examples:
             raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
 
 
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 class Difference(NamedTuple):
-    """What the recipe of a cell says of its task, or of its test (or dev) file, where a score is of another."""
+    """A way in which the task or gold file of a score is not that of the cell's recipe."""
 
     text: str
     certain: bool = True
-    """False: its file was packed, so that the same content may have another digest."""
+    """False if the cell's file was compressed or in an archive, so that equal content may have another digest."""
 
 
 def differences(
     recipe: Mapping[str, Any], task: str, gold: BenchmarkFile, predictions: str, *, stored: str | None = None
 ) -> Iterator[Difference]:
-    """How a score differs from the recipe of the cell whose file of predictions (a name) was scored.
+    """Compare task and gold file of a score with the recipe of the cell whose file ``predictions`` (a name) was scored.
 
-    The gold file may be packed where the cell's was not. ``stored``: the digest of the gold file, which then need not be there.
+    The gold file may be a compressed copy of the cell's. ``stored``: the digest of the gold file, which then need not exist.
     """
     spec, split = _spec_and_split(recipe, predictions)
     named = spec.get("task")
-    named = named.get("name") if isinstance(named, Mapping) else named
+    if isinstance(named, Mapping):
+        named = named.get("name")
     if named not in (None, task):
         yield Difference(f"task: the score is of {task}, the recipe of the cell has {named}")
-    if (spec.get("test_share") is not None) if split == "test" else (spec.get("dev") is None):
-        split = "train"  # A part of it is held out.
+    held_out_of_train = spec.get("test_share") is not None if split == "test" else spec.get("dev") is None
+    if held_out_of_train:
+        split = "train"
     file = spec.get(split)
-    digest = file.get("sha256") if isinstance(file, Mapping) else None
-    if digest is None or not isinstance(file, Mapping):
+    if not isinstance(file, Mapping) or file.get("sha256") is None:
         return
-    member = str(spec.get(f"{split}_member") or "")
+    digest, member = file["sha256"], str(spec.get(f"{split}_member") or "")
     found = stored or digest_of(gold.path)
     if (digest, member) == (found, gold.member) or (not member and digest == _digest_of_content(gold)):
         return
-    packed = bool(member) or str(file.get("name") or file.get("url")).lower().endswith(_PACKED)
-    named = f"{digest}{f' and the member {member}' if member else ''}"
+    packed = bool(member) or str(file.get("name") or file.get("url")).lower().endswith(_COMPRESSED)
+    expected = f"{digest} and the member {member}" if member else digest
     yield Difference(
-        f"gold: sha256 of {gold} is {found}, the recipe of the cell has {named} as its {split} file", certain=not packed
+        f"gold: sha256 of {gold} is {found}, the recipe of the cell has {expected} as its {split} file", certain=not packed
     )
 
 
 def recipe_beside(predictions: Path) -> Mapping[str, Any]:
-    """The recipe in the manifest beside a file of predictions; empty where there is none of ours.
+    """Return the recipe in the manifest beside a file of predictions, empty if that is not in an artifact.
 
-    Raises ArtifactError where the manifest cannot be read.
+    Raises ArtifactError if the manifest cannot be read.
     """
     directory = predictions.absolute().parent
     ours = (directory / MANIFEST).is_file() and is_of_an_artifact(directory)
@@ -139,15 +140,17 @@ def recipe_beside(predictions: Path) -> Mapping[str, Any]:
     return recipe if isinstance(recipe, Mapping) else {}
 
 
-def answered_of(recipe: Mapping[str, Any], benchmark: Task, examples: Sequence[Example], predictions: str) -> Sequence[Example]:
-    """The examples of a gold file that a cell was tested on (of ``dev_predictions.arrow``: selected on), by its recipe.
+def tested_examples(
+    recipe: Mapping[str, Any], benchmark: Task, examples: Sequence[Example], predictions: str
+) -> Sequence[Example]:
+    """Return the examples of the gold file that a cell predicted, according to its recipe.
 
-    All of them, unless fields as ``test_share`` and ``max_test_examples`` name a part. Raises ValueError where one of these is
+    They are a part of the file if ``test_share``, ``max_test_examples`` … are set. Raises ValueError if one of these fields is
     out of its range.
     """
     spec, split = _spec_and_split(recipe, predictions)
     share, seed, limit = spec.get("test_share"), spec.get("split_seed", 0), spec.get(f"max_{split}_examples")
-    if isinstance(share, Mapping):  # As a recipe writes a real number.
+    if isinstance(share, Mapping):  # A manifest stores real numbers in hexadecimal.
         share = float.fromhex(str(share.get("float")))
     if not (
         (share is None or (isinstance(share, float) and 0 < share < 1))
@@ -165,20 +168,21 @@ def answered_of(recipe: Mapping[str, Any], benchmark: Task, examples: Sequence[E
 
 
 def _spec_and_split(recipe: Mapping[str, Any], predictions: str) -> tuple[Mapping[str, Any], str]:
-    """The settings of a recipe, and the split that a file of predictions (a name) is of."""
+    """Return the settings of a recipe, and the split of a file of predictions (a name)."""
     spec = recipe.get("spec")
-    return spec if isinstance(spec, Mapping) else {}, "dev" if predictions.startswith("dev_") else "test"
+    split = "dev" if predictions.startswith("dev_") else "test"
+    return (spec if isinstance(spec, Mapping) else {}), split
 
 
 def digest_of(path: Path) -> str:
-    """The sha256 of a file as stored, or of the listing of a directory."""
+    """Return the sha256 of a file as stored, or of the listing of a directory."""
     if path.is_dir():
         return digest_of_listing({str(each.relative_to(path)): sha256_of_file(each) for each in files_of(path)})
     return sha256_of_file(path)
 
 
 def _digest_of_content(file: BenchmarkFile) -> str | None:
-    """The sha256 of a file unpacked; None of a directory, and where it cannot be read."""
+    """Return the sha256 of a file's decompressed content; None for a directory or an unreadable file."""
     try:
         return hashlib.sha256(file.content()).hexdigest()
     except (ValueError, OSError):

@@ -1,39 +1,39 @@
-"""Scores over bootstrap samples of a benchmark's examples, and with answers exchanged between two systems, in batches.
+"""Batched scores over bootstrap samples of the examples, and with answers exchanged between two systems.
 
-``Additive`` serves metrics that are functions of sums over examples, ``Correlated`` Pearson's and Spearman's correlation.
+``Additive`` is for metrics that are functions of sums over examples, ``Correlated`` for Pearson's and Spearman's correlation.
 
-Shapes: N examples, K additive quantities of each, M values to be ranked, G groups of equal values, B samples or exchanges,
-always the last axis of arrays over examples.
+Shapes: N examples, K additive quantities of each, M values to be ranked, G groups of equal values, B samples or exchanges
+(always the last axis of arrays over examples).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.finetune.metrics.labels import mean_ranks
+from korealbert.finetune.metrics.labels import ClassCounts, mean_ranks
 
 Counts = npt.NDArray[np.float64]
 """[N, B]: how often each example occurs in each sample."""
 
 Masks = npt.NDArray[np.bool_]
-"""[N, B]: the examples to which another system answers."""
+"""[N, B]: whether the other system's answer to an example is used."""
 
 Values = npt.NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 18
-"""Draws × examples per batch: arrays of this size stay in a processor's cache."""
+"""Resamples × examples per batch: arrays of this size stay in a processor's cache."""
 
 
 def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
-    """Sums [B, K] of quantities weighted by counts, independent of the order of summation.
+    """Return the sums [B, K] of quantities weighted by counts, independent of the order of summation.
 
-    Each quantity is cut into two integers of so few bits that every partial sum of a product is one too. Together they keep it
-    to at least 2^-52 of the largest of its kind.
+    Each quantity is split into two integers with so few bits that all partial sums of products are exact. Together they keep
+    at least 2^-52 of the largest quantity of its kind.
     """
     total = max(1.0, float(counts_NB.sum(axis=0).max(initial=0.0)))
     bits = 52 - int(np.frexp(total)[1])
@@ -49,32 +49,44 @@ def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
 
 
 class Half(Protocol):
-    """A system's answers, divided by the exchanges."""
+    """A system's answers, divided into kept and exchanged ones."""
 
     def completed(self, other: Self) -> Values:
-        """Scores [B] with another system's answers to the examples marked True."""
+        """Return scores [B] with another system's answers to the examples marked True."""
         ...
 
 
 class Answered(Protocol):
-    """A system's answers to all examples, as far as its score depends on them."""
+    """A system's answers to all examples, reduced to what its score depends on."""
 
     def over(self, counts_NB: Counts) -> Values:
-        """Scores [B] over samples of the examples."""
+        """Return scores [B] over samples of the examples."""
         ...
 
     def parted(self, masks_NB: Masks) -> Any:
-        """The answers as a ``Half``, to be completed by that of a system of the same kind."""
+        """Return the answers as a ``Half``, to be completed by one of the same kind."""
         ...
 
 
 @dataclass(frozen=True)
 class Additive:
-    """A score that is a function of sums over examples: accuracy of right answers, F1 of counts."""
+    """A score that is a function of sums over examples, such as accuracy or F1."""
 
     quantities_NK: Values
     score: Callable[[Values], Values]
-    """Scores [B] from sums [B, K] over N examples."""
+    """Computes scores [B] from sums [B, K] over N examples."""
+
+    @classmethod
+    def mean(cls, values: Sequence[float] | Values) -> Self:
+        """Return a score that is the mean of one value per example, times 100."""
+        values_N = np.asarray(values, dtype=np.float64)
+        return cls(values_N[:, None], lambda sums_BK: 100 * sums_BK[:, 0] / len(values_N))
+
+    @classmethod
+    def of_counts(cls, counts: Sequence[Any] | Values, score: Callable[[ClassCounts], Values]) -> Self:
+        """Return a function of class counts, times 100; each example has its right, gold and predicted counts [3 * C]."""
+        counts_NK = np.asarray(counts, dtype=np.float64)
+        return cls(counts_NK, lambda sums_BK: 100 * score(ClassCounts.joined(sums_BK)))
 
     def over(self, counts_NB: Counts) -> Values:
         """See ``Answered``."""
@@ -88,7 +100,7 @@ class Additive:
 
 @dataclass(frozen=True)
 class _PartedSums:
-    """Sums over the examples that keep their answers, and over those that do not."""
+    """Sums over the examples that keep their answers, and over those whose answers are exchanged."""
 
     kept_BK: Values
     marked_BK: Values
@@ -108,14 +120,14 @@ class Draws:
     seed: int
 
     def counts(self) -> Iterator[Counts]:
-        """Samples with replacement of as many examples as there are, block by block."""
+        """Yield bootstrap samples (with replacement, of the examples' number), block by block."""
         generator = np.random.Generator(np.random.Philox(key=[self.seed, 0]))
         for size in self._blocks():
             rows = (generator.integers(self.examples, size=self.examples) for _ in range(size))
             yield np.stack([np.bincount(row, minlength=self.examples) for row in rows], axis=1).astype(np.float64)
 
     def masks(self) -> Iterator[Masks]:
-        """Examples to exchange, each with a chance of one half, block by block."""
+        """Yield which examples to exchange, each with probability 1/2, block by block."""
         generator = np.random.Generator(np.random.Philox(key=[self.seed, 1]))
         for size in self._blocks():
             yield np.ascontiguousarray((generator.random((size, self.examples)) < 0.5).T)
@@ -126,18 +138,18 @@ class Draws:
             yield min(size, self.resamples - done)
 
 
-_NO_SPREAD = 1e-30
-"""Mean square deviation, of values up to 1, that rounding leaves to a constant."""
+_CONSTANT_VARIANCE = 1e-30
+"""Values up to 1 with at most this variance are constant: it is only rounding."""
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """Scores that a system gives to examples, with the gold ones."""
+    """Gold and predicted scores of examples, whose correlation is the score."""
 
     gold_N: Values
     predicted_N: Values
     by_rank: bool
-    """Spearman's correlation, that of the ranks."""
+    """True: Spearman's correlation. False: Pearson's."""
 
     def over(self, counts_NB: Counts) -> Values:
         """See ``Answered``."""
@@ -153,7 +165,7 @@ class Correlated:
 
 @dataclass(frozen=True)
 class _PartedScores:
-    """A system's scores, of which those marked True are another's."""
+    """A system's scores, of which those marked True are exchanged."""
 
     system: Correlated
     gold_N1: Values
@@ -170,9 +182,9 @@ class _PartedScores:
 
 
 def ranks(values_M: Values, counts_MB: Counts | Masks) -> npt.NDArray[Any]:
-    """Rank [M, B] of each value among all, repeated as often as counted; equal values share their mean rank.
+    """Return the rank [M, B] of each value among all values, repeated by their counts; equal values share their mean rank.
 
-    The rank of a value that is not there means nothing.
+    The rank of a value with count 0 is meaningless.
     """
     order_M = np.argsort(values_M, kind="stable")
     begins_M = np.diff(values_M[order_M], prepend=np.nan) != 0
@@ -188,22 +200,22 @@ def ranks(values_M: Values, counts_MB: Counts | Masks) -> npt.NDArray[Any]:
 
 
 def _scaled(values_N: Values) -> Values:
-    """The values by a power of two, which is exact, within [-1, 1]: squares of any values neither overflow nor vanish."""
+    """Scale values to [-1, 1] by a power of two, which is exact, so that their squares neither overflow nor vanish."""
     scaled_N: Values = np.ldexp(values_N, -np.frexp(np.abs(values_N).max())[1])
     return scaled_N
 
 
 def _correlations(left_NB: Values, right_NB: Values, counts_NB: Counts | None = None) -> Values:
-    """Correlations [B] times 100, of examples repeated as often as counted, or once each; 0 where a side is constant.
+    """Return correlations [B] times 100 of examples repeated by their counts (default 1); 0 if a side is constant.
 
     A side whose columns are equal may be given as one column.
     """
     total: Any = len(left_NB) if counts_NB is None else counts_NB.sum(axis=0)
     left_NB, right_NB = (side - _weighed(side, counts_NB).sum(axis=0) / total for side in (left_NB, right_NB))
     pairs = ((left_NB, right_NB), (left_NB, left_NB), (right_NB, right_NB))
-    # Row upon row in the order of the examples: the order of BLAS and einsum differs between processors.
+    # Sum row by row in the order of the examples: the order of BLAS and einsum differs between processors.
     covariance_B, left_B, right_B = ((one * _weighed(other, counts_NB)).sum(axis=0) for one, other in pairs)
-    varies_B = np.minimum(left_B, right_B) > _NO_SPREAD * total
+    varies_B = np.minimum(left_B, right_B) > _CONSTANT_VARIANCE * total
     spread_B = np.sqrt(np.where(varies_B, left_B * right_B, 1.0))
     return np.clip(np.where(varies_B, 100 * covariance_B / spread_B, 0.0), -100.0, 100.0)
 

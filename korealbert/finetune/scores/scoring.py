@@ -1,8 +1,8 @@
-"""Scores of a prediction file: predictions of any system against a benchmark's official file.
+"""Score a prediction file of any system against a benchmark's official file.
 
-A prediction file is JSON Lines, one record per example. Where records carry the id of their example, as ``id`` or under the
-name that the official file has for it, they may be in any order; so they may where another field has exactly the ids. Where
-none has, the order is that of the official file. Records of questions always carry it.
+A prediction file is JSON Lines, one record per example. Records are matched by the id of their example if they have one: in
+``id``, in the official file's id field, or in any field whose values are exactly the ids. Otherwise they must be in the order
+of the official file; this is not allowed for questions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, get_args
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
-from korealbert.finetune.files import Record, json_lines, otherwise_composed
+from korealbert.finetune.files import Record, json_lines, normalisation_hint
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scores.kept import answered_of, differences, read_kept, recipe_beside
+from korealbert.finetune.scores.kept import differences, read_kept, recipe_beside, tested_examples
 from korealbert.finetune.scores.resampling import Draws
 from korealbert.finetune.scores.statistics import Comparison, answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
@@ -28,21 +28,21 @@ from korealbert.finetune.task_types.tagged import Tagging
 from korealbert.formatting import nearest, part_of
 
 MEMBER_MARK = "::"
-"""Between an archive and the name of a file in it."""
+"""Separates an archive from the name of a file in it."""
 
 
-_OURS = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
-"""Names of ``predictions.arrow``, which a fine-tuning writes, compressed or not."""
+_CELL_FILE = re.compile(r".*\.arrow(\.(gz|bz2|xz|zst))?", re.DOTALL)
+"""File name of predictions that a fine-tuning wrote, compressed or not."""
 
-_LIKE_AN_ID = re.compile(
+_ID_NAME = re.compile(
     r"(?i:(?:.*[^a-z])?(?:id|idx|index|guid|uu?id|qid|docid|no|row|line|key|번호)[0-9]*)|.*[a-z0-9]I(?:d|D|dx|ndex)"
-    r"|__index_level_0__|Unnamed: 0",  # as pandas writes the index of a frame
+    r"|__index_level_0__|Unnamed: 0",  # pandas' names for the index of a frame
     re.DOTALL,
 )
-"""Names of fields that may hold ids."""
+"""Names of fields that probably hold ids."""
 
 _RESAMPLES = 1000
-"""Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
+"""Resamples per interval and per test; the smallest p-value is then 1 / 1001."""
 
 _CONFIDENCE = 0.95
 
@@ -52,21 +52,21 @@ class Scored:
     """Scores of a prediction file."""
 
     values: Mapping[str, float | None]
-    """Metrics by name, each times 100; None where the official script prints ``nan``."""
+    """Metrics by name, times 100; None if the official script prints ``nan``."""
     warnings: tuple[str, ...]
     examples: int
-    """Examples that were scored: those of the gold file, or the part of them that a cell was tested on."""
+    """Number of scored examples: the gold file's, or those of the part that a cell was tested on."""
     examples_official: int | None
-    """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown."""
+    """Size of the official test set. Scores over fewer examples are not comparable with published ones. None: unknown."""
     matched_by: str
-    """How predictions found their examples: the field of their ids, or ``position``."""
+    """The field with the examples' ids by which predictions were matched, or ``position``."""
     undefined: Mapping[str, str]
-    """Why a metric has no official value."""
+    """The reason for each metric without an official value."""
     corrected: Mapping[str, float]
-    """The value of such a metric by its definition."""
+    """The value of these metrics by their definition."""
 
     def facts(self) -> dict[str, Any]:
-        """One JSON object: the metrics, then the other fields but warnings; of undefined metrics only where there are any."""
+        """Return the metrics and all other fields but warnings, for JSON; ``undefined`` and ``corrected`` only if not empty."""
         fields = asdict(self)
         del fields["warnings"]
         if not self.undefined:
@@ -75,35 +75,35 @@ class Scored:
 
 
 def score_file(task: str, gold: str, predictions: str, mode: Mode, *, recipe: Mapping[str, Any] | None = None) -> Scored:
-    """Metrics of a prediction file.
+    """Score a prediction file.
 
-    ``gold`` is the official file, or ``ARCHIVE::MEMBER``; ``recipe`` is that of the cell whose predictions they are, where no
-    manifest is beside them. Raises ValueError naming file, line, field and remedy, and
-    FileNotFoundError naming a missing file and, for gold, where it comes from.
+    ``gold`` is the official file, or ``ARCHIVE::MEMBER``. ``recipe`` is the recipe of the cell that made the predictions, in
+    case there is no manifest beside them. Raises ValueError naming file, line, field and remedy, and FileNotFoundError naming
+    a missing file and, for gold, its origin.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    answered_examples = _answered(benchmark, examples, predictions, recipe)
-    return _scored(task, benchmark, gold, examples, answered_examples, predictions, mode)[0]
+    tested = _tested(benchmark, examples, predictions, recipe)
+    return _scored(benchmark, gold, examples, tested, predictions, mode)[0]
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
-    """Metrics of a prediction file, and tests of its difference from another one on the same examples.
+    """Score a prediction file, and test its difference from another one on the same examples.
 
-    The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
-    less second), its 95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies
-    also that of ``mcnemar``. Where either score is undefined, the three are None, and ``undefined`` has the reason by file.
-    Raises as ``score_file`` does.
+    The comparison has the second file's ``scores`` and ``matched_by``, and for the task's main ``metric`` the ``difference``
+    (first minus second), its 95 % ``interval`` by paired bootstrap, and the ``p_value`` of approximate randomisation; for
+    accuracies also the p-value of ``mcnemar``. If a score is undefined, these are None and ``undefined`` has the reason by
+    file. Raises as ``score_file`` does.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    parts = {file: _answered(benchmark, examples, file) for file in (first, second)}
+    parts = {file: _tested(benchmark, examples, file) for file in (first, second)}
     both = min(parts.values(), key=len)
     for file, part in parts.items():
-        if _is_ours(file) and [example.id for example in part] != [example.id for example in both]:
+        if _is_of_cell(file) and [example.id for example in part] != [example.id for example in both]:
             problem = f"its {len(part):,} examples are not the {len(both):,} of the other system"
             raise ValueError(f"{file}: {problem}; compare systems that were tested on the same part")
-    (scores, ours), (others, theirs) = (_scored(task, benchmark, gold, examples, both, file, mode) for file in (first, second))
+    (scores, ours), (others, theirs) = (_scored(benchmark, gold, examples, both, file, mode) for file in (first, second))
     result: dict[str, Any] = {"scores": dict(others.values), "matched_by": others.matched_by, "metric": benchmark.metric}
     undefined = {
         file: scored.undefined[benchmark.metric]
@@ -132,15 +132,9 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
 
 
 def _scored(
-    task: str,
-    benchmark: Task,
-    gold: str,
-    whole: Sequence[Example],
-    examples: Sequence[Example],
-    predictions: str,
-    mode: Mode,
+    benchmark: Task, gold: str, whole: Sequence[Example], examples: Sequence[Example], predictions: str, mode: Mode
 ) -> tuple[Scored, list[Any]]:
-    """Metrics of a prediction file on examples of the whole gold file, and its predictions."""
+    """Return the scores of a prediction file on some examples of the whole gold file, and its predictions."""
     if mode not in (modes := get_args(Mode)):
         raise ValueError(f"mode: {mode!r} is none of {', '.join(map(repr, modes))}{nearest(str(mode), modes)}")
     file = _file(predictions)
@@ -149,12 +143,34 @@ def _scored(
     warnings = []
     if len(examples) < len(whole):
         warnings.append(f"{file}: of a part, {len(examples):,} of the {len(whole):,} examples of {gold}")
+    if _is_of_cell(predictions):
+        predicted, matched_by = _predictions_of_cell(file, benchmark, examples), "id"
+        warnings += _gold_warnings(file, tasks.name_of_task(benchmark), gold)
+    else:
+        predicted, matched_by, further = _matched(file, benchmark, examples, mode)
+        warnings += further
+    scores = benchmark.score(examples, predicted, mode)
+    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
     official = benchmark.official_size(whole)
-    if _is_ours(predictions):
-        predicted = _matched_to_ours(file, benchmark, examples)
-        warnings += _gold_of_cell(file, tasks.name_of(task), gold)
-        return _facts(benchmark, examples, official, predicted, mode, "id", warnings), predicted
-    records = list(json_lines(file))
+    scored = Scored(
+        values={name: None if name in scores.undefined else value for name, value in scores.values.items()},
+        warnings=(*scores.warnings, *_part(benchmark, len(examples), official), *warnings),
+        examples=len(examples),
+        examples_official=official or None,
+        matched_by=matched_by,
+        undefined=scores.undefined,
+        corrected={name: corrected[name] for name in scores.undefined},
+    )
+    return scored, predicted
+
+
+def _matched(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> tuple[list[Any], str, list[str]]:
+    """Match the records of a prediction file with the examples.
+
+    Returns one predicted value per example (None: there is none, and it scores 0), the field of the ids or ``position``, and
+    warnings.
+    """
+    records, warnings = list(json_lines(file)), list[str]()
     fields, others = _id_fields(records, benchmark, examples)
     field = fields[0] if fields else "id" if benchmark.matches_by_id else None
     if field is not None:
@@ -168,72 +184,50 @@ def _scored(
     else:
         predicted = _matched_by_position(file, records, benchmark, examples)
         named = ", ".join(map(repr, others))
-        said = f"the values of {named} are no ids of the gold file; records" if others else "records carry no ids; they"
-        warnings.append(f"{file}: {said} are matched with the examples by position")
+        reason = f"the values of {named} are not ids of the gold file; records" if others else "records carry no ids; they"
+        warnings.append(f"{file}: {reason} are matched with the examples by position")
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    return _facts(benchmark, examples, official, predicted, mode, field or "position", warnings), predicted
+    return predicted, field or "position", warnings
 
 
-def _facts(
-    benchmark: Task,
-    examples: Sequence[Example],
-    official: int | None,
-    predicted: Sequence[Any],
-    mode: Mode,
-    matched_by: str,
-    further: Sequence[str],
-) -> Scored:
-    scores = benchmark.score(examples, predicted, mode)
-    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
-    return Scored(
-        {name: None if name in scores.undefined else value for name, value in scores.values.items()},
-        (*scores.warnings, *_part(benchmark, len(examples), official), *further),
-        len(examples),
-        official or None,
-        matched_by,
-        scores.undefined,
-        {name: corrected[name] for name in scores.undefined},
-    )
-
-
-def _is_ours(predictions: str) -> bool:
+def _is_of_cell(predictions: str) -> bool:
     file = _file(predictions)
-    return _OURS.fullmatch(file.member or file.path.name) is not None
+    return _CELL_FILE.fullmatch(file.member or file.path.name) is not None
 
 
-def _answered(
+def _tested(
     benchmark: Task, examples: Sequence[Example], predictions: str, recipe: Mapping[str, Any] | None = None
 ) -> Sequence[Example]:
-    """The examples of the gold file that predictions are of: a cell of ours may have been tested on a part."""
-    if not _is_ours(predictions):
+    """Return the examples of the gold file that were predicted: a cell may have been tested on a part."""
+    if not _is_of_cell(predictions):
         return examples
     file = _file(predictions)
-    return answered_of(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
+    return tested_examples(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
 
 
-def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
-    """The predictions that a cell of ours has kept, one per example. Raises ValueError as ``read_kept`` does, and where one is
-    none of the benchmark's."""
+def _predictions_of_cell(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+    """Return the predictions that a cell has kept, one per example. Raises ValueError as ``read_kept`` and for invalid ones."""
     kept = zip(read_kept(file, benchmark, examples), examples, strict=True)
     return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for (row, value), example in kept]
 
 
-def _gold_of_cell(file: BenchmarkFile, task: str, gold: str) -> list[str]:
-    """A warning where it cannot be known whether the gold file is that of the cell. Raises ValueError where it is another."""
+def _gold_warnings(file: BenchmarkFile, task: str, gold: str) -> list[str]:
+    """Warn if the gold file may not be the cell's. Raises ValueError if it certainly is not."""
     found = list(differences(recipe_beside(file.path), task, _file(gold), file.path.name))
     for other in found:
         if other.certain:
             raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
-    return [f"{file}: {other.text}; it was packed, and what it held is not known" for other in found]
+    return [f"{file}: {other.text}; it was packed, so that its content is not known" for other in found]
 
 
 def record_format(task: str) -> str:
-    """The fields of a prediction file of this benchmark, for people.
+    """Describe the fields of a prediction file of this benchmark.
 
-    Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
+    For a benchmark that a TOML file defines, the text also has the table of ``[dedup]`` that removes its test texts from a
+    corpus.
     """
     benchmark = tasks.find(task)
     meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
@@ -254,7 +248,7 @@ def record_format(task: str) -> str:
 
 
 def _part(benchmark: Task, examples: int, official: int | None) -> list[str]:
-    """A warning where the examples are not as many as those of the official test set."""
+    """Warn if the number of examples is not that of the official test set."""
     size = part_of(examples, official)
     return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"] if size else []
 
@@ -262,7 +256,7 @@ def _part(benchmark: Task, examples: int, official: int | None) -> list[str]:
 def _matched_by_position(
     file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example]
 ) -> list[Any]:
-    """One predicted value per example. Raises ValueError where a record is wrong, or there are more or fewer than examples."""
+    """Return one predicted value per example. Raises ValueError if a record is wrong, or their number is not the examples'."""
     if len(records) != len(examples):
         problem = f"the file ends after {len(records):,} predictions for {len(examples):,} examples of {benchmark.title}"
         raise file.error(max(len(records), 1), "record", problem, "give one line per example")
@@ -270,12 +264,12 @@ def _matched_by_position(
 
 
 def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """The fields that hold ids of the examples, the best known name first, and those whose names only look like it.
+    """Return the fields that hold the examples' ids, and other fields with a name like an id's.
 
-    A field of an unknown name is one where its values are exactly the ids; ids that are running numbers are taken from fields
-    whose names look like it alone. Where no field has exactly the ids, those are taken whose names look like it and whose
-    values are the numbers of the examples from 0 or 1, or for more than half of the records ids of different examples, so that
-    the others are errors.
+    Declared id fields come first. Otherwise a field is taken if its values are exactly the ids; if the ids are running numbers,
+    its name must look like an id's too. If there is no such field, those are taken whose names look like an id's and whose
+    values number the examples from 0 or 1, or are ids of different examples in more than half of the records, so that the
+    other values are errors.
     """
     own, official = map(set, _kinds(examples))
     known = own | official | {benchmark.document(example) for example in examples}
@@ -283,7 +277,7 @@ def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Ex
     if declared:
         given = {name: [_id(record, name) for record in records if _given(record, name)] for name in declared}
         held = [name for name in declared if not known.isdisjoint(given[name])]
-        # Beside ids running numbers count the records; whatever else is an id that nothing has.
+        # Beside ids, running numbers just count the records; any other values are unknown ids.
         wrong = [name for name in declared if name not in held and given[name] and not _numbers(examples, given[name])]
         return [*held, *wrong] if held else declared, []
     values: dict[str, list[str]] = {}
@@ -292,10 +286,10 @@ def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Ex
         for name, value in record.fields.items():
             if name not in answers and isinstance(value, str | int | float):
                 values.setdefault(name, []).append(record.written(name))
-    likely = [name for name in values if _LIKE_AN_ID.fullmatch(name)]
+    likely = [name for name in values if _ID_NAME.fullmatch(name)]
     found = [name for name in likely if set(values[name]) in (own, official)]
-    telling = [ids for ids in (own, official) if not _numbers(examples, ids)]
-    found += [name for name in values if name not in likely and set(values[name]) in telling]
+    distinctive = [ids for ids in (own, official) if not _numbers(examples, ids)]
+    found += [name for name in values if name not in likely and set(values[name]) in distinctive]
     found = found or [
         name
         for name in likely
@@ -313,9 +307,9 @@ def _matched_by_id(
     examples: Sequence[Example],
     mode: Mode,
 ) -> list[Any]:
-    """One predicted value per example, in their order; None where the official script counts a missing one as 0.
+    """Return one predicted value per example; None if the official script scores a missing prediction as 0.
 
-    Raises ValueError where a record is wrong or has an unknown id, and where an example has no record.
+    Raises ValueError if a record is wrong or has an unknown id, or if an example has no record.
     """
     known = set(ids)
     if len(known) < len(ids):
@@ -325,7 +319,7 @@ def _matched_by_id(
     unknown = next((name for name in by_id if name not in known), None)
     if unknown is not None:
         remedy = "take the ids from the official file"
-        if not (hint := otherwise_composed(unknown, ids)):
+        if not (hint := normalisation_hint(unknown, ids)):
             remedy += f"; the first are {', '.join(map(repr, ids[:3]))}"
         raise by_id[unknown].error(field, f"no example has the id {unknown!r}{hint}", remedy)
     if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
@@ -339,7 +333,7 @@ def _matched_by_id(
 
 
 def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
-    """The records by their ids. Raises ValueError where one has none, or one that another has."""
+    """Return the records by id. Raises ValueError if an id is missing or repeated."""
     by_id: dict[str, Record] = {}
     for record in records:
         name = _id(record, field)
@@ -350,7 +344,7 @@ def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
 
 
 def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Task, examples: Sequence[Example]) -> None:
-    """Raise ValueError where a record names by ``other`` another example than by ``field``, by which all were matched."""
+    """Raise ValueError if the id in field ``other`` is of another example than that in ``field``, by which all were matched."""
     by_field, named = _by_id(records, field), [record for record in records if _given(record, other)]
     ids, others = _ids(examples, by_field, field), _ids(examples, {_id(record, other) for record in named}, other)
     allowed = {name: (its, benchmark.document(example)) for name, its, example in zip(ids, others, examples, strict=True)}
@@ -362,9 +356,9 @@ def _check_same(records: Sequence[Record], field: str, other: str, benchmark: Ta
 
 
 def _ids(examples: Sequence[Example], written: Collection[str], field: str) -> list[str]:
-    """The examples' ids; where a benchmark has two kinds, those of which the records have more.
+    """Return the examples' ids; if a benchmark has two kinds, the kind that more records use.
 
-    Their numbers, where the values of a field other than ``id`` are exactly these and no ids.
+    If the values of a field other than ``id`` are exactly the examples' numbers and not ids, return the numbers.
     """
     own, official = _kinds(examples)
     used = [len(set(written).intersection(ids)) for ids in (own, official)]
@@ -374,23 +368,23 @@ def _ids(examples: Sequence[Example], written: Collection[str], field: str) -> l
 
 
 def _kinds(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """The examples' ids, ours and the official file's where it has others."""
+    """Return the examples' ids: our own, and the official file's if they differ."""
     return [example.id for example in examples], [example.official_id or example.id for example in examples]
 
 
 def _numbers(examples: Sequence[Example], written: Collection[str]) -> list[str]:
-    """The numbers of all examples, from 0 or 1, where those are written; else none."""
+    """Return the numbers of all examples, from 0 or 1, if these are exactly the written values, else []."""
     ranges = ([str(number + first) for number in range(len(examples))] for first in (0, 1))
     return next((numbers for numbers in ranges if set(numbers) == set(written)), [])
 
 
 _AND = " + "
-"""Between the names of fields that are an id together."""
+"""Joins the names of fields that form an id together."""
 
 
 def _has(record: Record, field: str) -> bool:
     if field in record.fields or _AND not in field:
-        return field in record.fields or field.partition(".")[0] in record.fields  # A name with dots leads through objects.
+        return field in record.fields or field.partition(".")[0] in record.fields  # Dots lead into objects.
     return all(_has(record, part) for part in field.split(_AND))
 
 
@@ -403,7 +397,7 @@ def _given(record: Record, field: str) -> bool:
 
 
 def _id(record: Record, field: str) -> str:
-    """A string; a number is taken for its digits, for some official files number their examples. Slashes join several."""
+    """Return an id as a string; some official files have numbers. The parts of a joint id are joined by slashes."""
     if field not in record.fields and _AND in field:
         return "/".join(_id(record, part) for part in field.split(_AND))
     first, _, rest = field.partition(".")

@@ -1,4 +1,4 @@
-"""Signatures of certificates: made by ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``), and checked."""
+"""Make and check signatures of certificates, with ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``)."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 _NAMESPACE = "korealbert-score"
-"""The purpose of a signature: one made for another purpose does not sign a certificate."""
+"""Purpose of a signature: ssh-keygen refuses a signature that was made for another purpose."""
 
 _SSH, _MINISIGN = ".sig", ".minisig"
 
 _MINISIGN_COMMENT = "untrusted comment:"
-"""How keys and signatures of minisign begin."""
+"""First words of minisign's keys and signatures."""
 _MINISIGN_TRUSTED = b"trusted comment:"
-"""How the third line of a signature of minisign begins; keys have two lines."""
+"""First words of the third line of minisign's signatures; keys have two lines."""
 _MINISIGN_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
-"""A public key: the letters Ed, 8 bytes of a number, 32 of the key, in base64."""
+"""A public key in base64: the letters Ed, an 8-byte number, a 32-byte key."""
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"(?i)valid-before|valid-after|namespaces|cert-authority")
 """Options of ``allowed_signers`` and ``authorized_keys``."""
 _SSH_KEY = re.compile(r"(?:^|\s)((?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]+=*)(?=\s|$)")
-"""Type and key in a line; before them there may be names and options, behind them a comment."""
-_SSH_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
+"""Type and key in a line. Names and options may precede them, a comment may follow."""
+_SSH_FIRST_LINE = b"-----BEGIN SSH SIGNATURE-----"
 
 
 class Finding(NamedTuple):
     """One line of a check."""
 
     verdict: Literal["agrees", "differs", "note"]
-    """``note``: what decides nothing, as another version of a package, or what cannot be checked here."""
+    """``note``: something irrelevant for the verdict, such as another package version, or something that cannot be checked."""
     text: str
 
 
 def signatures(path: Path) -> tuple[Path, Path]:
-    """The names of a certificate's signatures, of ssh and of minisign."""
+    """Return the paths of a certificate's ssh and minisign signatures."""
     return Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
 
 
 def is_signature(path: Path) -> bool:
-    """Whether a file is a signature, of ssh or of minisign; keys of minisign begin as its signatures do."""
+    """Return whether a file is an ssh or minisign signature; minisign's keys have the same first line as its signatures."""
     with path.open("rb") as handle:
         lines = handle.read(4096).splitlines()
-    ssh, minisign = lines[:1] == [_SSH_BEGINS], lines[2:3] and lines[2].startswith(_MINISIGN_TRUSTED)
-    return bool(ssh or minisign)
+    is_ssh, is_minisign = lines[:1] == [_SSH_FIRST_LINE], lines[2:3] and lines[2].startswith(_MINISIGN_TRUSTED)
+    return bool(is_ssh or is_minisign)
 
 
 def program_of(key: Path) -> str:
-    """The program that signs with a key. Raises ValueError where the key or the program is not there."""
+    """Return the program that signs with a key. Raises ValueError if the key or the program is missing."""
     if not key.is_file():
         raise ValueError(f"{key}: no such key; make one with `ssh-keygen -t ed25519 -f {key}`")
     with key.open("rb") as handle:
@@ -66,9 +66,9 @@ def _found(program: str) -> str:
 
 
 def signed(path: Path, content: bytes, key: Path, program: str) -> tuple[Path, bytes]:
-    """The signature of a certificate that is to be ``path``: its name and its bytes.
+    """Sign the content of a certificate that will be at ``path``; returns path and content of the signature.
 
-    A program that wants a passphrase asks for it at the terminal. Raises ValueError where it does not sign.
+    The program may ask for a passphrase at the terminal. Raises ValueError if it does not sign.
     """
     ssh, minisign = signatures(path)
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,36 +86,35 @@ def signed(path: Path, content: bytes, key: Path, program: str) -> tuple[Path, b
 
 
 def check_signature(path: Path, key: Path | None) -> Finding:
-    """Whether a certificate is signed, and by whom: by the program of the key, where one is given.
+    """Check whether a certificate is signed, and by whom.
 
-    Signatures lie beside the certificate, or where it is a link beside what that leads to. Raises ValueError for a file that
-    holds no public key.
+    Signatures are beside the certificate or, if it is a link, beside its target. Raises ValueError if ``key`` is not a file
+    with a public key.
     """
     if key is not None and not key.is_file():
         raise ValueError(f"{key}: no such public key; name the file that ends in .pub")
     ssh, minisign = (_beside(path, number) for number in (0, 1))
     public = "" if key is None else _minisign_key(key)
     if key is not None and not (minisign if public else ssh).is_file():
-        told = f"there is none; {ssh} or {minisign} belongs to it"
+        problem = f"there is none; it would be {ssh} or {minisign}"
         if ssh.is_file():
-            told = f"there is none of minisign, whose key is in {key}; {minisign} belongs to it, {ssh} is of a key of ssh"
+            problem = f"{key} is a key of minisign, but there is no {minisign}; {ssh} is a signature of ssh"
         elif minisign.is_file():
-            told = f"there is none of ssh, whose key is in {key}; {ssh} belongs to it, {minisign} is of a key of minisign"
-        return Finding("differs", f"signature: {told}")
+            problem = f"{key} is a key of ssh, but there is no {ssh}; {minisign} is a signature of minisign"
+        return Finding("differs", f"signature: {problem}")
     if public:
         program = _found("minisign")
         done = _run([program, "-V", "-q", "-P", public, "-m", str(path), "-x", str(minisign)], path)
         return _verdict(done, f"by the key in {key}")
     if not ssh.is_file():
-        told = f"{minisign} is not checked; name the public key with --key"
-        return Finding(
-            "note", f"signature: {told if minisign.is_file() else 'there is none, so that anybody may have written it'}"
-        )
+        unchecked = f"{minisign} is not checked; name the public key with --key"
+        unsigned = "there is none, so that anybody may have written the certificate"
+        return Finding("note", f"signature: {unchecked if minisign.is_file() else unsigned}")
     program = _found("ssh-keygen")
     if key is None:
         done = _run([program, "-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(ssh)], path)
         by = done.stdout.decode(errors="replace").strip().partition(" with ")[2]
-        return _verdict(done, f"by {by}; whose key that is, --key says")
+        return _verdict(done, f"by {by}; check whose key that is with --key")
     with tempfile.TemporaryDirectory() as scratch:
         lines = _public_keys(key, program, Path(scratch))
         allowed = Path(scratch) / "allowed_signers"
@@ -125,25 +124,27 @@ def check_signature(path: Path, key: Path | None) -> Finding:
 
 
 def _beside(path: Path, number: int) -> Path:
-    """The signature of a certificate with this number in ``signatures``."""
+    """Return the path of a certificate's signature by its number in ``signatures``."""
     named, target = signatures(path)[number], signatures(path.resolve())[number]
     return target if target.is_file() and not named.is_file() else named
 
 
 def _lines(key: Path) -> list[str]:
-    """The lines of a key file as Unix writes them, whatever editor saved it."""
+    """Return the lines of a key file that are not blank, without byte order mark and surrounding blanks."""
     return [line.strip() for line in key.read_bytes().decode("utf-8-sig", "replace").splitlines() if line.strip()]
 
 
 def _minisign_key(key: Path) -> str:
-    """The public key of minisign in a file, with its comment or alone; empty where it holds none."""
+    """Return the minisign public key in a file, or "" if there is none."""
     lines = [line for line in _lines(key) if not line.startswith(_MINISIGN_COMMENT)]
     return lines[0] if len(lines) == 1 and _MINISIGN_KEY.fullmatch(lines[0]) else ""
 
 
 def _public_keys(key: Path, program: str, scratch: Path) -> list[str]:
-    """The public keys of ssh in a file, also of lines of ``authorized_keys`` and ``allowed_signers``, without what these say
-    of a key. Raises ValueError where a line is none, and for one that limits what its key may sign or when."""
+    """Return the ssh public keys in a file, which may be an ``authorized_keys`` or ``allowed_signers`` file.
+
+    Raises ValueError if a line is not a key, or if it limits what its key may sign or when.
+    """
     remedy = "name the file that ends in .pub, as ssh-keygen wrote it"
     lines = [line for line in _lines(key) if not line.startswith("#")]
     if not lines:
@@ -172,6 +173,6 @@ def _verdict(done: subprocess.CompletedProcess[bytes], good: str) -> Finding:
 
 
 def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that a failed program printed, or its exit status."""
+    """Return the last line that a failed program printed, or its exit status."""
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"exit status {done.returncode}"

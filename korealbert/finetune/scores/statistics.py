@@ -1,13 +1,13 @@
 """Uncertainty of scores over examples and seeds: intervals of a mean over seeds, and of the difference of two systems.
 
-Another seed would score otherwise, and so would other examples. A score is an effect of the system, of the seed, of the
-examples (which systems share) and of both together. The variance of a mean over seeds is that of the seeds' scores, which holds
-the joint effect, and of the examples' own effect: the variance over bootstrap samples less its joint part, which they show too.
-The variance of few seeds is known badly, so limits are those of Student's t, with the degrees of freedom of Welch (1947) and
-Satterthwaite (1946). Two single seeds say nothing of other seeds: percentiles of the bootstrap and approximate randomisation
-(Noreen 1989) are then over other examples.
+A score depends on the system, the seed, the examples (which systems share), and the interaction of seed and examples. The
+variance of a mean over seeds is the sum of two parts: the variance of the seeds' scores, which includes the interaction, and
+the examples' own effect, which is the variance over bootstrap samples minus the interaction that these show too. A variance of
+few seeds is imprecise, so intervals use Student's t with the degrees of freedom of Welch (1947) and Satterthwaite (1946).
+Single seeds say nothing about other seeds: percentiles of the bootstrap and approximate randomisation (Noreen 1989) then
+generalise over examples only.
 
-All randomness comes from a seeded generator, so that the same arguments give the same figures.
+All randomness comes from a seeded generator, so that equal arguments give equal figures.
 
 Shapes: N examples, B samples or exchanges, S seeds.
 """
@@ -38,31 +38,31 @@ class _Spread(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two systems on the same examples: the first one's score less the second one's, and how surely it differs from 0."""
+    """The difference of two systems on the same examples: the first one's score minus the second one's."""
 
     difference: float
     interval: Interval
-    """Interval of the difference."""
+    """Confidence interval of the difference."""
     p_value: float
-    """Two-sided: how often chance alone gives a difference as large."""
+    """Two-sided: the probability of a difference at least as large by chance."""
 
 
 def spread(scores: Sequence[float]) -> _Spread:
-    """Raises ValueError when there are none."""
+    """Summarise the scores of some seeds. Raises ValueError if there are none."""
     if not scores:
         raise ValueError("scores of no seed have no mean")
     return _Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
 
 
 def _resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
-    """For each system the scores of its seeds over each sample of the examples, [S, B] for all B draws."""
+    """Return for each system the scores of its seeds over each sample of the examples, [S, B]."""
     parts = [[np.stack([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
     return [np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean over seeds, and how its seeds vary."""
+    """A mean over seeds, and the variance of the seeds."""
 
     value: float
     count: int
@@ -70,26 +70,26 @@ class _Mean:
     variance: float
     """Variance of the seeds' scores on these examples; 0 for one seed."""
     joint: float
-    """The part of it that other examples would change."""
+    """The part of the variance that is the interaction of seeds and examples."""
 
     @classmethod
     def of(cls, scores_S: Values, samples_SB: Values) -> Self:
-        """From scores over all examples, and over samples of them."""
+        """Estimate from scores over all examples, and over samples of them."""
         count = len(scores_S)
         if count == 1:
             return cls(float(scores_S[0]), 1, 0.0, 0.0)
         apart_SB = samples_SB - samples_SB.mean(axis=0)
         joint = float(apart_SB.var(axis=1, ddof=1).sum() / (count - 1))
-        # Seeds that answer differently and happen to score alike vary at least as much as other examples would show.
+        # Seeds that answer differently may have equal scores by chance. Their variance is then at least the interaction.
         variance = float(scores_S.var(ddof=1)) if np.ptp(scores_S) else joint
         return cls(float(scores_S.mean()), count, variance, joint)
 
 
 def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]:
-    """Standard deviation of a mean over seeds, or of the difference of two, and its degrees of freedom.
+    """Return the standard deviation of a mean over seeds, or of the difference of two, and its degrees of freedom.
 
-    ``samples_B`` are its values over samples of the examples. Of two systems, the one of fewer seeds is taken to vary as the
-    other does unless its own seeds vary more: a small variance of few seeds is mostly chance.
+    ``samples_B`` are its values over samples of the examples. Of two systems, the one with fewer seeds gets the pooled
+    variance if its own is the smaller one: a small variance of few seeds is mostly chance.
     """
     freedoms = [mean.count - 1 for mean in means]
     freedom: float = sum(freedoms)
@@ -106,14 +106,14 @@ def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]
     if not pooled:
         welch = seeds**2 / sum((mean.variance / mean.count) ** 2 / (mean.count + 1) for mean in means) - 2
         freedom = min(max(welch, min(freedoms)), freedom)
-    # Satterthwaite's exponent is 2. With one degree of freedom that gives 13 % of false alarms where examples add a tenth to
-    # the variance, and this one 7 % (`tests/finetune/scores/test_statistics.py`).
+    # Satterthwaite's exponent is 2. With one degree of freedom, and examples that add a tenth to the variance, it gives 13 %
+    # false alarms, and this exponent 7 % (`tests/finetune/scores/test_statistics.py`).
     exponent = 2 * freedom / (freedom + 2)
     return math.sqrt(examples + seeds), freedom * ((examples + seeds) / seeds) ** exponent
 
 
 def intervals(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Interval]:
-    """Intervals of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
+    """Return the interval of each system's mean over seeds. With a single seed it is for other examples, not other seeds."""
     return [
         _interval([_Mean.of(scores_S, samples_SB)], samples_SB.mean(axis=0), confidence)
         for scores_S, samples_SB in zip(_scores(systems, draws), _resampled(systems, draws), strict=True)
@@ -136,10 +136,7 @@ def _interval(means: Sequence[_Mean], samples_B: Values, confidence: float) -> I
 
 
 def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Comparison]:
-    """The differences of the mean scores of any two systems, each with seeds, on the same examples.
-
-    Pairs are in the order of ``itertools.combinations``.
-    """
+    """Compare the mean scores over seeds of each pair of systems, in the order of ``itertools.combinations``."""
     pairs = list(itertools.combinations(range(len(systems)), 2))
     samples = _resampled(systems, draws)
     means = [_Mean.of(*each) for each in zip(_scores(systems, draws), samples, strict=True)]
@@ -159,7 +156,7 @@ def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: 
 
 
 def _randomised(systems: Sequence[Sequence[Answered]], pairs: Sequence[tuple[int, int]], draws: Draws) -> list[float]:
-    """p-values of approximate randomisation for pairs of systems with one seed each."""
+    """Return the p-values of approximate randomisation for pairs of systems with one seed each."""
     scores = [float(scores_S[0]) for scores_S in _scores(systems, draws)]
     extreme = np.zeros(len(pairs))
     for masks_NB in draws.masks() if pairs else ():
@@ -171,18 +168,18 @@ def _randomised(systems: Sequence[Sequence[Answered]], pairs: Sequence[tuple[int
 
 
 def t_tails(t: float, freedom: float) -> float:
-    """How probable a value of Student's t is that is at least ``t`` away from 0 on either side."""
-    if freedom > _NORMAL:
+    """Return the two-sided tail probability of Student's t distribution."""
+    if freedom > _NORMAL_FREEDOM:
         return math.erfc(t / math.sqrt(2))
-    return _beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
-_NORMAL = 1e8
-"""Degrees of freedom from which on the normal distribution is nearer (1e-7 of the value) than rounding lets the fraction be."""
+_NORMAL_FREEDOM = 1e8
+"""With more degrees of freedom the normal distribution (relative error 1e-7) is more exact than the rounded fraction."""
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """The distance from 0 within which Student's t lies with this probability."""
+    """Return the distance from 0 within which Student's t lies with probability ``share``."""
     low, high = 0.0, 1.0
     while t_tails(high, freedom) > 1 - share:
         high *= 2
@@ -192,29 +189,29 @@ def t_quantile(share: float, freedom: float) -> float:
     return high
 
 
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Abramowitz and Stegun 26.5.8)."""
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Compute the regularised incomplete beta function by its continued fraction (Abramowitz and Stegun 26.5.8)."""
     if x > (a + 1) / (a + b + 2):
-        return 1 - _beta_share(1 - x, b, a)
+        return 1 - _incomplete_beta(1 - x, b, a)
     if x <= 0:
         return 0.0
     begin = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     fraction = 1.0
-    for m in range(min(_MOST_TERMS, 30 + int(3 * max(a, b) ** 0.5)), 0, -1):  # More change no bit.
+    for m in range(min(_MAX_TERMS, 30 + int(3 * max(a, b) ** 0.5)), 0, -1):  # More terms change no bit.
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
         fraction = 1 + odd / (1 + even / fraction)
     return begin / fraction
 
 
-_MOST_TERMS = 400
-"""Terms of the continued fraction: enough for any number of seeds."""
+_MAX_TERMS = 400
+"""Limits the continued fraction's terms; enough for any number of seeds."""
 
 
 def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:
-    """Exact two-sided p-value of McNemar's test: are the examples that only one system gets right evenly shared?
+    """Return the exact two-sided p-value of McNemar's test on the examples that only one system gets right.
 
-    1 where the systems never differ. Raises ValueError when the lists differ in length.
+    It is 1 if the systems never differ. Raises ValueError if the lists differ in length.
     """
     if len(first_right) != len(second_right):
         raise ValueError(f"{len(first_right):,} and {len(second_right):,} answers cannot be paired; score the same examples")
@@ -233,7 +230,7 @@ def _log_binomial(n: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Whole:
-    """Answers whose score has no cheaper form: it is computed again for every draw."""
+    """Answers whose score cannot be reduced: it is computed anew for every resample."""
 
     task: Task
     examples: Sequence[Example]
@@ -251,13 +248,13 @@ class Whole:
         return _PartedAnswers(self, masks_NB)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any]) -> float:
-        """The task's own metric."""
+        """Compute the task's main metric."""
         return self.task.score(examples, predicted, self.mode).values[self.task.metric]
 
 
 @dataclass(frozen=True)
 class _PartedAnswers:
-    """Answers, of which those marked True are the other system's."""
+    """Answers of which those marked True are exchanged."""
 
     whole: Whole
     masks_NB: Masks
@@ -272,10 +269,10 @@ class _PartedAnswers:
 
 
 def answered(task: Task, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered:
-    """The answers as far as the task's own metric depends on them."""
+    """Return the answers in the cheapest form from which the task's main metric can be computed."""
     return task.answered(examples, predicted, mode) or Whole(task, examples, predicted, mode)
 
 
 def mcnemar_of(examples: Sequence[Example], first: Sequence[Any], second: Sequence[Any]) -> float:
-    """The p-value of McNemar's exact test between two lists of predicted classes."""
+    """Return the p-value of McNemar's exact test between two lists of predicted classes."""
     return mcnemar(*([e.target == p for e, p in zip(examples, predicted, strict=True)] for predicted in (first, second)))

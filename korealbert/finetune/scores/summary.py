@@ -1,12 +1,13 @@
-"""Stage `summary` (labels ``summary/BENCHMARK``): all runs of a benchmark → means, intervals and tests of their scores.
+"""Stage `summary` (labels ``summary/BENCHMARK``): means, intervals and tests of all runs of a benchmark.
 
 Input roles: finished ``finetune`` artifacts as ``SYSTEM/SEED`` (a system is an init, or a model and its init); ``train``,
-``dev`` and ``test``: fetched files, for those that the spec names by URL. Output: ``summary.json``. ``systems`` has for each
-system ``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other seeds and
-test examples, and their scores. ``comparisons`` has for each two systems the difference of their means with its interval and
-``p_value``, and for accuracies ``mcnemar``: the p-value between the seeds of each that are best on dev. All of the task's own
-metric, official mode. Where the official script prints ``nan`` for a seed, its score, what is computed from it and every
-difference from it are null, and ``undefined`` of the system has the reason by seed.
+``dev`` and ``test``: downloaded files, when the spec names them by URL.
+
+Output: ``summary.json``, about the task's main metric in official mode. ``systems`` has for each system ``best``, ``mean``,
+``sd`` and ``median`` of its seeds' test scores, the ``interval`` of the mean over other seeds and test examples, and the
+scores. ``comparisons`` has for each pair of systems the difference of their means with interval and ``p_value``; for accuracies
+``mcnemar`` is the p-value between each system's best seed on dev. If the official script prints ``nan`` for a seed, its score
+and everything computed from it are null, and the system's ``undefined`` has the reason by seed.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from korealbert.finetune.task import Example, Task
 
 
 class SummarySpec(FeaturesSpec):
-    """The examples of the runs, and the number of resamples."""
+    """The examples of the runs, and the settings of the statistics."""
 
     resamples: int = Field(default=1000, ge=1)
-    """Draws of every interval and every test."""
+    """Resamples of every interval and every test."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
     """Confidence level of every interval."""
 
@@ -52,22 +53,22 @@ class Cell:
     predicted: Sequence[Any]
     answered: Answered
     undefined: str
-    """Why the official script prints ``nan`` for its test score; empty where it prints a number."""
+    """Why the official script prints ``nan`` for its test score; empty if it prints a number."""
 
 
 class SystemStats(Statistics):
-    """Test scores of a system over its seeds, times 100, rounded to four digits; None where one of them is undefined."""
+    """Test scores of a system over its seeds, times 100, rounded to four digits; None if a seed's score is undefined."""
 
     best: float | None
     mean: float | None
     sd: float | None
     median: float | None
     interval: tuple[float, float] | None
-    """Interval of the mean, over other seeds and test examples; of a single seed, over other test examples."""
+    """Interval of the mean over other seeds and test examples; for a single seed over other test examples."""
 
 
 class SummaryStats(Statistics):
-    """The task's own metric, and by system its scores."""
+    """The task's main metric, and the scores by system."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, SystemStats]
@@ -90,13 +91,13 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
     result: dict[str, Any] = {"task": spec.task_name, "metric": task.metric, "examples": len(examples), **drawn}
     result["systems"] = {
-        name: _together(cells, len(examples), ends.of_score(task.metric))
+        name: _summarised(cells, len(examples), ends.of_score(task.metric))
         for (name, cells), ends in zip(systems.items(), intervals(answers, draws, confidence=spec.confidence), strict=True)
     }
     runtime.report(Progress(1, 2, "intervals and tests"))
     compared = zip(itertools.combinations(systems, 2), compare(answers, draws, confidence=spec.confidence), strict=True)
     result["comparisons"] = [
-        {"first": first, "second": second, **_between(task, examples, found, (systems[first], systems[second]))}
+        {"first": first, "second": second, **_compared(task, examples, found, (systems[first], systems[second]))}
         for (first, second), found in compared
     ]
     runtime.report(Progress(2, 2, "intervals and tests"))
@@ -114,7 +115,7 @@ def _by_system(inputs: Inputs) -> dict[str, dict[int, Artifact]]:
 
 
 def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Artifact]) -> dict[int, Cell]:
-    """Finished runs by seed. Raises ValueError naming a file of predictions that are not of this task and these examples."""
+    """Return finished runs by seed. Raises ValueError if the predictions of one are not of this task and these examples."""
     cells = {}
     for seed, artifact in artifacts.items():
         metrics = artifact.read_json("metrics.json")
@@ -125,14 +126,14 @@ def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, 
     return cells
 
 
-_OF_SYSTEM = tuple(SystemStats.model_fields)
+_SYSTEM_FIELDS = tuple(SystemStats.model_fields)
 
 
-def _together(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str, Any]:
+def _summarised(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str, Any]:
     everything = np.ones((examples, 1))
     scores = {cell.seed: None if cell.undefined else float(cell.answered.over(everything)[0]) for cell in cells}
     if undefined := {cell.seed: cell.undefined for cell in cells if cell.undefined}:
-        return {**dict.fromkeys(_OF_SYSTEM), "scores": scores, "undefined": undefined}
+        return {**dict.fromkeys(_SYSTEM_FIELDS), "scores": scores, "undefined": undefined}
     return {
         **spread([score for score in scores.values() if score is not None])._asdict(),
         "interval": list(ends),
@@ -140,7 +141,7 @@ def _together(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str,
     }
 
 
-def _between(
+def _compared(
     task: Task, examples: Sequence[Example], found: Comparison, pair: tuple[Sequence[Cell], Sequence[Cell]]
 ) -> dict[str, Any]:
     if any(cell.undefined for cells in pair for cell in cells):
@@ -155,8 +156,8 @@ def _between(
 
 def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
     if "undefined" in found:
-        return dict.fromkeys(_OF_SYSTEM)
-    rounded: dict[str, Any] = {name: round(found[name], 4) for name in _OF_SYSTEM if name != "interval"}
+        return dict.fromkeys(_SYSTEM_FIELDS)
+    rounded: dict[str, Any] = {name: round(found[name], 4) for name in _SYSTEM_FIELDS if name != "interval"}
     return {**rounded, "interval": [round(end, 4) for end in found["interval"]]}
 
 

@@ -17,29 +17,32 @@ from korealbert.finetune.task import EncoderOutput, Parse, SlotScores, Spans, Wo
 _INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
 _SHRINKAGE = 0.1
-"""Share of the mean variance of whitened vectors that is added to each."""
+"""Share of the vectors' mean variance that is added to each variance before whitening."""
+
+
+def _dense(inputs: int, outputs: int, bias: float = 0.0) -> nn.Linear:
+    """Make a dense layer initialised as in BERT."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=_INITIAL_STD)
+    nn.init.constant_(layer.bias, bias)
+    return layer
 
 
 class PooledHead(nn.Module):
-    """Dropout and one dense layer on the pooled vector: [B, H] -> [B, outputs].
+    """Dropout and a dense layer on the pooled vector: [B, H] -> [B, outputs].
 
-    ``hidden``: a dense layer with GELU, and dropout before it too, come between the two, as in transformers'
-    ElectraClassificationHead; ELECTRA's pooled vector is its first piece's.
+    ``hidden``: first dropout, another dense layer and GELU, as in transformers' ElectraClassificationHead; ELECTRA's pooled
+    vector is its first piece's.
     """
 
     def __init__(self, hidden_size: int, outputs: int, dropout: float, bias: float = 0.0, *, hidden: bool = False) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
-        nn.init.constant_(self.dense.bias, bias)
-        self.hidden = nn.Linear(hidden_size, hidden_size) if hidden else None
-        if self.hidden is not None:
-            nn.init.normal_(self.hidden.weight, std=_INITIAL_STD)
-            nn.init.zeros_(self.hidden.bias)
+        self.dense = _dense(hidden_size, outputs, bias)
+        self.hidden = _dense(hidden_size, hidden_size) if hidden else None
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, outputs]."""
+        """Return logits [B, outputs]."""
         vector_BH = encoded.pooled_BH
         if self.hidden is not None:
             vector_BH = nn.functional.gelu(self.hidden(self.dropout(vector_BH)))
@@ -48,49 +51,47 @@ class PooledHead(nn.Module):
 
 
 class ChoiceHead(PooledHead):
-    """One logit per input, side by side for the choices of a question: [B * choices, H] -> [B, choices]."""
+    """A pooled head with one logit per choice of a question: [B * choices, H] -> [B, choices]."""
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, choices]."""
+        """Return logits [B, choices]."""
         return super().forward(encoded).view(len(encoded.features), -1)
 
 
 class PairHead(nn.Module):
-    """Dropout and one dense layer on [u, v, |u − v|] of the two sentences of a pair: [2B, H] -> [B, outputs].
+    """Dropout and a dense layer on [u, v, |u − v|] of the two sentences of a pair: [2B, H] -> [B, outputs].
 
-    As Sentence-BERT (Reimers and Gurevych 2019, section 3) trains on NLI.
+    This is how Sentence-BERT is trained on NLI (Reimers and Gurevych 2019, section 3).
     """
 
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(3 * hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
-        nn.init.zeros_(self.dense.bias)
+        self.dense = _dense(3 * hidden_size, outputs)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, outputs]."""
+        """Return logits [B, outputs]."""
         left_BH, right_BH = _sides(encoded)
         logits: torch.Tensor = self.dense(self.dropout(torch.cat([left_BH, right_BH, (left_BH - right_BH).abs()], dim=1)))
         return logits
 
 
 class CosineHead(nn.Module):
-    """Cosine of the vectors of a pair, with 0 at ``low`` and 1 at ``high``: [2B, H] -> [B, 1]. It has no parameter."""
+    """The cosine of a pair's vectors, scaled linearly so that 0 is ``low`` and 1 is ``high``: [2B, H] -> [B, 1]."""
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
         self.low, self.high = low, high
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Scores [B, 1]."""
+        """Return scores [B, 1]."""
         left_BH, right_BH = _sides(encoded)
         cosine_B = nn.functional.cosine_similarity(left_BH, right_BH)
         return (self.low + (self.high - self.low) * cosine_B)[:, None]
 
 
 class WhitenedHead(nn.Module):
-    """Another head behind a linear map of the pooled vectors, the identity at first: [B, H] -> [B, H] -> the head's."""
+    """A linear map of the pooled vectors, initially the identity, before another head: [B, H] -> [B, H] -> its output."""
 
     def __init__(self, head: nn.Module, hidden_size: int) -> None:
         super().__init__()
@@ -101,10 +102,10 @@ class WhitenedHead(nn.Module):
 
     @torch.no_grad()
     def whiten(self, vectors_NH: torch.Tensor) -> None:
-        """Let the map take the mean of these vectors to 0 and make their components uncorrelated and of almost one variance.
+        """Fit the map so that these vectors get mean 0, uncorrelated components and almost equal variances.
 
-        As Su et al. (2021, arXiv 2103.15316) whiten vectors of sentences, but for a tenth of the mean variance that is added to
-        each: directions in which the vectors hardly differ are mostly noise. The sum of the variances stays.
+        It is the whitening of Su et al. (2021, arXiv 2103.15316), except that a tenth of the mean variance is added to each
+        variance, since directions of small variance are mostly noise. The sum of the variances stays the same.
         """
         centred_NH = vectors_NH.double() - vectors_NH.double().mean(0)
         variances_H, directions_HH = torch.linalg.eigh(centred_NH.T @ centred_NH / len(vectors_NH))
@@ -115,53 +116,51 @@ class WhitenedHead(nn.Module):
         self.map.bias.copy_(-map_HH @ vectors_NH.double().mean(0))
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """The logits of the head."""
+        """Return the logits of the head."""
         logits: torch.Tensor = self.head(replace(encoded, pooled_BH=self.map(encoded.pooled_BH)))
         return logits
 
 
 class ContrastHead(nn.Module):
-    """Scaled cosines of each premise with every hypothesis of a batch: [3B, H] -> [B, 2B]; the first column is its own."""
+    """Scaled cosines of each premise with every hypothesis of a batch: [3B, H] -> [B, 2B]. Column 0 is the premise's own."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, 2B]: those it entails, from its own on in turn, then those that contradict."""
-        premise_BH, follows_BH, contrary_BH = _sides(encoded, 3)
+        """Return logits [B, 2B]: of entailed hypotheses, rotated so that the premise's own is first, then of the others."""
+        premise_BH, entailed_BH, contrary_BH = _sides(encoded, 3)
         size = len(premise_BH)
-        hypotheses_2BH = nn.functional.normalize(torch.cat([follows_BH, contrary_BH]), dim=1)
+        hypotheses_2BH = nn.functional.normalize(torch.cat([entailed_BH, contrary_BH]), dim=1)
         cosines_B2B = nn.functional.normalize(premise_BH, dim=1) @ hypotheses_2BH.T
         row_B = torch.arange(size, device=premise_BH.device)
-        turned_BB = (row_B[:, None] + row_B) % size
-        own_first_B2B = torch.cat([cosines_B2B[:, :size].gather(1, turned_BB), cosines_B2B[:, size:]], dim=1)
+        rotated_BB = (row_B[:, None] + row_B) % size
+        own_first_B2B = torch.cat([cosines_B2B[:, :size].gather(1, rotated_BB), cosines_B2B[:, size:]], dim=1)
         return self.scale * own_first_B2B
 
 
 def _sides(encoded: EncoderOutput, sentences: int = 2) -> tuple[torch.Tensor, ...]:
-    """The vectors [B, H] of first sentences, of second ones, …, which come in turn."""
+    """Split the pooled vectors into those [B, H] of first sentences, of second ones, …; the rows of an example are adjacent."""
     return encoded.pooled_BH.view(len(encoded.features), sentences, -1).unbind(1)
 
 
 class PieceHead(nn.Module):
-    """Dropout and one dense layer on every piece: [B, L, H] -> [B, L, outputs]."""
+    """Dropout and a dense layer on every piece: [B, L, H] -> [B, L, outputs]."""
 
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
-        nn.init.zeros_(self.dense.bias)
+        self.dense = _dense(hidden_size, outputs)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, L, outputs]."""
+        """Return logits [B, L, outputs]."""
         logits: torch.Tensor = self.dense(self.dropout(encoded.hidden_BLH))
         return logits
 
 
 class SpanHead(nn.Module):
-    """Starts and ends on every piece, and a logit of "no answer" on the pooled vector after dropout."""
+    """Start and end logits of every piece, and a logit of "no answer" from the pooled vector."""
 
     def __init__(self, hidden_size: int, dropout: float) -> None:
         super().__init__()
@@ -169,15 +168,15 @@ class SpanHead(nn.Module):
         self.unanswerable = PooledHead(hidden_size, 1, dropout)
 
     def forward(self, encoded: EncoderOutput) -> Spans:
-        """Logits [B, L, 2] and [B]."""
+        """Return logits [B, L, 2] and [B]."""
         return Spans(self.pieces(encoded), self.unanswerable(encoded)[:, 0])
 
 
 class SlotHead(nn.Module):
-    """Each slot looks for what concerns it and scores its values: [B, L, H] -> [B, V], V values of all S slots.
+    """Scores the values of each slot: [B, L, H] -> [B, V], V values of all S slots.
 
-    A slot's own vector asks the input's pieces (scaled dot products); their weighted mean goes through a dense layer with GELU,
-    which all slots share, and one of the slot's own.
+    Each slot has a query vector that attends to the input's pieces (scaled dot products). The weighted mean goes through a
+    dense layer with GELU, which all slots share, and a dense layer of the slot.
     """
 
     def __init__(self, hidden_size: int, values: Mapping[str, tuple[str, ...]], dropout: float) -> None:
@@ -193,7 +192,7 @@ class SlotHead(nn.Module):
         nn.init.zeros_(self.outputs.bias)
 
     def forward(self, encoded: EncoderOutput) -> SlotScores:
-        """Scores of the values, slot by slot."""
+        """Return the scores of the values, slot by slot."""
         hidden_BLH = encoded.hidden_BLH
         lengths_B = torch.tensor([len(feature.input_ids) for feature in encoded.features], device=hidden_BLH.device)
         padding_BL = torch.arange(hidden_BLH.shape[1], device=hidden_BLH.device) >= lengths_B[:, None]
@@ -217,10 +216,10 @@ _DROPOUT = 0.33
 
 
 class _SharedDropout(nn.Module):
-    """Dropout that takes the same features from all words of a sentence."""
+    """Dropout of the same features in all words of a sentence."""
 
     def forward(self, values_BWX: torch.Tensor) -> torch.Tensor:
-        """The same shape."""
+        """Return values of the same shape."""
         if not self.training:
             return values_BWX
         keep_B1X = torch.empty_like(values_BWX[:, :1]).bernoulli_(1 - _DROPOUT) / (1 - _DROPOUT)
@@ -228,10 +227,10 @@ class _SharedDropout(nn.Module):
 
 
 class Bilinear(nn.Bilinear):
-    """torch's, as one matrix product: torch's code takes thirty times as long on a CPU."""
+    """torch's bilinear layer as one matrix product, which is thirty times as fast on a CPU."""
 
     def forward(self, left_BWX: torch.Tensor, right_BWY: torch.Tensor) -> torch.Tensor:
-        """[B, W, R]."""
+        """Return scores [B, W, R]."""
         flat_XRY = self.weight.transpose(0, 1).flatten(1)
         left_BWRY = (left_BWX @ flat_XRY).view(*left_BWX.shape[:-1], self.out_features, self.in2_features)
         scores_BWR: torch.Tensor = (left_BWRY @ right_BWY[..., None]).squeeze(-1) + self.bias
@@ -239,15 +238,15 @@ class Bilinear(nn.Bilinear):
 
 
 class BiaffineParser(nn.Module):
-    """A word is its first and last piece side by side, the root ``[CLS]`` twice; then BiLSTM, decoder, scorers.
+    """KLUE-baseline's parser: words, BiLSTM, LSTM decoder, biaffine scorers.
 
-    Relations are scored to the gold head in training, to the best one in evaluation. Heads are chosen one by one, not as
-    a tree.
+    A word is its concatenated first and last piece, the root is ``[CLS]`` twice. Relations are scored to the gold head in
+    training and to the best head in evaluation. Heads are chosen independently of each other, not as a tree.
     """
 
     def __init__(self, hidden_size: int, relations: int, parts_of_speech: int | None) -> None:
         super().__init__()
-        # One more part of speech for the root and for whatever the list lacks.
+        # The additional part of speech is for the root and for unknown ones.
         self.pos = nn.Embedding(parts_of_speech + 1, _POS_SIZE) if parts_of_speech is not None else None
         width = 2 * hidden_size + (_POS_SIZE if self.pos else 0)
         self.encoder = nn.LSTM(width, _LSTM_SIZE, batch_first=True, bidirectional=True)
@@ -268,7 +267,7 @@ class BiaffineParser(nn.Module):
         nn.init.xavier_uniform_(self.arc)
 
     def forward(self, encoded: EncoderOutput) -> Parse:
-        """Scores for the sentences whose ``Words`` are the features' layouts."""
+        """Return the scores of sentences; the features' layouts are their ``Words``."""
         sentences: list[Words] = [feature.layout for feature in encoded.features]
         device = encoded.hidden_BLH.device
         counts_B = torch.tensor([len(words.first) for words in sentences])
@@ -297,7 +296,7 @@ class BiaffineParser(nn.Module):
         return Parse(arcs_BWP, relations_BWR)
 
     def _words(self, hidden_BLH: torch.Tensor, sentences: Sequence[Words], width: int) -> torch.Tensor:
-        """[B, P, 2H], with the part of speech [B, P, 2H + POS_SIZE]."""
+        """Return the word vectors [B, P, 2H], or with parts of speech [B, P, 2H + POS_SIZE]."""
         parts = []
         for positions in ([words.first for words in sentences], [words.last for words in sentences]):
             index_BP = _padded([[0, *row] for row in positions], width + 1).to(hidden_BLH.device)

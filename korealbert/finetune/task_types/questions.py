@@ -1,7 +1,7 @@
 """Questions whose answer is a span of a context: SQuAD's JSON (also KorQuAD and KLUE-MRC), sliding windows, and scoring.
 
-A long context becomes several overlapping inputs ``[CLS] question [SEP] window [SEP]``; the answer is the span of characters
-with the best logits in any of them.
+A long context becomes several overlapping inputs ``[CLS] question [SEP] window [SEP]``. The answer is the span of characters
+with the best logits in any of these windows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, p
 from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.resampling import Additive
-from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task, narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 _MAX_QUESTION_PIECES = 64
 
 STRIDE = 128
-"""Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
+"""Distance between the beginnings of two windows in pieces, as in BERT and KLUE-baseline."""
 
 _ANSWERABILITY_WEIGHT = 0.5
-"""Weight of the classifier's loss relative to that of the span, as in the official ALBERT's SQuAD 2.0."""
+"""Weight of the classifier's loss relative to the span's loss, as in the official ALBERT's SQuAD 2.0."""
 
-_BEST = 20
-"""Number of best starts and of best ends that are combined."""
+_N_BEST = 20
+"""Number of best starts and of best ends that are combined, and of best spans that an ensemble averages."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """``spans`` are the characters of the context that the input's pieces cover, from position ``first`` on."""
+    """A part of a context: ``spans`` are the characters that the input's pieces from position ``first`` on cover."""
 
     first: int
     spans: Sequence[Span]
 
     def target(self, answer: Span | None) -> tuple[int, int]:
-        """Positions of the first and last piece of an answer; (0, 0), that is ``[CLS]``, where it is not all in the window."""
+        """Return the positions of an answer's first and last piece; (0, 0), ``[CLS]``, if the window lacks part of it."""
         if answer is None or not self.spans or self.spans[0][0] > answer[0] or self.spans[-1][1] < answer[1]:
             return 0, 0
         inside = self.within(answer)
@@ -57,57 +57,57 @@ class Window:
         return self.first + inside[0], self.first + inside[-1]
 
     def within(self, answer: Span) -> list[int]:
-        """Numbers of the window's pieces that share a character with an answer."""
+        """Return the numbers of the window's pieces that share a character with an answer."""
         return [n for n, (begin, end) in enumerate(self.spans) if max(begin, answer[0]) < min(end, answer[1])]
 
     def characters(self, start: int, end: int) -> Span:
-        """The characters of the context from the piece at position ``start`` through that at ``end``."""
+        """Return the characters of the context from the piece at position ``start`` through the one at ``end``."""
         return self.spans[start - self.first][0], self.spans[end - self.first][1]
 
 
 class Found(NamedTuple):
-    """Output for a window: its best span with its score, and the score of no answer."""
+    """The best span of a window with its score, and the score of "no answer"."""
 
     score: float
     span: Span
     null: float
-    """To be compared with the score; with a classifier of answerability its logit of none, to be compared with 0."""
+    """Compared with ``score``; with a classifier of answerability it is the classifier's logit, which is compared with 0."""
 
 
 def windows(
     question: Pieces, context: Pieces, special: Frame, max_length: int
 ) -> Iterator[tuple[list[int], list[int], Window]]:
-    """Ids, segments and layout of each window. Raises ValueError when the question leaves no room for a context."""
-    asked = question.ids[:_MAX_QUESTION_PIECES]
-    room = max_length - special.size - len(asked)
+    """Yield ids, segments and layout of each window. Raises ValueError if the question leaves no room for a context."""
+    question_ids = question.ids[:_MAX_QUESTION_PIECES]
+    room = max_length - special.size - len(question_ids)
     if room < 1:
-        raise ValueError(f"max_length is {max_length}, but a question takes {len(asked)} pieces of it; give more")
-    first = len(special.before) + len(asked) + len(special.between)
+        raise ValueError(f"max_length is {max_length}, but a question takes {len(question_ids)} pieces of it; give more")
+    first = len(special.before) + len(question_ids) + len(special.between)
     for begin in range(0, len(context.ids) or 1, min(STRIDE, room)):
-        ids, segments = special.around(asked, context.ids[begin : begin + room])
+        ids, segments = special.around(question_ids, context.ids[begin : begin + room])
         yield ids, segments, Window(first, context.spans[begin : begin + room])
         if begin + room >= len(context.ids):
             return
 
 
 def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> Found:
-    """The span of at most ``max_pieces`` pieces with the largest sum of its start's and its end's logit."""
+    """Return the span of at most ``max_pieces`` pieces with the largest sum of start and end logit."""
     best = best_spans(logits_L2, window, max_pieces, number=1)
     score, span = best[0] if best else (-np.inf, (0, 0))
     return Found(score, span, float(logits_L2[0].sum()))
 
 
 def best_spans(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int, *, number: int) -> list[tuple[float, Span]]:
-    """Up to so many spans of at most ``max_pieces`` pieces, with the sums of their start's and end's logit, the largest first.
+    """Return up to ``number`` spans of at most ``max_pieces`` pieces, with their sums of start and end logit, largest first.
 
-    None where the window shows nothing of the context.
+    There are none if the window has no visible character of the context.
     """
     visible = [window.first + n for n, (begin, end) in enumerate(window.spans) if begin < end]
     if not visible:
         return []
     positions_C = np.array(visible)
-    starts = positions_C[np.argsort(-logits_L2[positions_C, 0], kind="stable")[:_BEST]]
-    ends = positions_C[np.argsort(-logits_L2[positions_C, 1], kind="stable")[:_BEST]]
+    starts = positions_C[np.argsort(-logits_L2[positions_C, 0], kind="stable")[:_N_BEST]]
+    ends = positions_C[np.argsort(-logits_L2[positions_C, 1], kind="stable")[:_N_BEST]]
     allowed_SE = (ends[None, :] >= starts[:, None]) & (ends[None, :] < starts[:, None] + max_pieces)
     if not allowed_SE.any():
         starts, ends, allowed_SE = starts[:1], starts[:1], np.ones((1, 1), dtype=bool)
@@ -119,7 +119,7 @@ def best_spans(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int, *, 
 
 
 def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
-    """The spans of whole pieces that cover the answer as far as the window goes, and those one piece shorter at either end."""
+    """Return the span of whole pieces that covers the answer within the window, and those one piece shorter at either end."""
     inside = window.within(answer)
     if not inside:
         return []
@@ -128,10 +128,10 @@ def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
     return [(window.spans[a][0], window.spans[b][1]) for a, b in ranges]
 
 
-_END_BYTES = 500
-"""``version`` is within this many characters of the beginning or the end of a file."""
+_VERSION_BYTES = 500
+"""``version`` is searched in this many bytes at the beginning and the end of a file."""
 
-_VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
+_KNOWN_VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
 """Prefixes of ``version`` in data sets of this form."""
 
 _VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
@@ -139,7 +139,7 @@ _VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An accepted answer: ``text`` is the context's text from character ``begin`` on, -1 where the file does not say."""
+    """An accepted answer: the context's ``text`` from character ``begin`` on, or -1 if the file has no offset."""
 
     text: str
     begin: int
@@ -147,16 +147,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question(Example):
-    """``text`` is the question, ``pair`` the context, ``target`` the tuple of accepted answers, empty when there is none."""
+    """A question (``text``) about a context (``pair``); ``target`` is the tuple of accepted answers, which may be empty."""
 
     article: str = ""
-    """Name of the document that the context is a paragraph of."""
+    """Name of the document that contains the context."""
     kind: int = 1
     """KLUE-MRC's type of question: 1 paraphrase, 2 several sentences, 3 unanswerable."""
 
     @property
     def accepted(self) -> list[str]:
-        """Texts of the accepted answers."""
+        """The texts of the accepted answers."""
         return [answer.text for answer in self.target]
 
 
@@ -164,9 +164,9 @@ _WEIGHED_SPAN = pa.struct([("begin", pa.int32()), ("end", pa.int32()), ("probabi
 
 
 class QuestionAnswering(Task):
-    """Spans of a context. A prediction is the answer's text; an empty one says that there is none.
+    """Find spans of a context. A prediction is the answer's text, or "" for no answer.
 
-    A long context is several features, each trained to point at ``[CLS]`` where the answer is not in it.
+    A long context has several features; one without the answer is trained to point at ``[CLS]``.
     """
 
     metric = "f1"
@@ -179,12 +179,12 @@ class QuestionAnswering(Task):
     """Longest predicted answer, as in the baselines of SQuAD and KLUE-MRC."""
     has_official_dev = False
     answerable: ClassVar[bool] = True
-    """Every question has an answer."""
+    """Whether every question has an answer."""
     version: ClassVar[str | tuple[str, ...]] = ""
-    """Prefixes of ``version`` in the official files, where it distinguishes them from other data sets."""
+    """Prefixes of ``version`` in the official files, if it distinguishes them from other data sets."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions, in the order of the file."""
+        """Read all questions, in the order of the file."""
         self.check_version(file)
         examples: list[Example] = []
         seen = Identifiers()
@@ -198,20 +198,20 @@ class QuestionAnswering(Task):
         return examples
 
     def check_version(self, file: BenchmarkFile) -> None:
-        """Raise ValueError where the file says that it is another data set. A part that a user cut off may say anything."""
+        """Raise ValueError if ``version`` is that of another known data set; any other value may be a user's own."""
         content = file.content()
-        found = _VERSION.search(content[:_END_BYTES]) or _VERSION.search(content[-_END_BYTES:])
+        found = _VERSION.search(content[:_VERSION_BYTES]) or _VERSION.search(content[-_VERSION_BYTES:])
         written = found[1].decode(errors="replace") if found else ""
-        if self.version and written.startswith(_VERSIONS) and not written.startswith(self.version):
+        if self.version and written.startswith(_KNOWN_VERSIONS) and not written.startswith(self.version):
             problem = f"found {written!r}"
             raise file.error(1, "version", problem, f"{self.title} comes from {self.origin}")
 
     def document(self, example: Example) -> str:
-        """The article."""
-        return _question(example).article
+        """Return the article."""
+        return narrowed(example, Question).article
 
     def question(self, record: Record, context: str, article: str) -> Question:
-        """One question with its accepted answers, which one that says ``is_impossible`` need not list."""
+        """Read a question with its accepted answers; one with ``is_impossible`` need not have the field."""
         listed = "answers" in record or record.fields.get("is_impossible") is not True
         answers = tuple(self._answer(answer) for answer in record.records("answers")) if listed else ()
         if self.answerable and not answers:
@@ -224,24 +224,24 @@ class QuestionAnswering(Task):
         return Answer(record.text("text"), record.integer("answer_start") if "answer_start" in record else -1)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Every window of every context. Raises ValueError where the first answer is not at the offset in the file."""
+        """Encode every window of every context. Raises ValueError if the first answer is not at its offset."""
         special = frame(tokenizer, pair=True)
         contexts = sorted({example.pair or "" for example in examples})
         known = dict(zip(contexts, pieces(contexts, tokenizer), strict=True))
         questions = pieces([example.text for example in examples], tokenizer)
         features = []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            answer = _seen(_first_answer(example), known[example.pair or ""].spans, example)
+            answer = _covered(_first_answer(example), known[example.pair or ""].spans, example)
             for ids, segments, window in windows(question, known[example.pair or ""], special, max_length):
                 features.append(Feature(ids, segments, window.target(answer), index, window))
         return features
 
     def stored_layout(self, layout: Any) -> dict[str, Any]:
-        """A window as its first position and the begins and ends of its spans."""
+        """Store a window as its first position, and begins and ends of its spans."""
         return {"first": layout.first, "begins": [b for b, _ in layout.spans], "ends": [e for _, e in layout.spans]}
 
     def restored_layout(self, stored: Any) -> Window:
-        """The window."""
+        """Restore the window."""
         return Window(stored["first"], list(zip(stored["begins"], stored["ends"], strict=True)))
 
     @property
@@ -250,13 +250,13 @@ class QuestionAnswering(Task):
         return ("positions", "unanswerable") if self.chosen == "answerability" else ("logits",)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
+        """Build a head with two logits per piece, for an answer's start and end. It has no dropout, as in BERT."""
         from korealbert.finetune.task_types.heads import PieceHead, SpanHead  # noqa: PLC0415 (planning does without)
 
         return SpanHead(hidden_size, dropout) if self.chosen == "answerability" else PieceHead(hidden_size, 2, 0.0)
 
     def loss(self, logits: torch.Tensor | Spans, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean of the cross-entropies of start and end over positions; with a classifier half its own is added."""
+        """Return the mean cross-entropy of start and end over positions, plus half the loss of a classifier."""
         import torch  # noqa: PLC0415 (planning does without)
 
         positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
@@ -271,7 +271,7 @@ class QuestionAnswering(Task):
         return loss + _ANSWERABILITY_WEIGHT * classified
 
     def decode(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
-        """The best span of each window."""
+        """Return the best span of each window."""
         positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
         arrays = positions_BL2.float().cpu().numpy()
         found = [best_span(row, f.layout, self.max_answer_pieces) for row, f in zip(arrays, features, strict=True)]
@@ -281,7 +281,7 @@ class QuestionAnswering(Task):
         return [one._replace(null=null) for one, null in zip(found, nulls, strict=True)]
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
-        """The text of the best span over all windows; empty where no answer scores higher and the benchmark allows that."""
+        """Return the text of the best span over all windows; "" if "no answer" scores higher and the benchmark allows that."""
         best: dict[int, Found] = {}
         null: dict[int, float] = {}
         for feature, found in zip(encoded.features, decoded, strict=True):
@@ -297,16 +297,19 @@ class QuestionAnswering(Task):
         return texts
 
     def weigh(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
-        """The best spans of each window with their scores, and its score of no answer."""
+        """Return the best spans of each window with their scores, and the window's score of "no answer"."""
         positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
         arrays = positions_BL2.float().cpu().numpy()
         nulls = [float(row[0].sum()) for row in arrays] if unanswerable_B is None else unanswerable_B.float().cpu().tolist()
         pieces = self.max_answer_pieces
-        spans = [best_spans(row, f.layout, pieces, number=_BEST) for row, f in zip(arrays, features, strict=True)]
+        spans = [best_spans(row, f.layout, pieces, number=_N_BEST) for row, f in zip(arrays, features, strict=True)]
         return list(zip(spans, nulls, strict=True))
 
     def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
-        """The 20 best spans over all windows with their probabilities among these, and a number above 0 for no answer."""
+        """Return the 20 best spans over all windows with their relative probabilities, and a score of "no answer".
+
+        The score is above 0 if a model alone would predict no answer.
+        """
         scores: list[dict[Span, float]] = [{} for _ in encoded.examples]
         nulls = [math.inf for _ in encoded.examples]
         for feature, (spans, null) in zip(encoded.features, weighed, strict=True):
@@ -316,20 +319,24 @@ class QuestionAnswering(Task):
             nulls[feature.example] = min(null, nulls[feature.example])
         found = []
         for own, null in zip(scores, nulls, strict=True):
-            best = sorted(own.items(), key=lambda item: -item[1])[:_BEST]
+            best = sorted(own.items(), key=lambda item: -item[1])[:_N_BEST]
             top = best[0][1] if best else -math.inf
             shares = [math.exp(score - top) for _, score in best]
             spans = [
                 {"begin": begin, "end": end, "probability": share / sum(shares)}
                 for ((begin, end), _), share in zip(best, shares, strict=True)
             ]
-            none = null if self.chosen == "answerability" else null - top if best else math.inf
+            none = null
+            if self.chosen != "answerability":
+                none = null - top if best else math.inf
             found.append({"spans": spans, "none": none})
         return found
 
     def agreed(self, example: Example, evidence: Sequence[Any]) -> str:
-        """The span with the largest mean probability, 0 where a model has it not among its best; empty where the mean for no
-        answer is above 0 and the benchmark allows that."""
+        """Return the span with the largest mean probability, which is 0 for models that do not have it among their best.
+
+        "" if the mean score of "no answer" is above 0 and the benchmark allows that.
+        """
         if not self.answerable and sum(one["none"] for one in evidence) > 0:
             return ""
         totals: dict[Span, float] = {}
@@ -341,11 +348,11 @@ class QuestionAnswering(Task):
         return (example.pair or "")[begin:end]
 
     def oracle(self, encoded: Encoded) -> list[Any]:
-        """The best answers that are spans of whole pieces: a particle in the answer's last piece cannot be cut off."""
+        """Return the best answers that are spans of whole pieces: a particle in the last piece cannot be cut off."""
         texts = [""] * len(encoded.examples)
         best: dict[int, tuple[float, ...]] = {}
         for feature in encoded.features:
-            question = _question(encoded.examples[feature.example])
+            question = narrowed(encoded.examples[feature.example], Question)
             for answer in question.target:
                 wanted = (answer.begin, answer.begin + len(answer.text))
                 for begin, end in near_spans(feature.layout, wanted, self.max_answer_pieces):
@@ -356,57 +363,62 @@ class QuestionAnswering(Task):
         return texts
 
     def kept(self, value: Any) -> str:
-        """A predicted text; of accepted answers the first, empty when there is none."""
-        return value if isinstance(value, str) else value[0].text if value else ""
+        """Return a predicted text, or the first of the accepted answers ("" if there is none)."""
+        if isinstance(value, str):
+            return value
+        return value[0].text if value else ""
 
     def prediction(self, record: Record, example: Example) -> str:
-        """The text in ``answer``."""
+        """`answer`: the answer's text."""
         return record.text("answer")
 
     def fields(self, kept: str) -> dict[str, Any]:
-        """The text."""
+        """Return the text."""
         return {"answer": kept}
 
     def labelled(self, example: Example, predicted: str) -> tuple[list[str], list[str]]:
-        """Gold: ``answer`` or ``no answer``. Predicted: ``exact``, ``overlaps``, ``wrong``, ``no answer``."""
-        values = self.measures(_question(example), predicted, "corrected")
-        given = "exact" if values["em"] else "overlaps" if values[self.metric] else "wrong" if predicted else "no answer"
+        """Return ``answer`` or ``no answer`` as gold label, and ``exact``, ``overlaps``, ``wrong`` or ``no answer``."""
         if not example.target:
             return ["no answer"], ["wrong" if predicted else "no answer"]
-        return ["answer"], [given]
+        values = self.measures(narrowed(example, Question), predicted, "corrected")
+        if values["em"]:
+            return ["answer"], ["exact"]
+        if values[self.metric]:
+            return ["answer"], ["overlaps"]
+        return ["answer"], ["wrong" if predicted else "no answer"]
 
     @abstractmethod
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Scores of one answer by name, from 0 to 1."""
+        """Return the scores of one answer by name, from 0 to 1."""
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """The mean of ``measures`` over all questions, times 100."""
+        """Compute the mean of ``measures`` over all questions, times 100."""
         rows = self.rows(examples, predicted, mode)
         total = len(rows)
         warnings = () if any(predicted) else ("every prediction is empty",)
         return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """The mean of one of the measures."""
-        values_N = np.array([row[self.metric] for row in self.rows(examples, predicted, mode)])
-        return Additive(values_N[:, None], lambda sums_BK: 100 * sums_BK[:, 0] / len(values_N))
+        """Compute the main metric as a mean."""
+        return Additive.mean([row[self.metric] for row in self.rows(examples, predicted, mode)])
 
     def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:
-        """``measures`` of each question, 0 without a prediction.
+        """Return ``measures`` of each question; they are 0 without a prediction.
 
-        Raises ValueError when there are none, or another number of predictions.
+        Raises ValueError if there are no questions, or another number of predictions.
         """
         if len(examples) != len(predicted) or not examples:
             raise ValueError(f"scores of {len(predicted):,} answers to {len(examples):,} questions are undefined")
-        nothing = dict.fromkeys(self.measures(_question(examples[0]), "", mode), 0.0)
-        pairs = zip(examples, predicted, strict=True)
-        return [nothing if answer is None else self.measures(_question(e), answer, mode) for e, answer in pairs]
+        questions = [narrowed(example, Question) for example in examples]
+        zeros = dict.fromkeys(self.measures(questions[0], "", mode), 0.0)
+        pairs = zip(questions, predicted, strict=True)
+        return [zeros if answer is None else self.measures(question, answer, mode) for question, answer in pairs]
 
 
-def _seen(answer: Span | None, spans: Sequence[Span], example: Example) -> Span | None:
-    """The part of an answer that pieces of its context cover: blanks at its ends are in none.
+def _covered(answer: Span | None, spans: Sequence[Span], example: Example) -> Span | None:
+    """Return the part of an answer that pieces of its context cover, which is all but blanks at its ends.
 
-    Raises ValueError where no piece covers any of it.
+    Raises ValueError if no piece covers any of it.
     """
     if answer is None:
         return None
@@ -419,7 +431,7 @@ def _seen(answer: Span | None, spans: Sequence[Span], example: Example) -> Span 
 
 
 def _first_answer(example: Example) -> Span | None:
-    question = _question(example)
+    question = narrowed(example, Question)
     if not question.target:
         return None
     text, begin = question.target[0].text, question.target[0].begin
@@ -431,11 +443,6 @@ def _first_answer(example: Example) -> Span | None:
 
 
 def mean_in_groups(values: Sequence[float], groups: Sequence[int]) -> float:
-    """Mean of values times 100, added up group by group as KLUE-MRC's script does, which decides the last digit."""
+    """Return the mean times 100, summed group by group as in KLUE-MRC's script: the order decides the last digit."""
     order = np.argsort(np.asarray(groups), kind="stable")
     return float(np.mean(np.asarray(values, dtype=np.float64)[order]) * 100.0)
-
-
-def _question(example: Example) -> Question:
-    assert isinstance(example, Question)
-    return example

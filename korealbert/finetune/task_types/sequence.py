@@ -1,4 +1,4 @@
-"""Tasks with one answer for a whole input: a class, or a score. One sentence or a pair, a dense layer on the pooled vector."""
+"""Tasks with one class or score for a whole input (a sentence or a pair), predicted from its pooled vector."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Record, otherwise_composed
+from korealbert.finetune.files import Record, normalisation_hint
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
-from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of
+from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -27,22 +27,22 @@ _COUNTED: Mapping[str, Callable[[ClassCounts], Values]] = {
     "mcc": ClassCounts.mcc,
     "f1": lambda counts: counts.f1()[..., 1],
 }
-"""Metrics that are functions of how often each class is right, gold and predicted."""
+"""Metrics that are functions of class counts."""
 
 _Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
 
 
 def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-    """Whole inputs, ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with segment ids 0 and 1, the longer part cut first.
+    """Encode ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with segment ids 0 and 1; the longer sentence is cut first.
 
-    Raises ValueError when the tokenizer adds no ``[CLS]``: the pooled vector would be that of an arbitrary piece.
+    Raises ValueError if the tokenizer adds no ``[CLS]``: the pooled vector would be an arbitrary piece's.
     """
     if not examples:
         return []
     texts = [example.text for example in examples]
     pairs = [example.pair or "" for example in examples] if examples[0].pair is not None else None
-    # Segment ids are asked for: a tokenizer whose model_input_names forgets them would hide which sentence is which.
+    # Request segment ids explicitly: model_input_names of some tokenizers omits them, and the sentences would look the same.
     encoded = tokenizer(
         texts,
         pairs,
@@ -58,54 +58,53 @@ def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length:
     return [Feature(ids, segment_ids, example.target, index) for index, (ids, segment_ids, example) in enumerate(rows)]
 
 
-def _encode_apart(
+def _encode_separately(
     sentences: Sequence[tuple[str, ...]], examples: Sequence[Example], tokenizer: Any, *, max_length: int
 ) -> list[Feature]:
-    """The sentences of each example as inputs of one feature, each cut by itself."""
+    """Encode each sentence of an example as an input of its own; the inputs are the choices of one feature."""
     sides = ([Example("", text, None) for text in side] for side in zip(*sentences, strict=True))
     encoded = [encode_sequences(side, tokenizer, max_length=max_length) for side in sides]
     return [_of_inputs(inputs, examples[index], index) for index, inputs in enumerate(zip(*encoded, strict=True))]
 
 
 def _of_inputs(inputs: tuple[Feature, ...], example: Example, index: int) -> Feature:
-    """The feature of an example that is several inputs; its own pieces are those of the longest."""
+    """Make the feature of an example that has several inputs; its own pieces are the longest input's."""
     longest = max(inputs, key=lambda part: len(part.input_ids))
     return Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=inputs)
 
 
 class _SequenceTask(Task):
-    """Base of classification and regression of whole inputs."""
+    """Base class of classification and regression of whole inputs."""
 
     heads = POOLING_HEADS
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """None of a bi-encoder, whose input is two sentences apart."""
+        """Empty for a bi-encoder, which needs two inputs."""
         return () if self.chosen == "bi-encoder" else ("logits",)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first; ``a`` and ``b`` apart for a
-        bi-encoder."""
+        """Encode each example as ``encode_sequences`` does; for a bi-encoder each of its sentences."""
         if self.chosen == "bi-encoder":
             sentences = [(example.text, example.pair or "") for example in examples]
-            return _encode_apart(sentences, examples, tokenizer, max_length=max_length)
+            return _encode_separately(sentences, examples, tokenizer, max_length=max_length)
         return encode_sequences(examples, tokenizer, max_length=max_length)
 
 
-def _place(written: str, names: Sequence[str]) -> int | None:
-    """The place of a label; ``true`` and ``false``, as JSON writes truth values, are also the label ``True`` or ``FALSE``."""
-    places = [place for place, name in enumerate(names) if name == written]
-    if not places and written in ("true", "false"):
-        places = [place for place, name in enumerate(names) if name.lower() == written]
-    return places[0] if len(places) == 1 else None
+def _position(written: str, names: Sequence[str]) -> int | None:
+    """Return the position of a label; JSON's ``true`` and ``false`` also match labels like ``True`` or ``FALSE``."""
+    positions = [position for position, name in enumerate(names) if name == written]
+    if not positions and written in ("true", "false"):
+        positions = [position for position, name in enumerate(names) if name.lower() == written]
+    return positions[0] if len(positions) == 1 else None
 
 
 class SequenceClassification(_SequenceTask):
-    """One of ``labels``; the target is the label's position. Cross-entropy; official scores and corrected ones are the same."""
+    """Predict one of ``labels``; the target is the label's position. Official and corrected scores are the same."""
 
     labels: ClassVar[tuple[str, ...]]
     spellings: ClassVar[tuple[str, ...]] = ()
-    """How the official files write ``labels``, in the same order, where they write something else."""
+    """How the official files write ``labels``, in the same order, if they do not use the names."""
     metric = "accuracy"
     measures: ClassVar[_Measures] = {"accuracy": accuracy}
     prediction_type = pa.int64()
@@ -113,52 +112,49 @@ class SequenceClassification(_SequenceTask):
     evidence_type = pa.list_(pa.float64())
 
     def position(self, written: str) -> int | None:
-        """The position of a label as the official files write it; None where it is none."""
-        return _place(written, self.spellings or self.labels)
+        """Return the position of a label as the official files write it, or None if it is unknown."""
+        return _position(written, self.spellings or self.labels)
 
     @property
     def meanings(self) -> str:
-        """The labels as the official files write them, for people."""
+        """A list of the labels as the official files write them, with their names."""
         pairs = zip(self.spellings or self.labels, self.labels, strict=True)
         return ", ".join(f"{written} ({name})" if written != name else name for written, name in pairs)
 
     def label(self, written: str, *, line: Line, field: str = "label") -> int:
-        """``position``. Raises ValueError naming the known labels."""
+        """Return ``position``. Raises ValueError naming the known labels if it is None."""
         position = self.position(written)
         if position is None:
-            hint = otherwise_composed(written, [*(self.spellings or self.labels), *self.labels])
+            hint = normalisation_hint(written, [*(self.spellings or self.labels), *self.labels])
             raise line.error(field, f"found {written!r}{hint}", f"a label is one of {self.meanings}")
         return position
 
     def prediction(self, record: Record, example: Example) -> int:
-        """``label`` as the official files write it, a string, or a number or truth value of JSON; or its name."""
+        """`label`: the label as the official files write it (a string, number or boolean), or its name."""
         written = record.written("label")
-        named = _place(written, self.labels) if self.position(written) is None else None
+        named = _position(written, self.labels) if self.position(written) is None else None
         return self.label(written, line=record.line) if named is None else named
 
     def fields(self, kept: int) -> dict[str, Any]:
-        """The label's name."""
+        """Return the label's name."""
         return {"label": name_of(self.labels, kept)}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
-        """The names of both labels."""
+        """Return the names of both labels."""
         return [self.labels[example.target]], [self.labels[predicted]]
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
-        """Accuracy as a mean; macro F1, F1 of class 1 and Matthews' correlation from counts of each class."""
+        """Compute accuracy as a mean; macro F1, F1 of class 1 and Matthews' correlation from class counts."""
         gold_N, given_N = np.array([example.target for example in examples]), np.array(predicted)
-        right_N1 = (gold_N == given_N)[:, None].astype(np.float64)
         if self.metric == "accuracy":
-            return Additive(right_N1, lambda sums_BK: 100 * sums_BK[:, 0] / len(right_N1))
+            return Additive.mean(gold_N == given_N)
         if self.metric not in _COUNTED:
             return None
         gold_NC, given_NC = (np.eye(len(self.labels))[side_N] for side_N in (gold_N, given_N))
-        counted = _COUNTED[self.metric]
-        quantities_NK = np.hstack([gold_NC * right_N1, gold_NC, given_NC])
-        return Additive(quantities_NK, lambda sums_BK: 100 * counted(ClassCounts.joined(sums_BK)))
+        return Additive.of_counts(np.hstack([gold_NC * given_NC, gold_NC, given_NC]), _COUNTED[self.metric])
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One logit per label."""
+        """Build a head with one logit per label."""
         from korealbert.finetune.task_types.heads import PairHead, PooledHead  # noqa: PLC0415 (planning does without)
 
         if self.chosen == "bi-encoder":
@@ -166,26 +162,26 @@ class SequenceClassification(_SequenceTask):
         return PooledHead(hidden_size, len(self.labels), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Cross-entropy over ``labels``."""
+        """Return the cross-entropy over ``labels``."""
         import torch  # noqa: PLC0415 (planning does without)
 
         wanted = torch.tensor(targets, device=logits.device)
         return torch.nn.functional.cross_entropy(logits.float(), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The most probable label's position; the first of equals."""
+        """Return the position of the most probable label; the first of equals."""
         return list(logits.argmax(dim=-1).tolist())
 
     def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The probability of each label."""
+        """Return the probability of each label."""
         return list(logits.double().softmax(dim=-1).tolist())
 
     def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
-        """The label with the largest mean probability; the first of equals."""
+        """Return the label with the largest mean probability; the first of equals."""
         return int(np.mean(evidence, axis=0).argmax())
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``measures``, with a warning when only one label was ever predicted."""
+        """Compute ``measures``, with a warning if only one label was ever predicted."""
         gold = [example.target for example in examples]
         constant = len(set(predicted)) == 1 and len(set(gold)) > 1
         warnings = (f"every prediction is {self.labels[predicted[0]]!r}",) if constant else ()
@@ -194,35 +190,35 @@ class SequenceClassification(_SequenceTask):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Example):
-    """An example whose answer is one of some texts."""
+    """An example whose answer is one of several options."""
 
     options: tuple[str, ...] = ()
 
 
 class MultipleChoice(SequenceClassification):
-    """Which of some options is right: an input and one logit for each. ``labels`` name their places."""
+    """Predict which option is right: each option is an input with one logit. ``labels`` name the options' positions."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """None: an example is several inputs."""
+        """Empty, since an example has several inputs."""
         return ()
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """As many inputs per example as it has options, each as ``posed``."""
+        """Encode an input for each option of an example, as ``posed`` returns it."""
         features = []
         for index, example in enumerate(examples):
-            assert isinstance(example, Choice)
-            posed = (self.posed(example, option) for option in example.options)
+            choice = narrowed(example, Choice)
+            posed = (self.posed(choice, option) for option in choice.options)
             inputs = [Example(example.id, text, 0, pair=pair) for text, pair in posed]
             features.append(_of_inputs(tuple(encode_sequences(inputs, tokenizer, max_length=max_length)), example, index))
         return features
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:
-        """The two texts of the input for an option: by default the example's, and the option."""
+        """Return the two texts of the input for an option: by default the example's text, and the option."""
         return example.text, option
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One logit per input."""
+        """Build a head with one logit per input."""
         from korealbert.finetune.task_types.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
 
         return ChoiceHead(hidden_size, 1, dropout, hidden=self.chosen == "electra")
@@ -230,18 +226,18 @@ class MultipleChoice(SequenceClassification):
 
 @dataclass(frozen=True, slots=True)
 class Triple(Example):
-    """A premise (``text``), a hypothesis that it entails (``pair``), and one that it contradicts."""
+    """A premise (``text``), a hypothesis that it entails (``pair``), and one that it contradicts (``contrary``)."""
 
     contrary: str = ""
 
     @property
     def sentences(self) -> tuple[str, str, str]:
-        """All three."""
+        """Premise, entailed hypothesis, contradicted hypothesis."""
         return self.text, self.pair or "", self.contrary
 
 
 class EntailmentTriples(SequenceClassification):
-    """Which hypothesis of a batch follows from a premise? Class 0 is always its own, whatever the batch."""
+    """Predict which hypothesis of a batch follows from a premise. Class 0 is always the premise's own hypothesis."""
 
     heads = ("own", "bi-encoder")
     labels = ("its own",)
@@ -253,47 +249,43 @@ class EntailmentTriples(SequenceClassification):
         self.chosen = "bi-encoder"
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """One triple of each premise that has both kinds of hypotheses: the first of each."""
-        found: dict[str, dict[str, str]] = {}
+        """Read one triple for each premise that has both kinds of hypotheses: the first of each kind."""
+        hypotheses: dict[str, dict[str, str]] = {}
         for example in self.entailment.read(file):
             label = self.entailment.labels[example.target]
-            found.setdefault(example.text, {}).setdefault(label, example.pair or "")
-        both = [(text, of) for text, of in found.items() if {"entailment", "contradiction"} <= of.keys()]
+            hypotheses.setdefault(example.text, {}).setdefault(label, example.pair or "")
+        complete = [(text, by) for text, by in hypotheses.items() if {"entailment", "contradiction"} <= by.keys()]
         return [
-            Triple(str(number), text, 0, of["entailment"], contrary=of["contradiction"])
-            for number, (text, of) in enumerate(both)
+            Triple(str(number), text, 0, by["entailment"], contrary=by["contradiction"])
+            for number, (text, by) in enumerate(complete)
         ]
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Three inputs per triple."""
-        return _encode_apart([_triple(example).sentences for example in examples], examples, tokenizer, max_length=max_length)
+        """Encode three inputs per triple."""
+        sentences = [narrowed(example, Triple).sentences for example in examples]
+        return _encode_separately(sentences, examples, tokenizer, max_length=max_length)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """Cosines with every hypothesis of the batch."""
+        """Build a head of cosines with every hypothesis of the batch."""
         from korealbert.finetune.task_types.heads import ContrastHead  # noqa: PLC0415 (planning does without)
 
         return ContrastHead(self.scale)
 
 
-def _triple(example: Example) -> Triple:
-    assert isinstance(example, Triple)
-    return example
-
-
 _CORRELATIONS = ("pearson", "spearman")
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-"""Not all that ``float`` takes: ``1_0`` is a damaged 1.0 rather than 10."""
+"""Stricter than ``float``: ``1_0`` is a damaged 1.0 rather than 10."""
 
 
 class SequenceRegression(_SequenceTask):
-    """A real score of a pair. Mean squared error on the official scale; official scores and corrected ones are the same."""
+    """Predict the real score of a pair. Official and corrected scores are the same."""
 
     heads = PAIR_HEADS
     scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
     """Lowest and highest gold score."""
     threshold: ClassVar[float] = 3.0
-    """From this score on two sentences count as paraphrases in error analysis."""
+    """Pairs with at least this score count as paraphrases in error analysis."""
     metric = "spearman"
     measures: ClassVar[_Measures] = {"spearman": spearman, "pearson": pearson}
     prediction_type = pa.float64()
@@ -301,7 +293,7 @@ class SequenceRegression(_SequenceTask):
     evidence_type = pa.float64()
 
     def gold_score(self, text: str, *, line: Line, field: str = "score") -> float:
-        """The score that an official file writes. Raises ValueError where it is no number on the scale."""
+        """Convert the score of an official file. Raises ValueError if it is not a number on the scale."""
         low, high = self.scale
         score = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
         if not low <= score <= high:
@@ -309,33 +301,33 @@ class SequenceRegression(_SequenceTask):
         return score
 
     def prediction(self, record: Record, example: Example) -> float:
-        """The number in ``label``; it may lie beyond the scale."""
+        """`label`: the score, a number that may be outside of the scale."""
         return record.number("label")
 
     def fields(self, kept: float) -> dict[str, Any]:
-        """The number."""
+        """Return the number."""
         return {"label": kept}
 
     @property
     def about_labels(self) -> str:
-        """The threshold."""
+        """An explanation of the threshold."""
         return f"1 is a score of {self.threshold:g} or more, 0 one below."
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
-        """``1`` from the threshold on, ``0`` below, as KLUE-STS's binary label."""
+        """Return ``1`` for scores of at least the threshold, else ``0``, like KLUE-STS's binary label."""
         return [str(int(example.target >= self.threshold))], [str(int(predicted >= self.threshold))]
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
-        """Either correlation."""
+        """Compute either correlation from gold and predicted scores."""
         if self.metric not in _CORRELATIONS:
             return None
         gold_N, given_N = (np.array(side, dtype=np.float64) for side in ([e.target for e in examples], predicted))
         return Correlated(gold_N, given_N, by_rank=self.metric == "spearman")
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does.
+        """Build a head with one output, whose bias starts at the mean training score for faster convergence.
 
-        A bi-encoder's is the cosine, stretched so that 0 and 1 are the ends of the scale.
+        A bi-encoder's output is the cosine, scaled so that 0 and 1 are the ends of the scale.
         """
         from korealbert.finetune.task_types.heads import CosineHead, PooledHead  # noqa: PLC0415 (planning does without)
 
@@ -345,26 +337,26 @@ class SequenceRegression(_SequenceTask):
         return PooledHead(hidden_size, 1, dropout, mean, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean squared error."""
+        """Return the mean squared error on the official scale."""
         import torch  # noqa: PLC0415 (planning does without)
 
         wanted = torch.tensor(targets, dtype=torch.float32, device=logits.device)
         return torch.nn.functional.mse_loss(logits.float().squeeze(-1), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The raw output, not clipped to the scale: clipping would make ties."""
+        """Return the raw outputs, not clipped to the scale, because clipping would make ties."""
         return list(logits.float().squeeze(-1).tolist())
 
     def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The predictions themselves."""
+        """Return the predictions themselves."""
         return self.decode(logits, features)
 
     def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
-        """The mean of the predictions."""
+        """Return the mean of the predictions."""
         return float(np.mean(evidence))
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``measures``; correlations are 0 with a warning when the predictions (or the gold scores) are constant."""
+        """Compute ``measures``; correlations are 0, with a warning, if predictions or gold scores are constant."""
         gold = [example.target for example in examples]
         constant = [name for name, values in (("prediction", predicted), ("gold score", gold)) if len(set(values)) <= 1]
         reasons = [f"every {name} is the same" for name in constant] if len(gold) > 1 else ["there is only one example"]

@@ -1,7 +1,8 @@
-"""Texts with a tag for each of their units, characters or eojeols: one label per piece, aligned by character offsets."""
+"""Texts with a tag for each unit (character or eojeol): one label per piece, aligned by character offsets."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,59 +12,59 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
-from korealbert.finetune.files import Record, otherwise_composed
+from korealbert.finetune.files import Record, normalisation_hint
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
-from korealbert.finetune.task import Encoded, Example, Feature, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Task, narrowed
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 IGNORED = -100
-"""Target of a piece whose label is not learnt."""
+"""Target of a piece without a label to learn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged(Example):
-    """``target`` holds one tag per unit; ``spans`` the characters [begin, end) of ``text`` that each unit is."""
+    """A text with tagged units. ``target`` has a tag for each unit, ``spans`` its characters [begin, end) of ``text``."""
 
     spans: tuple[Span, ...] = ()
 
     @property
     def units(self) -> list[str]:
-        """The tagged stretches of the text."""
+        """The texts of the units."""
         return [self.text[begin:end] for begin, end in self.spans]
 
 
 class Tagging(Task):
-    """One of ``tags`` for each unit. A prediction is a list of tags.
+    """Predict one of ``tags`` for each unit. A prediction is a list of tags.
 
-    A piece is labelled with the tag of the first unit whose first piece it is. It gives that unit its predicted tag, and an
-    ``I`` of the same type to the others.
+    A piece owns the units whose first piece it is. Its label is the tag of the first of them; this unit gets the predicted
+    tag, and the others an ``I`` of the same type.
     """
 
     tags: ClassVar[tuple[str, ...]]
     unit: ClassVar[str]
     """Name of the tagged units, in the plural: characters, eojeols."""
     hint: ClassVar[str] = ""
-    """Units that are easily left out in counting, for error messages."""
+    """Units that are easily overlooked in counting, for error messages."""
     labels_every_piece: ClassVar[bool]
-    """Pieces that are no unit's first, special ones too, learn ``O``; else they learn nothing."""
+    """Whether pieces that own no unit, including special ones, learn ``O`` instead of nothing."""
     needs_every_unit: ClassVar[bool]
-    """A unit of which the tokenizer makes no piece becomes an unknown one."""
+    """Whether a unit for which the tokenizer makes no piece becomes an unknown piece."""
     prediction_type = pa.list_(pa.string())
     target_type = pa.list_(pa.int32())
     layout_type = pa.list_(pa.list_(pa.int32()))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
-        """The one of ``tags`` that is written. Raises ValueError naming the known ones when it is none of them."""
+        """Return a tag of a file. Raises ValueError naming the known tags if it is not one of ``tags``."""
         if written not in self.tags:
-            problem = f"found {written!r}{otherwise_composed(written, self.tags)}"
+            problem = f"found {written!r}{normalisation_hint(written, self.tags)}"
             raise line.error(field, problem, f"a tag is one of {', '.join(self.tags)}")
         return written
 
     def prediction(self, record: Record, example: Example) -> list[str]:
-        """The tags in ``tags``, one per unit, in any form that ``tag`` reads."""
+        """`tags`: a list of tags, one per unit, written as in the official files."""
         tags = record.texts("tags")
         if len(tags) != len(example.target):
             problem = f"{len(tags)} tags for the {len(example.target)} {self.unit} of example {example.id}"
@@ -71,51 +72,50 @@ class Tagging(Task):
         return [self.tag(tag, line=record.line, field=f"tags[{index}]") for index, tag in enumerate(tags)]
 
     def fields(self, kept: Sequence[str]) -> dict[str, Any]:
-        """The tags."""
+        """Return the tags."""
         return {"tags": kept}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
-        """The types of all units that are no spaces, ``B`` and ``I`` merged."""
-        rows = zip(_tagged(example).units, example.target, predicted, strict=True)
+        """Return the types of all units that are not spaces, with ``B`` and ``I`` merged."""
+        rows = zip(narrowed(example, Tagged).units, example.target, predicted, strict=True)
         kinds = [(_type_of(gold), _type_of(tag)) for unit, gold, tag in rows if unit.strip()]
         return [gold for gold, _ in kinds], [tag for _, tag in kinds]
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] text [SEP]``, cut at the end. ``layout`` holds the units whose first piece each is."""
+        """Encode ``[CLS] text [SEP]``, cut at the end. ``layout`` has the units that each piece owns."""
         special = frame(tokenizer, pair=False)
         features = []
         for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
-            units = _tagged(example).spans
+            units = narrowed(example, Tagged).spans
             found = with_every_unit(made, units, tokenizer.unk_token_id) if self.needs_every_unit else made
             room = max_length - special.size
             owned = owned_units(found.spans[:room], units)
             input_ids, segments = special.around(found.ids[:room])
             layout: list[list[int]] = [[] for _ in special.before] + owned + [[] for _ in special.after]
-            nothing = self.tags.index(OUTSIDE) if self.labels_every_piece else IGNORED
-            labels = [self.tags.index(example.target[owns[0]]) if owns else nothing for owns in layout]
+            default = self.tags.index(OUTSIDE) if self.labels_every_piece else IGNORED
+            labels = [self.tags.index(example.target[owns[0]]) if owns else default for owns in layout]
             features.append(Feature(input_ids, segments, labels, index, layout))
         return features
 
     def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
-        """By type of entity its ``tags``, ``B`` and ``I`` together, and its ``entities``: a ``B``, or an ``I`` that continues
-        none of its type, with all that continue it."""
+        """Count ``tags`` (``B`` and ``I`` together) and lenient ``entities`` by type."""
         tags = Counter(_type_of(tag) for example in examples for tag in example.target if tag != OUTSIDE)
         entities = Counter(kind for example in examples for kind, *_ in lenient_entities(example.target))
         return {"tags": dict(tags), "entities": dict(entities)}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """[B, L, tags]."""
+        """Logits [B, L, tags]."""
         return ("logits",)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One logit per tag and piece."""
+        """Build a head with one logit per tag and piece."""
         from korealbert.finetune.task_types.heads import PieceHead  # noqa: PLC0415 (planning does without)
 
         return PieceHead(hidden_size, len(self.tags), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Cross-entropy over the labelled pieces; 0 where there is none, as in a sentence of spaces."""
+        """Return the cross-entropy over the labelled pieces; 0 if there is none, as in a sentence of spaces."""
         import torch  # noqa: PLC0415 (planning does without)
 
         if all(label == IGNORED for labels in targets for label in labels):
@@ -126,17 +126,17 @@ class Tagging(Task):
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The most probable tag's number for each piece."""
+        """Return the position of the most probable tag for each piece."""
         numbers_BL = logits.argmax(dim=-1).tolist()
         return [row[: len(feature.input_ids)] for row, feature in zip(numbers_BL, features, strict=True)]
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
-        """The tags of all units of each example; beyond the length limit ``O``."""
+        """Return the tags of all units of each example; units beyond the length limit get ``O``."""
         rows = zip(encoded.examples, encoded.features, decoded, strict=True)
-        return [self._tags_of_units(_tagged(example), feature.layout, numbers) for example, feature, numbers in rows]
+        return [self._tags_of_units(narrowed(example, Tagged), feature.layout, numbers) for example, feature, numbers in rows]
 
     def oracle(self, encoded: Encoded) -> list[Any]:
-        """Predictions from the pieces' gold labels, which lose tags that change within a piece and the cut end of a text."""
+        """Predict from the pieces' gold labels, which lack tags that change within a piece, and the cut end of a text."""
         return self.predictions(encoded, [feature.target for feature in encoded.features])
 
     def _tags_of_units(self, example: Tagged, layout: Sequence[Sequence[int]], numbers: Sequence[int]) -> list[str]:
@@ -152,23 +152,24 @@ class Tagging(Task):
         return [tag, *[tag if tag == OUTSIDE else f"I-{tag[2:]}"] * (count - 1)]
 
 
+def unit_spans(units: Sequence[str], gap: int = 1) -> tuple[Span, ...]:
+    """Return the characters of each unit in a text of units with ``gap`` characters between them."""
+    ends = itertools.accumulate(len(unit) + gap for unit in units)
+    return tuple((end - gap - len(unit), end - gap) for unit, end in zip(units, ends, strict=True))
+
+
 def entity_tags(kinds: Sequence[str]) -> tuple[str, ...]:
-    """``B-X`` and ``I-X`` for each kind in order, then ``O``."""
+    """Return ``B-X`` and ``I-X`` for each kind in order, then ``O``."""
     return (*(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"), OUTSIDE)
 
 
 def _type_of(tag: str) -> str:
-    """``PER`` of ``B-PER``; a type may hold hyphens itself."""
+    """Return ``PER`` for ``B-PER``; a type may contain hyphens."""
     return tag if tag == OUTSIDE else tag[2:]
 
 
-def _tagged(example: Example) -> Tagged:
-    assert isinstance(example, Tagged)
-    return example
-
-
 def _filled(found: Sequence[str | None]) -> list[str]:
-    """Units in no piece (spaces) continue an entity that goes on behind them, and are ``O`` elsewhere."""
+    """Give units without a piece (spaces) an ``I`` inside an entity, and ``O`` elsewhere."""
     tags: list[str] = []
     after: list[str] = [OUTSIDE] * len(found)
     following = OUTSIDE

@@ -1,4 +1,4 @@
-"""The benchmarks by name: those of the package, which each module names in ``TASKS``, and those that TOML files define."""
+"""Benchmarks by name: those of the package, in the ``TASKS`` of each module, and those that TOML files define."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from korealbert.formatting import nearest
 
 
 def names() -> list[str]:
-    """All benchmarks of the package, sorted."""
+    """Return the names of all benchmarks of the package, sorted."""
     return sorted(_tasks())
 
 
 def load(task: str | Definition | Mapping[str, Any]) -> Task:
-    """The benchmark of a name, or of a definition, also as a manifest holds it. Raises ValueError naming the known ones."""
+    """Return the benchmark with a name or a definition, also one in a manifest. Raises ValueError for an unknown name."""
     if isinstance(task, str):
         if task not in _tasks():
             remedy = f"known are {', '.join(names())}, and any TOML file that defines one"
@@ -35,15 +35,14 @@ def load(task: str | Definition | Mapping[str, Any]) -> Task:
 
 
 def table_of(path: Path, *, within: Path | None = None) -> BenchmarkTable:
-    """The TOML file of a benchmark outside the package; see ``read_table``. Its name is no shipped one's."""
+    """Read the TOML file of a benchmark, whose name must not be that of a shipped one; see ``read_table``."""
     return read_table(path, within=within, taken=names)
 
 
 def find(written: str) -> Task:
-    """The benchmark that a person means: its name or its title, in any case, with or without hyphens, ``glue_`` and ``klue_``;
-    or its TOML file.
+    """Return the benchmark with a name, title or TOML file; case, hyphens, ``glue_`` and ``klue_`` are ignored.
 
-    Raises ValueError naming the known ones when there is none, or several, and all that is wrong with a file.
+    Raises ValueError naming the known ones if none or several match, or listing all mistakes of a file.
     """
     if is_file(written):
         return load(table_of(Path(written)).definition)
@@ -59,7 +58,7 @@ def find(written: str) -> Task:
 
 
 def name_of(written: str) -> str:
-    """The name in stores and tables of the benchmark that a person means. Raises ValueError as ``find`` does."""
+    """Return the name in stores and tables of the benchmark that ``find`` finds. Raises ValueError as ``find`` does."""
     if is_file(written):
         return table_of(Path(written)).name
     found = find(written)
@@ -67,7 +66,7 @@ def name_of(written: str) -> str:
 
 
 def name_of_task(task: Task) -> str:
-    """The name in stores and tables of a benchmark, whatever its head."""
+    """Return the name in stores and tables of a benchmark with any head."""
     definition = getattr(task, "definition", None)
     if isinstance(definition, Definition):
         return definition.name
@@ -76,7 +75,7 @@ def name_of_task(task: Task) -> str:
 
 @cache
 def _tasks() -> Mapping[str, Task]:
-    """All benchmarks by name. Their modules load neither torch nor transformers."""
+    """Return all benchmarks by name. Their modules import neither torch nor transformers."""
     modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     return {name: task for module in modules for name, task in importlib.import_module(module).TASKS.items()}
 

@@ -1,7 +1,7 @@
 """GLUE: nine English tasks with one label for a sentence or a pair, from TSV files with literal quotes.
 
-Scores are those of dev: the answers of the test sets are not public. Test files have no label and are refused by their header.
-Settings are those of the Language Chameleon paper.
+Scores are dev scores, because the labels of the test sets are not public; test files are refused by their header. Settings are
+those of the Language Chameleon paper.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _ENTAILMENT = ("entailment", "not_entailment")
 
 
 def _glue_defaults(**other: float) -> Mapping[str, int | float]:
-    """Fields of the fine-tuning spec: 5 epochs, batch 64, 5e-5 (Language Chameleon), of which ``other`` replaces some."""
+    """Return fields of the fine-tuning spec: those of the Language Chameleon paper, replaced and extended by ``other``."""
     return {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128, **other}
 
 
 class _GlueClassification(SequenceClassification):
-    """A GLUE task whose columns have names: a sentence or two, and a label."""
+    """Base class of tasks with a header line: columns of one or two sentences and a label."""
 
     origin = _ORIGIN
     has_official_dev = False
     defaults = _glue_defaults()
     header: ClassVar[tuple[str, ...]]
     sentences: ClassVar[tuple[str, ...]]
-    """Columns of the sentence, or of the two."""
+    """Columns of the one or two sentences."""
     label_column: ClassVar[str] = "label"
     forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
-    """Expected form of columns; those that the header lacks are ignored."""
+    """Expected form of columns; columns that the header lacks are ignored."""
     numbers: ClassVar[tuple[str, ...]] = ("index",)
-    """Columns that are the official id together, where the header has them."""
+    """Columns that form the official id together, if the header has them."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All examples; an id is the line number."""
+        """Read all examples; an id is the line number."""
         return [
             self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
             for line, fields in tsv_rows(file, self.header, forms=self.forms, unique="index")
@@ -49,14 +49,14 @@ class _GlueClassification(SequenceClassification):
         ]
 
     def example(self, example_id: str, row: Mapping[str, str], target: int) -> Example:
-        """The example of a row."""
+        """Make the example of a row."""
         first, *second = (row[name] for name in self.sentences)
         official_id = "/".join(row[name] for name in self.numbers if name in row)
         return Example(example_id, first, target, pair=second[0] if second else None, official_id=official_id)
 
 
 _COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
-"""Marks of the source's author; empty for acceptable sentences."""
+"""Judgements by the author of the source; empty for acceptable sentences."""
 
 _COLA_COLUMNS = ("source", "label", "mark", "sentence")
 
@@ -78,7 +78,7 @@ class Cola(SequenceClassification):
     defaults = _glue_defaults(dropout=0.05)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences; an id is the line number."""
+        """Read all sentences; an id is the line number."""
         examples = []
         for line in file.lines():
             fields = line.text.split("\t")
@@ -93,8 +93,7 @@ class Cola(SequenceClassification):
 class Sst2(_GlueClassification):
     """SST-2: is an English film review positive? Accuracy on 872 dev sentences.
 
-    Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train consists of phrases; sentences end in a space, which is
-    kept.
+    Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train consists of phrases. Sentences end in a space, which is kept.
     """
 
     title = "SST-2"
@@ -108,8 +107,8 @@ class Sst2(_GlueClassification):
 class Mrpc(_GlueClassification):
     """MRPC: do two English sentences mean the same? Accuracy and F1 on 408 dev pairs, of which 68.38 % do.
 
-    Official files ``MRPC/{train,dev}.tsv`` (3,668 / 408): GLUE's parts of ``msr_paraphrase_train.txt``, by ``dev_ids.tsv``,
-    with the same columns, and a byte order mark.
+    Official files ``MRPC/{train,dev}.tsv`` (3,668 / 408): ``msr_paraphrase_train.txt``, split by GLUE's ``dev_ids.tsv``, with
+    the same columns and a byte order mark.
     """
 
     title = "MRPC"
@@ -129,7 +128,7 @@ class Mrpc(_GlueClassification):
 class Qqp(_GlueClassification):
     """QQP: do two English questions ask the same? Accuracy and F1 on 40,430 dev pairs.
 
-    Official files ``QQP/{train,dev}.tsv`` (363,846 / 40,430). A few rows lack fields; GLUE's own readers leave them out.
+    Official files ``QQP/{train,dev}.tsv`` (363,846 / 40,430). A few rows lack fields and are left out, as by GLUE's readers.
     """
 
     title = "QQP"
@@ -144,7 +143,7 @@ class Qqp(_GlueClassification):
     forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs that have all six fields; an id is the line number."""
+        """Read all pairs that have all six fields; an id is the line number."""
         rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
         return [
             Example(str(line.number), first, self.label(label, line=line, field=self.label_column), second, official_id)
@@ -176,7 +175,7 @@ class StsB(SequenceRegression):
     defaults = _glue_defaults()
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs; an id is the line number."""
+        """Read all pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.gold_score(score, line=line), second, official_id)
             for line, (official_id, *_, first, second, score) in tsv_rows(file, _STSB_HEADER, forms=_STSB_FORMS, unique="index")
@@ -207,7 +206,7 @@ class Mnli(SequenceClassification):
     defaults = _glue_defaults(dropout=0.3)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs of train or dev; an id is ``pairID``, or ``index``."""
+        """Read all pairs of train or dev; an id is ``pairID``, or ``index``."""
         first = next(file.lines(), None)
         is_train = first is not None and first.text.count("\t") + 1 == len(_MNLI_TRAIN_HEADER)
         header = _MNLI_TRAIN_HEADER if is_train else _MNLI_DEV_HEADER
@@ -230,8 +229,7 @@ class MnliMismatched(Mnli):
 class Qnli(_GlueClassification):
     """QNLI: does an English sentence answer a question? Accuracy on 5,463 dev pairs.
 
-    Official files ``QNLI/{train,dev}.tsv`` (104,743 / 5,463) of QNLI version 2. Version 1 split by pair and leaks: do not use
-    it.
+    Official files ``QNLI/{train,dev}.tsv`` (104,743 / 5,463) of version 2; version 1 leaks, because it was split by pair.
     """
 
     title = "QNLI"
@@ -261,8 +259,8 @@ class Rte(_GlueClassification):
 class Wnli(_GlueClassification):
     """WNLI: does an English sentence with a pronoun resolved follow? Accuracy on 71 dev pairs, of which 56.34 % do not.
 
-    Official files ``WNLI/{train,dev}.tsv`` (635 / 71). Dev shares sentences with train under the opposite label, so that who
-    learns train by heart scores below the majority.
+    Official files ``WNLI/{train,dev}.tsv`` (635 / 71). Dev shares sentences with train, with the opposite label: a model that
+    memorises train scores below the majority.
     """
 
     title = "WNLI"

@@ -1,8 +1,7 @@
-"""KLUE: what its tasks share, and those with one label for a sentence or a pair: YNAT, KLUE-NLI and KLUE-STS.
+"""KLUE: its tasks with one label for a sentence or a pair (YNAT, KLUE-NLI, KLUE-STS), and what all its tasks share.
 
-Shared are origin, settings of KLUE's baselines for models of base size, and TSV files of tagged sentences. Those files have a
-line for each unit of a sentence. Comments begin with ``##``; one of them, ``## guid<TAB>text``, precedes each sentence, and an
-empty line follows it.
+The tasks share their origin, the settings of KLUE's baselines for models of base size, and TSV files of tagged sentences. These
+have a line for each unit of a sentence; a comment ``## guid<TAB>text`` precedes each sentence, and an empty line follows it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ORIGIN = "github.com/KLUE-benchmark/KLUE (klue_benchmark), v1.1, CC BY-SA 4.0"
 
 
 def klue_defaults(*, epochs: int, **other: float) -> Mapping[str, int | float]:
-    """Fields of the fine-tuning spec as in KLUE-baseline's run_all.sh, of which ``other`` replaces some."""
+    """Return fields of the fine-tuning spec as in KLUE-baseline's run_all.sh, replaced and extended by ``other``."""
     common = {"batch_size": 32, "learning_rate": 5e-5, "max_length": 128, "warmup_ratio": 0.1, "weight_decay": 0.0}
     return {"epochs": epochs, **common, **other}
 
@@ -32,33 +31,33 @@ def klue_defaults(*, epochs: int, **other: float) -> Mapping[str, int | float]:
 _COMMENT = "##"
 
 _TITLE = re.compile(r"##\s*(\S+)\t(.*)")
-"""Comments at the top of a file hold tabs too, but spaces before them."""
+"""Comments at the top of a file also have tabs, but with spaces before them."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """The lines of a sentence's units, and the line before them."""
+    """The title line of a sentence, and the lines of its units."""
 
     guid: str
     text: str
-    """As in the title; empty without one."""
+    """The text in the title; empty without a title."""
     title: Line
-    """The first unit's line where there is none."""
+    """The title, or the first unit's line if there is none."""
     units: list[Line]
 
 
 def sentences(file: BenchmarkFile) -> Iterator[Sentence]:
-    """All sentences of a file, with numbers from 0 as guids where no sentence has a title.
+    """Yield all sentences of a file. If none has a title, their guids are numbers from 0.
 
-    Raises ValueError naming file, line and remedy where some sentence lacks its title, or a title its sentence, and where two
-    have one guid.
+    Raises ValueError naming file, line and remedy if only some sentences have a title, if a title has no sentence, or if a
+    guid is repeated.
     """
     lines = list(file.lines())
     titled = any(_TITLE.fullmatch(line.text) for line in lines)
     seen, count = Identifiers(), 0
     title: Line | None = None
     units: list[Line] = []
-    # An empty line behind the last one ends a sentence that the file does not end.
+    # The additional empty line ends the last sentence if the file does not.
     for line in [*lines, Line(str(file), len(lines) + 1, "")]:
         is_comment = line.text.startswith(_COMMENT)
         if not is_comment and not line.is_blank:
@@ -106,7 +105,7 @@ class Ynat(SequenceClassification):
     defaults = klue_defaults(epochs=4)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All headlines."""
+        """Read all headlines."""
         return [
             Example(item.text("guid"), item.text("title"), self.label(item.text("label"), line=item.line))
             for item in json_list(file, unique="guid")
@@ -121,9 +120,9 @@ _CSV_TRAIN_ROWS = 24_998
 class KlueNli(SequenceClassification):
     """KLUE-NLI: does one sentence follow from another? Accuracy on 3,000 dev pairs; the test set is not public.
 
-    Official files ``klue-nli-v1.1_{train,dev}.json`` (24,998 / 3,000), a list of objects. The training set is also around as a
-    CSV file of DACON (``index,premise,hypothesis,label``, in CP949: convert it), to whose 24,998 rows the 3,000 of dev are
-    appended: those are left out.
+    Official files ``klue-nli-v1.1_{train,dev}.json`` (24,998 / 3,000), a list of objects. DACON's CSV file of
+    the training set (``index,premise,hypothesis,label``, in CP949: convert it) is read too; the 3,000 rows of dev that follow
+    its 24,998 rows are left out.
     """
 
     title = "KLUE-NLI"
@@ -136,7 +135,7 @@ class KlueNli(SequenceClassification):
     defaults = klue_defaults(epochs=5)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs; of a CSV file the first 24,998."""
+        """Read all pairs; of a CSV file the first 24,998."""
         first = next(file.lines(), None)
         if first is not None and first.text.split(",") == _CSV_HEADER:
             return list(self._csv(file))
@@ -166,7 +165,7 @@ class KlueNli(SequenceClassification):
 
 
 _THRESHOLD = 3
-"""From this score on two sentences count as paraphrases."""
+"""Pairs with at least this score count as paraphrases."""
 
 
 def _threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
@@ -191,7 +190,7 @@ class KlueSts(SequenceRegression):
     defaults = klue_defaults(epochs=4)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs; an id is ``guid``."""
+        """Read all pairs; an id is ``guid``."""
         return [
             Example(
                 item.text("guid"),

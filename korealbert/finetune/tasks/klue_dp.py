@@ -8,12 +8,10 @@ test set is not public.
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
@@ -23,8 +21,8 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
 from korealbert.finetune.scores.resampling import Additive
-from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of
-from korealbert.finetune.task_types.tagged import IGNORED
+from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of, narrowed
+from korealbert.finetune.task_types.tagged import IGNORED, unit_spans
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences
 
 if TYPE_CHECKING:
@@ -33,37 +31,22 @@ if TYPE_CHECKING:
 
 COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
 
-RELATIONS = (
-    *("NP", "NP_AJT", "VP", "NP_SBJ", "VP_MOD", "NP_OBJ", "AP", "NP_CNJ", "NP_MOD", "VNP", "DP", "VP_AJT", "VNP_MOD", "NP_CMP"),
-    *(
-        "VP_SBJ",
-        "VP_CMP",
-        "VP_OBJ",
-        "VNP_CMP",
-        "AP_MOD",
-        "X_AJT",
-        "VP_CNJ",
-        "VNP_AJT",
-        "IP",
-        "X",
-        "X_SBJ",
-        "VNP_OBJ",
-        "VNP_SBJ",
-    ),
-    *("X_OBJ", "AP_AJT", "L", "X_MOD", "X_CNJ", "VNP_CNJ", "X_CMP", "AP_CMP", "AP_SBJ", "R", "NP_SVJ"),
-)
-"""In the order of KLUE-baseline; LAS merges those from ``VP_CMP`` (number 15) on into one class."""
+_RELATION_LIST = """
+NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ VP_CMP VP_OBJ VNP_CMP AP_MOD X_AJT VP_CNJ
+VNP_AJT IP X X_SBJ VNP_OBJ VNP_SBJ X_OBJ AP_AJT L X_MOD X_CNJ VNP_CNJ X_CMP AP_CMP AP_SBJ R NP_SVJ
+"""
+RELATIONS = tuple(_RELATION_LIST.split())
+"""The relations in the order of KLUE-baseline; LAS merges those from ``VP_CMP`` (number 15) on into one class."""
 
-
-_PARTS_OF_SPEECH = (
-    *("NNG", "NNP", "NNB", "NP", "NR", "VV", "VA", "VX", "VCP", "VCN", "MMA", "MMD", "MMN", "MAG", "MAJ", "JC", "IC", "JKS"),
-    *("JKC", "JKG", "JKO", "JKB", "JKV", "JKQ", "JX", "EP", "EF", "EC", "ETN", "ETM", "XPN", "XSN", "XSV", "XSA", "XR", "SF"),
-    *("SP", "SS", "SE", "SO", "SL", "SH", "SW", "SN", "NA"),
-)
+_POS_LIST = """
+NNG NNP NNB NP NR VV VA VX VCP VCN MMA MMD MMN MAG MAJ JC IC JKS JKC JKG JKO JKB JKV JKQ JX EP EF EC ETN ETM XPN XSN XSV XSA XR
+SF SP SS SE SO SL SH SW SN NA
+"""
+_PARTS_OF_SPEECH = tuple(_POS_LIST.split())
 
 
 class Tree(NamedTuple):
-    """The head of each word, counted from 1 (0: the root), and the number of its relation."""
+    """The head of each word, counted from 1 (0 is the root), and the number of the relation to it."""
 
     heads: tuple[int, ...]
     relations: tuple[int, ...]
@@ -71,7 +54,7 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Example):
-    """``text`` is the words with spaces between, ``target`` a ``Tree``."""
+    """A sentence of ``words``, joined by spaces in ``text``; ``target`` is a ``Tree``."""
 
     words: tuple[str, ...] = ()
     pos: tuple[str, ...] = ()
@@ -92,10 +75,10 @@ class KlueDp(Task):
     target_type = layout_type = pa.list_(pa.list_(pa.int32()))
     defaults = klue_defaults(epochs=10, max_length=256)
     uses_pos: ClassVar[bool] = True
-    """The parser sees the gold part of speech of each word's last morpheme, as in KLUE-baseline without ``--no_pos``."""
+    """Whether the parser sees the gold part of speech of each word's last morpheme, like KLUE-baseline without ``--no_pos``."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences."""
+        """Read all sentences."""
         return [self._sentence(found.guid, [_row(line) for line in found.units]) for found in sentences(file)]
 
     def _sentence(self, guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
@@ -106,14 +89,15 @@ class KlueDp(Task):
         return _sentence(guid, rows)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` has the positions of the words."""
+        """Encode ``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` has the positions of the words."""
         special = frame(tokenizer, pair=False)
         room = max_length - special.size
         features = []
         for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
-            units = _word_spans(_parsed(example).words)
+            parsed = narrowed(example, Parsed)
+            units = unit_spans(parsed.words)
             found = with_every_unit(made, units, tokenizer.unk_token_id)
-            words = _layout(found, units, _parsed(example), room, len(special.before))
+            words = _layout(found, units, parsed, room, len(special.before))
             size = words.last[-1] + 1 - len(special.before)
             input_ids, segments = special.around(found.ids[:size])
             count = len(words.first)
@@ -124,17 +108,17 @@ class KlueDp(Task):
         return features
 
     def restored_layout(self, stored: Any) -> Words:
-        """The positions of the words."""
+        """Restore the positions of the words."""
         return Words(*stored)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
+        """Build the biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
         from korealbert.finetune.task_types.heads import BiaffineParser  # noqa: PLC0415 (planning does without)
 
         return BiaffineParser(hidden_size, len(RELATIONS), len(_PARTS_OF_SPEECH) if self.uses_pos else None)
 
     def loss(self, logits: Parse, targets: Sequence[Any]) -> torch.Tensor:
-        """Cross-entropy over heads plus that over the relations to the gold heads, each a mean over words."""
+        """Return the cross-entropy over heads plus that over relations to the gold heads, each a mean over words."""
         import torch  # noqa: PLC0415 (planning does without)
 
         device, width = logits.arcs_BWP.device, logits.arcs_BWP.shape[1]
@@ -148,14 +132,14 @@ class KlueDp(Task):
         return losses[0] + losses[1]
 
     def decode(self, logits: Parse, features: Sequence[Feature]) -> list[Any]:
-        """The best head of each word that fits, and the best relation to it."""
+        """Return the best head of each word that fits, and the best relation to it."""
         heads_BW, relations_BW = logits.arcs_BWP.argmax(-1).tolist(), logits.relations_BWR.argmax(-1).tolist()
         counts = [len(feature.layout.first) for feature in features]
         rows = zip(heads_BW, relations_BW, counts, strict=True)
         return [Tree(tuple(heads[:count]), tuple(relations[:count])) for heads, relations, count in rows]
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
-        """The trees; a word beyond the length limit depends on the next one as ``NP``, the more frequent of both."""
+        """Complete the trees: a word beyond the length limit depends on the next word, with the frequent relation ``NP``."""
         trees = []
         for example, tree in zip(encoded.examples, decoded, strict=True):
             total, count = len(example.target.heads), len(tree.heads)
@@ -164,7 +148,7 @@ class KlueDp(Task):
         return trees
 
     def oracle(self, encoded: Encoded) -> list[Any]:
-        """The gold trees of the words within the length limit."""
+        """Return the gold trees of the words within the length limit."""
         seen = [
             Tree(tuple(e.target.heads[: len(f.layout.first)]), tuple(e.target.relations[: len(f.layout.first)]))
             for e, f in zip(encoded.examples, encoded.features, strict=True)
@@ -172,15 +156,15 @@ class KlueDp(Task):
         return self.predictions(encoded, seen)
 
     def kept(self, value: Any) -> dict[str, Any]:
-        """Heads and numbers of relations."""
+        """Return heads and numbers of relations."""
         return dict(value._asdict())
 
     def restored(self, kept: Any) -> Tree:
-        """The tree."""
+        """Restore the tree."""
         return Tree(tuple(kept["heads"]), tuple(kept["relations"]))
 
     def prediction(self, record: Record, example: Example) -> Tree:
-        """``heads`` (numbers of words from 1, 0 for the root) and ``deprels`` (names), one of each per word."""
+        """`heads` (numbers of words from 1, 0 for the root) and `deprels` (names), one of each per word."""
         heads, names = record.integers("heads"), record.texts("deprels")
         count = len(example.target.heads)
         for field, values in (("heads", heads), ("deprels", names)):
@@ -193,37 +177,31 @@ class KlueDp(Task):
         )
 
     def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
-        """The heads and the names of the relations."""
+        """Return the heads and the names of the relations."""
         numbers = kept["relations"]
         return {"heads": kept["heads"], "deprels": numbers and [name_of(RELATIONS, number) for number in numbers]}
 
     def labelled(self, example: Example, predicted: Tree) -> tuple[list[str], list[str]]:
-        """The names of the relations of all words, whatever their heads."""
+        """Return the names of the relations of all words, whatever their heads."""
         gold, given = ([RELATIONS[number] for number in tree.relations] for tree in (example.target, predicted))
         return gold, given
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``uas_macro``, ``uas_micro``, ``las_macro`` and ``las_micro`` over the words of all sentences."""
+        """Compute ``uas_macro``, ``uas_micro``, ``las_macro`` and ``las_micro`` over the words of all sentences."""
         gold = [example.target for example in examples]
         gold_heads, gold_relations = ([value for tree in gold for value in tree[part]] for part in (0, 1))
         heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """LAS macro from counts of each class."""
+        """Compute LAS macro from counts of each class."""
         pairs = [(example.target, tree) for example, tree in zip(examples, predicted, strict=True)]
         rows = [las_counts(gold.heads, gold.relations, tree.heads, tree.relations, mode) for gold, tree in pairs]
-        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
-
-
-def _word_spans(words: Sequence[str]) -> list[Span]:
-    """The characters of each word in the words with single spaces between."""
-    ends = list(itertools.accumulate(len(word) + 1 for word in words))
-    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+        return Additive.of_counts(rows, ClassCounts.macro_f1)
 
 
 def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, shift: int) -> Words:
-    """The words whose pieces all fit into ``room``, and at least the first, cut; positions are moved by ``shift``."""
+    """Return the words whose pieces all fit into ``room`` (the first is cut if none fits), with positions shifted."""
     begins = [begin for begin, _ in units]
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -242,11 +220,6 @@ def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, sh
         [_PARTS_OF_SPEECH.index(tag) if tag in _PARTS_OF_SPEECH else root for tag in tags],
         [head if head <= len(fitting) else 0 for head in heads],
     )
-
-
-def _parsed(example: Example) -> Parsed:
-    assert isinstance(example, Parsed)
-    return example
 
 
 def _row(line: Line) -> tuple[Line, list[str]]:
@@ -283,10 +256,7 @@ def _relation(name: str, line: Line, field: str) -> int:
 
 
 class KlueDpNoPos(KlueDp):
-    """KLUE-DP without gold parts of speech: parsing from words alone, since raw text has no tags.
-
-    Files and metrics of ``klue_dp``; KLUE-baseline's option ``--no_pos``.
-    """
+    """KLUE-DP without gold parts of speech, which raw text does not have: KLUE-baseline's option ``--no_pos``."""
 
     title = "KLUE-DP no POS"
     uses_pos = False

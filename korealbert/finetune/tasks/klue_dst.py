@@ -1,13 +1,13 @@
-"""KLUE-DST: what does a user of a booking service want by now? Joint goal accuracy on the turns of 1,000 dev dialogues.
+"""KLUE-DST: what has a user of a booking service asked for so far? Joint goal accuracy on the turns of 1,000 dev dialogues.
 
 Official files ``wos-v1.1_{train,dev}.json`` (8,000 / 1,000 dialogues; the test set is not public): a list of objects with
-``guid``, ``domains`` and ``dialogue``, in which turns of ``user`` and ``sys`` follow each other. A user's turn has ``state``:
-all that was asked for up to it, as ``domain-slot-value``. An example is a user's turn; KLUE-baseline names it ``GUID-N``.
-States of dev and train have gaps and values that no turn mentions (KLUE issues 7 and 16): kept.
+``guid``, ``domains`` and ``dialogue``, in which turns of ``user`` and ``sys`` alternate. A user's turn has ``state``:
+everything asked for so far, as ``domain-slot-value``. An example is a user's turn; KLUE-baseline names it ``GUID-N``. States of
+dev and train have gaps, and values that no turn mentions (KLUE issues 7 and 16), which are kept.
 
-KLUE-baseline generates values piece by piece (TRADE), with the encoder's embeddings. Here each slot chooses among the values
-that it has in training, from its own mean of the input's vectors; a value that training lacks is never predicted. Published
-scores are of TRADE.
+KLUE-baseline generates values piece by piece (TRADE), with the encoder's embeddings; published scores are TRADE's. Here each
+slot chooses among the values that it has in training, from its own weighted mean of the input's vectors; other values are never
+predicted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
@@ -26,7 +25,7 @@ from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.units import joint_goal_accuracy, slot_micro_f1
 from korealbert.finetune.scores.resampling import Additive
-from korealbert.finetune.task import Example, Feature, Scores, SlotScores, Task
+from korealbert.finetune.task import Example, Feature, Scores, SlotScores, Task, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
@@ -34,34 +33,34 @@ if TYPE_CHECKING:
     from torch import nn
 
 _NONE = "none"
-"""Value of a slot that was not mentioned; a state does not list it."""
+"""Value of a slot that was not mentioned; states omit such slots."""
 
 _DIALOGUES = 1_000
 _DEV = "f0564e4c981ce85a4bd4b5cf1e211800211d8541"
-"""git's id of ``wos-v1.1_dev.json`` in KLUE's repository, of which all 1,000 dialogues and all their turns are known."""
+"""git's id of the official ``wos-v1.1_dev.json``, which has all 1,000 dialogues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn(Example):
-    """``text`` is the user's turn, ``pair`` the system's turn before it; ``target`` is the state, a tuple."""
+    """A user's turn (``text``) after a turn of the system (``pair``); ``target`` is the state, a tuple."""
 
     dialogue: str = ""
-    """Its ``guid``."""
+    """The ``guid`` of the dialogue."""
     history: tuple[str, ...] = ()
-    """Everything said before both."""
+    """All earlier turns."""
     official: int = 0
-    """Turns of the whole official dev file, where it is of that."""
+    """Number of turns in the official dev file, if the turn is from that file, else 0."""
 
 
 def slot_and_value(entry: str) -> tuple[str, str]:
-    """``domain-slot`` and value of an entry of a state; a value may hold hyphens. Both are the entry where it has none."""
+    """Split an entry into ``domain-slot`` and value, which may contain hyphens; without hyphens both are the entry."""
     domain, _, rest = entry.partition("-")
     slot, _, value = rest.partition("-")
     return (f"{domain}-{slot}", value) if slot else (entry, entry)
 
 
 class KlueDst(Task):
-    """Dialogue state tracking of Wizard of Seoul; see the module's docstring."""
+    """Dialogue state tracking of Wizard of Seoul."""
 
     title = "KLUE-DST"
     id_fields = ("guid",)
@@ -78,37 +77,39 @@ class KlueDst(Task):
     listed = 4
 
     def official_size(self, examples: Sequence[Example]) -> int | None:
-        """The number of turns of the official file where they are of that, byte for byte."""
-        return (_turn(examples[0]).official or None) if examples else None
+        """Return the number of turns of the official file if the examples are from that file, byte for byte."""
+        return (narrowed(examples[0], Turn).official or None) if examples else None
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All turns of users."""
+        """Read all turns of users."""
         turns = [turn for dialogue in json_list(file, unique="guid") for turn in _turns(dialogue)]
         official = len(turns) if _git_id(file.content()) == _DEV else 0
         return [replace(turn, official=official) for turn in turns]
 
     def document(self, example: Example) -> str:
-        """The dialogue."""
-        return _turn(example).dialogue
+        """Return the dialogue."""
+        return narrowed(example, Turn).dialogue
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] history [SEP] system [SEP] user [SEP]``, with ``[SEP]`` between the utterances of the history, cut at its
-        beginning; one segment, as in KLUE-baseline."""
+        """Encode ``[CLS] history [SEP] system [SEP] user [SEP]`` as one segment, as in KLUE-baseline.
+
+        ``[SEP]`` separates the turns of the history, which is cut at its beginning.
+        """
         special, separator = frame(tokenizer, pair=False), [tokenizer.sep_token_id]
-        said = [(*_turn(e).history, e.pair or "", e.text) for e in examples]
-        texts = sorted({text for utterances in said for text in utterances})
+        dialogues = [(*narrowed(e, Turn).history, e.pair or "", e.text) for e in examples]
+        texts = sorted({text for turns in dialogues for text in turns})
         known = {text: found.ids for text, found in zip(texts, pieces(texts, tokenizer), strict=True)}
         features = []
-        for index, (example, utterances) in enumerate(zip(examples, said, strict=True)):
-            ids = [piece for text in utterances for piece in (*separator, *known[text])]
-            # The first turn has no history, and its separator stays.
-            ids = ids[1:] if len(utterances) > 2 else ids
+        for index, (example, turns) in enumerate(zip(examples, dialogues, strict=True)):
+            ids = [piece for text in turns for piece in (*separator, *known[text])]
+            # The first turn has no history, and keeps the separator after it.
+            ids = ids[1:] if len(turns) > 2 else ids
             input_ids, segments = special.around(ids[max(0, len(ids) - (max_length - special.size)) :])
             features.append(Feature(input_ids, segments, list(example.target), index))
         return features
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """For each slot the scores of the values that it has in ``train``, and of none."""
+        """Build a head that scores, for each slot, its values in ``train`` and none."""
         from korealbert.finetune.task_types.heads import SlotHead  # noqa: PLC0415 (planning does without)
 
         values: dict[str, set[str]] = {}
@@ -120,7 +121,7 @@ class KlueDst(Task):
         return SlotHead(hidden_size, {slot: (_NONE, *sorted(values[slot] - {_NONE})) for slot in sorted(values)}, dropout)
 
     def loss(self, logits: SlotScores, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean over turns of the sum over slots of the cross-entropy of values, but for those that training lacks."""
+        """Return the mean over turns of the summed cross-entropies of slots; values that training lacks are ignored."""
         import torch  # noqa: PLC0415 (planning does without)
 
         slots, states = logits.slots[0], [dict(map(slot_and_value, target)) for target in targets]
@@ -133,7 +134,7 @@ class KlueDst(Task):
         return total / len(states)
 
     def decode(self, logits: SlotScores, features: Sequence[Feature]) -> list[Any]:
-        """The best value of each slot; a slot whose best one is none is not listed."""
+        """Return the best value of each slot, except slots whose best value is none."""
         best = [scores_BC.argmax(dim=-1).tolist() for scores_BC in logits.by_slot()]
         slots = list(logits.slots[0].items())
         return [
@@ -142,42 +143,42 @@ class KlueDst(Task):
         ]
 
     def kept(self, value: Any) -> list[str]:
-        """A list."""
+        """Return the state as a list."""
         return list(value)
 
     def prediction(self, record: Record, example: Example) -> list[str]:
-        """``state``: all that was asked for so far, each as ``domain-slot-value``; an empty list where there is nothing.
+        """`state`: a list of everything asked for so far, each as `domain-slot-value`; it may be empty.
 
-        An example is a turn of the user, and its id ``GUID-N``: the N-th one of a dialogue, from 0.
+        An example is a turn of the user, and its id `GUID-N`: the N-th turn of the user in a dialogue, from 0.
         """
         return _state(record, "state")
 
     def fields(self, kept: Sequence[str]) -> dict[str, Any]:
-        """The state."""
+        """Return the state."""
         return {"state": kept}
 
     def labelled(self, example: Example, predicted: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The name of every slot that is gold or predicted, ``none`` where it is missing; predicted also ``another value``."""
+        """Return the name of every gold or predicted slot, ``none`` if a side lacks it, ``another value`` if it is wrong."""
         gold, given = (dict(map(slot_and_value, state)) for state in (example.target, predicted))
         slots = sorted({*gold, *given})
-        names = {True: "another value", False: _NONE}
-        found = [slot if given.get(slot) == gold.get(slot, given.get(slot)) and slot in given else "" for slot in slots]
-        return (
-            [slot if slot in gold else _NONE for slot in slots],
-            [name or names[slot in given] for slot, name in zip(slots, found, strict=True)],
-        )
+
+        def predicted_label(slot: str) -> str:
+            if slot not in given:
+                return _NONE
+            return "another value" if slot in gold and given[slot] != gold[slot] else slot
+
+        return [slot if slot in gold else _NONE for slot in slots], [predicted_label(slot) for slot in slots]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``jga`` and ``slot_micro_f1``."""
+        """Compute ``jga`` and ``slot_micro_f1``."""
         gold = [example.target for example in examples]
         warnings = () if any(map(len, predicted)) else ("every predicted state is empty",)
         values = {"jga": joint_goal_accuracy(gold, predicted), "slot_micro_f1": slot_micro_f1(gold, predicted, mode)}
         return Scores(values, warnings)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Joint goal accuracy as a mean."""
-        right_N = np.array([set(e.target) == set(state) for e, state in zip(examples, predicted, strict=True)], np.float64)
-        return Additive(right_N[:, None], lambda sums_BK: 100 * sums_BK[:, 0] / len(right_N))
+        """Compute joint goal accuracy as a mean."""
+        return Additive.mean([set(e.target) == set(state) for e, state in zip(examples, predicted, strict=True)])
 
 
 def _git_id(content: bytes) -> str:
@@ -204,11 +205,6 @@ def _state(record: Record, field: str) -> list[str]:
         if entry.count("-") < 2:
             raise record.error(f"{field}[{number}]", f"found {entry[:40]!r}", "an entry is domain-slot-value")
     return entries
-
-
-def _turn(example: Example) -> Turn:
-    assert isinstance(example, Turn)
-    return example
 
 
 TASKS: dict[str, Task] = {"klue_dst": KlueDst()}

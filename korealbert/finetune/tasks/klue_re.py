@@ -1,8 +1,8 @@
 """KLUE-RE: which of 30 relations holds between two entities of a sentence? Micro F1 and AUPRC on 7,765 dev sentences.
 
 Official files ``klue-re-v1.1_{train,dev}.json`` (32,470 / 7,765): objects with ``sentence``, ``subject_entity`` and
-``object_entity`` (``start_idx`` and the inclusive ``end_idx``), ``label``. The test set is not public. ``no_relation`` is left
-out of the F1 and part of the AUPRC.
+``object_entity`` (``start_idx`` and the inclusive ``end_idx``), ``label``. The test set is not public. ``no_relation`` counts
+for the AUPRC, but not for the F1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
@@ -22,52 +21,28 @@ from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
 from korealbert.finetune.scores.resampling import Additive
-from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task, name_of
+from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-RELATIONS = (
-    "no_relation",
-    "org:dissolved",
-    "org:founded",
-    "org:place_of_headquarters",
-    "org:alternate_names",
-    "org:member_of",
-    "org:members",
-    "org:political/religious_affiliation",
-    "org:product",
-    "org:founded_by",
-    "org:top_members/employees",
-    "org:number_of_employees/members",
-    "per:date_of_birth",
-    "per:date_of_death",
-    "per:place_of_birth",
-    "per:place_of_death",
-    "per:place_of_residence",
-    "per:origin",
-    "per:employee_of",
-    "per:schools_attended",
-    "per:alternate_names",
-    "per:parents",
-    "per:children",
-    "per:siblings",
-    "per:spouse",
-    "per:other_family",
-    "per:colleagues",
-    "per:product",
-    "per:religion",
-    "per:title",
-)
-"""In the order of ``relation_list.json``, which is the order of probabilities."""
+_RELATION_LIST = """
+no_relation org:dissolved org:founded org:place_of_headquarters org:alternate_names org:member_of org:members
+org:political/religious_affiliation org:product org:founded_by org:top_members/employees org:number_of_employees/members
+per:date_of_birth per:date_of_death per:place_of_birth per:place_of_death per:place_of_residence per:origin per:employee_of
+per:schools_attended per:alternate_names per:parents per:children per:siblings per:spouse per:other_family per:colleagues
+per:product per:religion per:title
+"""
+RELATIONS = tuple(_RELATION_LIST.split())
+"""The relations in the order of ``relation_list.json``, which is also the order of probabilities."""
 
 _NO_RELATION = 0
 
 
 class Relation(NamedTuple):
-    """A prediction: a relation's number, and a probability for each of the 30, or None where a system gives none."""
+    """A prediction: a relation's number and the probabilities of all 30, or None if a system gives no probabilities."""
 
     label: int
     probs: Sequence[float] | None
@@ -75,7 +50,7 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Related(Example):
-    """``text`` is the sentence; the entities are its characters [begin, end)."""
+    """A sentence with two entities, which are characters [begin, end) of ``text``."""
 
     subject_entity: tuple[int, int] = (0, 0)
     object_entity: tuple[int, int] = (0, 0)
@@ -98,7 +73,7 @@ class KlueRe(Task):
     defaults = klue_defaults(epochs=3, max_length=256)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences."""
+        """Read all sentences."""
         examples: list[Example] = []
         for item in json_list(file, unique="guid"):
             sentence = item.text("sentence")
@@ -108,13 +83,13 @@ class KlueRe(Task):
         return examples
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] sentence [SEP]`` with markers around the entities, cut at the end.
+        """Encode ``[CLS] sentence [SEP]`` with markers around the entities, cut at the end.
 
-        Raises ValueError where the entities overlap or lie beyond the sentence.
+        Raises ValueError if the entities overlap or are not in the sentence.
         """
         special = frame(tokenizer, pair=False)
         room = max_length - special.size
-        marked = [marked_ids(_related(example), tokenizer)[:room] for example in examples]
+        marked = [marked_ids(narrowed(example, Related), tokenizer)[:room] for example in examples]
         inputs = [special.around(ids) for ids in marked]
         return [
             Feature(ids, segments, example.target, index)
@@ -123,38 +98,38 @@ class KlueRe(Task):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """[B, relations]."""
+        """Logits [B, relations]."""
         return ("logits",)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One logit per relation, on the pooled vector."""
+        """Build a head on the pooled vector with one logit per relation."""
         from korealbert.finetune.task_types.heads import PooledHead  # noqa: PLC0415 (planning does without)
 
         return PooledHead(hidden_size, len(RELATIONS), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Cross-entropy over the relations."""
+        """Return the cross-entropy over the relations."""
         import torch  # noqa: PLC0415 (planning does without)
 
         wanted = torch.tensor(targets, device=logits.device)
         return torch.nn.functional.cross_entropy(logits.float(), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
-        """The most probable relation and all probabilities."""
+        """Return the most probable relation and all probabilities."""
         probabilities_BC = logits.double().softmax(dim=-1)
         labels = probabilities_BC.argmax(dim=-1).tolist()
         return [Relation(label, probs) for label, probs in zip(labels, probabilities_BC.tolist(), strict=True)]
 
     def kept(self, value: Any) -> dict[str, Any]:
-        """A relation with its probabilities; gold ones have none."""
+        """Return a relation with its probabilities; gold relations have none."""
         return value._asdict() if isinstance(value, Relation) else {"label": value, "probs": None}
 
     def restored(self, kept: Any) -> Relation:
-        """The relation with its probabilities."""
+        """Restore the relation with its probabilities."""
         return Relation(kept["label"], kept["probs"])
 
     def prediction(self, record: Record, example: Example) -> Relation:
-        """The relation's name in ``label``, and in ``probs`` 30 numbers from 0 to 1 in the official order, or nothing."""
+        """`label`: the relation's name; `probs` (optional): 30 numbers from 0 to 1 in the official order."""
         if "probs" not in record:
             return Relation(_relation(record), None)
         probs = record.numbers("probs")
@@ -165,15 +140,15 @@ class KlueRe(Task):
         return Relation(_relation(record), probs)
 
     def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
-        """The relation's name and the probabilities."""
+        """Return the relation's name and the probabilities."""
         return {**kept, "label": name_of(RELATIONS, kept["label"])}
 
     def labelled(self, example: Example, predicted: Relation) -> tuple[list[str], list[str]]:
-        """The names of both relations."""
+        """Return the names of both relations."""
         return [RELATIONS[example.target]], [RELATIONS[predicted.label]]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``micro_f1``, and with probabilities ``auprc`` and ``average_precision``."""
+        """Compute ``micro_f1``, and with probabilities ``auprc`` and ``average_precision``."""
         check_lengths(examples, predicted, "F1")
         gold = [example.target for example in examples]
         labels = [prediction.label for prediction in predicted]
@@ -194,16 +169,17 @@ class KlueRe(Task):
         return Scores(values, tuple(warnings), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Micro F1 from counts of all relations but ``no_relation``."""
+        """Compute micro F1 from counts of all relations but ``no_relation``."""
         rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
         counts = [(g == p != _NO_RELATION, g != _NO_RELATION, p != _NO_RELATION) for g, p in rows]
-        return Additive(np.array(counts, dtype=np.float64), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
+        return Additive.of_counts(counts, ClassCounts.micro_f1)
 
 
 def marked_ids(example: Related, tokenizer: Any) -> list[int]:
-    """Pieces of the sentence with the four markers. What follows a marker within a word does not begin one.
+    """Return the pieces of the sentence with the four markers.
 
-    Stretches between markers are tokenized apart, so that a piece never reaches over an entity's boundary.
+    The parts between markers are tokenized separately, so that no piece crosses an entity's boundary. The first piece after a
+    marker within a word is written as a continuation of the word.
     """
     spans = {"subj": example.subject_entity, "obj": example.object_entity}
     (first, (first_begin, first_end)), (second, (second_begin, second_end)) = sorted(spans.items(), key=lambda item: item[1])
@@ -214,35 +190,30 @@ def marked_ids(example: Related, tokenizer: Any) -> list[int]:
     markers = [f"<{first}>", f"</{first}>", f"<{second}>", f"</{second}>"]
     ids: list[int] = []
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
-        ids += _stretch(example.text, begin, end, tokenizer)
+        ids += _part_ids(example.text, begin, end, tokenizer)
         if number < len(markers):
             ids.append(tokenizer.convert_tokens_to_ids(markers[number]))
     return ids
 
 
-def _stretch(text: str, begin: int, end: int, tokenizer: Any) -> list[int]:
-    """Ids of ``text[begin:end]`` as part of the text."""
+def _part_ids(text: str, begin: int, end: int, tokenizer: Any) -> list[int]:
+    """Return the ids of ``text[begin:end]`` as part of the text."""
     visible = text[begin:end].strip()
     if not visible:
         return []
     within_word = begin > 0 and not text[begin - 1].isspace() and not text[begin].isspace()
     bytewise = begin > 0 and not within_word and tokenizer.convert_tokens_to_ids("Ġ") != tokenizer.unk_token_id
     ids: list[int] = tokenizer(f" {visible}" if bytewise else visible, add_special_tokens=False)["input_ids"]
-    # Some tokenizers make nothing of a control character or of an accent alone.
+    # Some tokenizers return no piece for a control character or a single accent.
     if not within_word or not ids:
         return ids
     written = tokenizer.convert_ids_to_tokens(ids[0])
     if written == "▁":
         return ids[1:]
-    # SentencePiece writes a word's beginning, WordPiece its continuation, but none of punctuation.
+    # SentencePiece marks the beginning of a word, WordPiece its continuation unless that is punctuation.
     continued = written[1:] if written.startswith("▁") else f"##{written}" if written[0].isalnum() else written
     known = tokenizer.get_vocab().get(continued)
     return ids if known is None else [known, *ids[1:]]
-
-
-def _related(example: Example) -> Related:
-    assert isinstance(example, Related)
-    return example
 
 
 def _relation(record: Record) -> int:
@@ -253,7 +224,7 @@ def _relation(record: Record) -> int:
 
 
 def _span(entity: Record, sentence: str) -> tuple[int, int]:
-    """The entity's characters. Raises ValueError where they do not spell its word, white space and composition aside."""
+    """Return the entity's characters. Raises ValueError if they are not its word, ignoring white space and normalisation."""
     begin, last, word = entity.integer("start_idx"), entity.integer("end_idx"), entity.text("word")
     if not 0 <= begin <= last < len(sentence):
         problem = f"characters {begin} to {last} of a sentence of {len(sentence)}"

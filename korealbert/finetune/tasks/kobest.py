@@ -1,8 +1,8 @@
 """KoBEST: five tasks written by linguists (Kim et al. 2022, arXiv 2204.04541). Macro F1, as in the paper, and accuracy.
 
-Official directory ``v1.0`` with a folder for each task; ``test.tsv`` has labels. The files are tab-separated, with quotation
-marks as text; only HellaSwag's, which pandas wrote, have fields in quotation marks. Loaders that read all of them as CSV lose
-the marks of 13 texts of BoolQ. Blanks around fields, which some hundreds have, are taken off.
+Official directory ``v1.0`` with a folder for each task; ``test.tsv`` has labels. The files are tab-separated with literal
+quotation marks; only HellaSwag's, which pandas wrote, have quoted fields. Loaders that read all of them as CSV lose the marks
+of 13 texts of BoolQ. Some hundred fields are surrounded by blanks, which are removed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import NUMBER, otherwise_composed, tsv_header, tsv_rows
+from korealbert.finetune.files import NUMBER, normalisation_hint, tsv_header, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, macro_f1
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification
@@ -28,7 +28,7 @@ _SENTINEG = (
 
 
 class _Kobest(SequenceClassification):
-    """Base of the five tasks. The paper names no settings; their ``defaults`` are those of KLUE's tasks of that kind."""
+    """Base class of the five tasks. The paper has no settings; ``defaults`` are those of KLUE's tasks of the same kind."""
 
     origin = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
     id_fields = ("ID",)
@@ -37,7 +37,7 @@ class _Kobest(SequenceClassification):
     measures: ClassVar[dict[str, Any]] = {"macro_f1": macro_f1, "accuracy": accuracy}
 
     def position(self, written: str) -> int | None:
-        """Blanks around a label are none of it, and ``True``, ``TRUE`` and ``true`` are one: the files have all three."""
+        """Ignore blanks and case: the files have ``True``, ``TRUE`` and ``true``."""
         return super().position(written.strip().lower())
 
 
@@ -50,7 +50,7 @@ class BoolQ(_Kobest):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions."""
+        """Read all questions."""
         return [
             Example(number, text, self.label(answer, line=line, field="Answer"), pair=question)
             for line, (number, text, question, answer) in _rows(file, _BOOLQ)
@@ -66,10 +66,10 @@ class Copa(_Kobest, MultipleChoice):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     asked: ClassVar[dict[str, str]] = {"원인": "왜냐하면", "결과": "그래서"}
-    """Question → the word that joins both sentences."""
+    """The conjunction that joins both sentences, by question."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs of alternatives; ``pair`` is the question."""
+        """Read all pairs of alternatives; ``pair`` is the question."""
         return [
             Choice(
                 number,
@@ -83,12 +83,12 @@ class Copa(_Kobest, MultipleChoice):
 
     def _asked(self, question: str, line: Line) -> str:
         if question not in self.asked:
-            problem = f"found {question!r}{otherwise_composed(question, self.asked)}"
+            problem = f"found {question!r}{normalisation_hint(question, self.asked)}"
             raise line.error("question", problem, f"a question is one of {', '.join(self.asked)}")
         return question
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:
-        """``[CLS] premise [SEP] 왜냐하면 alternative [SEP]``, or 그래서."""
+        """Return ``[CLS] premise [SEP] 왜냐하면 alternative [SEP]``, or 그래서."""
         return example.text, f"{self.asked[example.pair or '']} {option}"
 
 
@@ -101,7 +101,7 @@ class WiC(_Kobest):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs."""
+        """Read all pairs."""
         return [
             Example(row[0], row[2], self.label(row[-1], line=line, field="ANSWER"), pair=row[5])
             for line, row in _rows(file, _WIC)
@@ -118,7 +118,7 @@ class HellaSwag(_Kobest, MultipleChoice):
     defaults = {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All texts; an id is the line number."""
+        """Read all texts; an id is the line number."""
         found: list[Example] = []
         for line, row in _rows(file, _HELLASWAG):
             context, *endings, label = map(_unquoted, row)
@@ -127,7 +127,7 @@ class HellaSwag(_Kobest, MultipleChoice):
 
 
 class SentiNeg(_Kobest):
-    """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which come next to them."""
+    """Is a review positive? 3,649 / 400 / 397; the test set has reviews and, next to them, their negations."""
 
     title = "KoBEST SentiNeg"
     official_test_examples = 397
@@ -136,7 +136,7 @@ class SentiNeg(_Kobest):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 64}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All reviews; the three files have their columns in three orders."""
+        """Read all reviews; each of the three files has another order of columns."""
         header = tsv_header(file, _SENTINEG)
         text, label = header.index("Text"), header.index("Label")
         return [
@@ -145,8 +145,8 @@ class SentiNeg(_Kobest):
 
 
 def _rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
-    named = "ID" in header
-    for line, fields in tsv_rows(file, header, forms={"ID": NUMBER} if named else None, unique="ID" if named else ""):
+    ids: dict[str, Any] = {"forms": {"ID": NUMBER}, "unique": "ID"} if "ID" in header else {}
+    for line, fields in tsv_rows(file, header, **ids):
         yield line, [field.strip() for field in fields]
 
 

@@ -22,8 +22,8 @@ class Nsmc(SequenceClassification):
     """NSMC: is a short film review positive? Accuracy on 50,000 test reviews.
 
     Official files ``ratings_train.txt`` (150,000) and ``ratings_test.txt`` (50,000): ``id<TAB>document<TAB>label``, at most 140
-    characters a review. There is no dev set. Three test reviews are empty (nsmc issue 2); they stay, so that the score is over
-    all.
+    characters a review. There is no dev set. Three test reviews are empty (nsmc issue 2); they are kept, since the score is
+    over all reviews.
     """
 
     title = "NSMC"
@@ -36,7 +36,7 @@ class Nsmc(SequenceClassification):
     defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All reviews, the empty ones too."""
+        """Read all reviews, including empty ones."""
         return [
             Example(review_id, document, self.label(label, line=line))
             for line, (review_id, document, label) in tsv_rows(file, _NSMC_HEADER, forms={"id": NUMBER}, unique="id")
@@ -50,10 +50,9 @@ class ParaphraseDetection(SequenceClassification):
     """Paraphrase detection: do two questions ask the same? Accuracy on 758 test pairs.
 
     Files ``train.txt`` (6,136), ``validation.txt`` (682) and ``test.txt`` (758) of songys/Question_pair, which KoELECTRA's
-    ``question-pair/{train,dev,test}.tsv`` repeat byte for byte. The column is called
-    ``is_duplicate``, but 0 means *the same*: 946 pairs are literally identical, and all but two carry 0. Some test questions
-    occur in train (2 pairs, 41 questions of 1,401): kept. The older ``kor_pair_*.csv`` is another split and is refused by its
-    header.
+    ``question-pair/{train,dev,test}.tsv`` repeat byte for byte. Despite the column's name, ``is_duplicate``, 0 means *the
+    same*: 946 pairs are literally identical, and all but two of them have 0. Some test questions occur in train (2 pairs, 41
+    questions of 1,401) and are kept. The older ``kor_pair_*.csv`` is another split and is refused by its header.
     """
 
     title = "PD"
@@ -67,14 +66,14 @@ class ParaphraseDetection(SequenceClassification):
     defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs; an id is the line number."""
+        """Read all pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.label(label, line=line, field="is_duplicate"), pair=second)
             for line, (first, second, label) in tsv_rows(file, _PAIR_HEADER)
         ]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``accuracy``, and ``accuracy_not_identical`` over the pairs of two different strings."""
+        """Compute ``accuracy``, and ``accuracy_not_identical`` over the pairs of two different strings."""
         scores = super().score(examples, predicted, mode)
         rows = [(e.target, label) for e, label in zip(examples, predicted, strict=True) if e.text != e.pair]
         if not rows:
@@ -86,16 +85,16 @@ class ParaphraseDetection(SequenceClassification):
 _NLI_HEADER = ("sentence1", "sentence2", "gold_label")
 
 _BROKEN_LINE = 24_426
-"""Of ``multinli.train.ko.tsv``."""
+"""Line of ``multinli.train.ko.tsv``."""
 
 
 class KorNli(SequenceClassification):
     """KorNLI: does one sentence follow from another? Accuracy on 5,010 test pairs.
 
-    Official files ``multinli.train.ko.tsv`` and ``snli_1.0_train.ko.tsv`` (942,854 together; their directory, or one after the
-    other in one file), ``xnli.dev.ko.tsv`` (2,490) and ``xnli.test.ko.tsv`` (5,010). Sentences carry literal quotes, and
-    machine translation left some of a hundred repeated syllables: kept. Line 24,426 of MultiNLI has a tab too many
-    (kor-nlu-datasets issue 5), and it is unknown which: that row is left out.
+    Official files ``multinli.train.ko.tsv`` and ``snli_1.0_train.ko.tsv`` (942,854 together; give their directory, or a file
+    with both), ``xnli.dev.ko.tsv`` (2,490) and ``xnli.test.ko.tsv`` (5,010). Quotes are literal. Machine translation made some
+    sentences of a hundred repeated syllables, which are kept. Line 24,426 of MultiNLI has one tab too many (kor-nlu-datasets
+    issue 5) and is left out, since it is unknown which one.
     """
 
     title = "KorNLI"
@@ -108,8 +107,7 @@ class KorNli(SequenceClassification):
     defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs but the broken one, of a directory those of its training files; an id is the line number, in a directory
-        behind the file's name."""
+        """Read all pairs but the broken one. An id is the line number, in a directory ``FILE:LINE``."""
         found, files = parts(file, "*train.ko.tsv"), dict[str, BenchmarkFile]()
         for part in found:
             if files.setdefault(part.path.name, part) is not part:
@@ -129,14 +127,14 @@ class KorNli(SequenceClassification):
 _STS_HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
 _STS_FORMS = {"genre": NAME, "filename": NAME, "year": YEAR, "id": NUMBER}
-"""A score is found among other columns too: ids begin at 0000."""
+"""``score`` has no form, because any number would match it: ids begin at 0000."""
 
 
 class KorSts(SequenceRegression):
     """KorSTS: how similar are two sentences, from 0 to 5? Spearman's correlation on 1,379 test pairs.
 
-    Official files ``sts-{train,dev,test}.tsv`` (5,749 / 1,500 / 1,379). Sentences carry literal quotes (315 begin with one), 49
-    train pairs occur twice, and 3 pairs are in train and dev, 3 in dev and test: kept as they are, for scores to compare.
+    Official files ``sts-{train,dev,test}.tsv`` (5,749 / 1,500 / 1,379). Quotes are literal (315 sentences begin with one). 49
+    train pairs occur twice, 3 pairs are in train and dev, and 3 in dev and test; all are kept, so that scores are comparable.
     """
 
     title = "KorSTS"
@@ -148,7 +146,7 @@ class KorSts(SequenceRegression):
     defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
+        """Read all pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
         seen = Identifiers()
         return [
             Example(seen.once("/".join(origin), line=line, field="id"), first, self.gold_score(score, line=line), pair=second)
@@ -157,7 +155,7 @@ class KorSts(SequenceRegression):
 
 
 def _koelectra_defaults(epochs: int, learning_rate: float = 5e-5) -> Mapping[str, int | float]:
-    """Fields of the fine-tuning spec as in KoELECTRA's finetune/config for its base models: no warm-up and no decay."""
+    """Return fields of the fine-tuning spec as in KoELECTRA's finetune/config for base models: no warm-up and no decay."""
     common = {"batch_size": 32, "max_length": 128, "warmup_ratio": 0.0, "weight_decay": 0.0}
     return {"epochs": epochs, "learning_rate": learning_rate, **common}
 
@@ -165,16 +163,16 @@ def _koelectra_defaults(epochs: int, learning_rate: float = 5e-5) -> Mapping[str
 _PAWS_HEADER = ("id", "sentence1", "sentence2", "label")
 
 _UNTRANSLATED = "NS"
-"""Stands in dev and test for a sentence that nobody translated (google-research-datasets/paws, issue 15)."""
+"""Placeholder in dev and test for an untranslated sentence (google-research-datasets/paws, issue 15)."""
 
 
 class PawsX(SequenceClassification):
     """PAWS-X, Korean part: do two sentences of almost the same words mean the same? Accuracy on 2,000 test pairs.
 
     Files ``translated_train.tsv`` (49,401, machine-translated), ``dev_2k.tsv`` and ``test_2k.tsv`` (2,000 each) of
-    ``x-final/ko``. In 35 pairs of dev and 28 of test a sentence is ``NS``, not translated, and the label 0; the authors count
-    1,965 and 1,972 pairs without them, KoELECTRA's scores are over all. They stay, so that scores compare. Quotes are literal.
-    Pairs of train with an empty sentence, which KoELECTRA leaves out, stay too.
+    ``x-final/ko``. In 35 pairs of dev and 28 of test a sentence is ``NS``, untranslated, and the label is 0. The authors count
+    1,965 and 1,972 pairs without them, but KoELECTRA's scores are over all, so they are kept. Quotes are literal. Train pairs
+    with an empty sentence, which KoELECTRA leaves out, are kept too.
     """
 
     title = "PAWS-X ko"
@@ -187,14 +185,14 @@ class PawsX(SequenceClassification):
     defaults = _koelectra_defaults(15, 3e-5)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs, those with ``NS`` too."""
+        """Read all pairs, including those with ``NS``."""
         return [
             Example(pair_id, first, self.label(label, line=line), pair=second)
             for line, (pair_id, first, second, label) in tsv_rows(file, _PAWS_HEADER, forms={"id": NUMBER}, unique="id")
         ]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``accuracy``, and ``accuracy_translated`` over the pairs without ``NS``."""
+        """Compute ``accuracy``, and ``accuracy_translated`` over the pairs without ``NS``."""
         scores = super().score(examples, predicted, mode)
         pairs = zip(examples, predicted, strict=True)
         rows = [(e.target, label) for e, label in pairs if _UNTRANSLATED not in (e.text, e.pair)]
@@ -210,21 +208,21 @@ _COMMENT_HEADER = ("comments", "contain_gender_bias", "bias", "hate")
 class _NewsComments(SequenceClassification):
     """Comments on entertainment news with three labels each (Moon et al. 2020, BEEP!). Scores on 471 dev comments.
 
-    Official files ``labeled/{train,dev}.tsv`` (7,896 / 471); labels of the 974 test comments are known to Kaggle alone. Quotes
-    are literal.
+    Official files ``labeled/{train,dev}.tsv`` (7,896 / 471); only Kaggle has the labels of the 974 test comments. Quotes are
+    literal.
     """
 
     official_test_examples = 471
     origin = "github.com/kocohub/korean-hate-speech, CC BY-SA 4.0"
     has_official_dev = False
     column: ClassVar[str]
-    """Of the label."""
+    """Column of the label."""
     metric = "macro_f1"
     measures = {"macro_f1": macro_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
     defaults = _koelectra_defaults(10)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All comments; an id is the line number."""
+        """Read all comments; an id is the line number."""
         column = _COMMENT_HEADER.index(self.column)
         return [
             Example(str(line.number), row[0], self.label(row[column], line=line, field=self.column))
@@ -233,7 +231,7 @@ class _NewsComments(SequenceClassification):
 
 
 class HateSpeech(_NewsComments):
-    """Is a comment hateful, offensive or neither? Macro F1. KoELECTRA selects on the same 471 comments that it scores."""
+    """Is a comment hateful, offensive or neither? Macro F1. KoELECTRA selects on the 471 comments on which it is scored."""
 
     title = "Korean hate speech"
     column = "hate"
@@ -264,8 +262,8 @@ _INTENT_COLUMNS = ("label", "text")
 class Intents(SequenceClassification):
     """3i4K: what does an utterance intend? Seven classes; accuracy on 6,121 test utterances.
 
-    Official files ``data/train_val_test/fci_{train_val,test}.txt`` (55,134 / 6,121), without a header: ``label<TAB>text``, the
-    last line without an end. 612 test utterances are in train too, and 214 texts have several labels: kept.
+    Official files ``data/train_val_test/fci_{train_val,test}.txt`` (55,134 / 6,121), without a header: ``label<TAB>text``; the
+    last line has no line end. 612 test utterances are also in train, and 214 texts have several labels; all are kept.
     """
 
     title = "3i4K"
@@ -283,11 +281,11 @@ class Intents(SequenceClassification):
     )
     spellings = tuple("0123456")
     measures = {"accuracy": accuracy, "macro_f1": macro_f1}  # noqa: RUF012 - read only
-    # Its paper knows no settings for encoders; these are NSMC's.
+    # The paper has no settings for encoders; these are NSMC's.
     defaults = Nsmc.defaults
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All utterances; an id is the line number."""
+        """Read all utterances; an id is the line number."""
         examples = []
         for line in file.lines():
             fields = line.text.split("\t")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import check_width
 from korealbert.finetune.metrics import Mode
@@ -24,7 +22,7 @@ from korealbert.finetune.metrics.units import (
 )
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
-from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags, unit_spans
 from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences
 
 _NAVER_KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
@@ -37,8 +35,8 @@ class NaverNer(Tagging):
 
     Two official forms. The challenge's: lines ``number<TAB>eojeol<TAB>TAG`` with tags ``PER_B``, ``PER_I`` and ``-``, an empty
     line after each of 90,000 sentences. KoELECTRA's: ``sentence<TAB>tags``, tags ``PER-B``, ``PER-I`` and ``O``, 81,000 /
-    9,000. Here a tag is ``B-PER``; prediction files may write any of the three. KoreALBERT prints an undefined "acc" for this
-    task, of which ``accuracy_entities`` and ``entity_micro_f1`` are the likely meanings.
+    9,000. Here a tag is ``B-PER``; prediction files may use any of the three. KoreALBERT prints an undefined "acc" for this
+    task, which probably is ``accuracy_entities`` or ``entity_micro_f1``.
     """
 
     title = "NaverNER"
@@ -54,7 +52,7 @@ class NaverNer(Tagging):
     defaults = {"epochs": 7, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences of either form; ``spans`` are the eojeols. An id is the line number of the sentence."""
+        """Read all sentences of either form; ``spans`` are the eojeols. An id is the line number of the sentence."""
         first = next(file.lines(), None)
         is_challenge = first is not None and first.text.count("\t") == 2
         return list(self._challenge(file) if is_challenge else self._released(file))
@@ -64,7 +62,7 @@ class NaverNer(Tagging):
         for line in file.lines():
             if not line.text:
                 if words:
-                    yield _sentence(start, words, tags)
+                    yield self._sentence(start, words, tags)
                 start, words, tags = line.number + 1, [], []
                 continue
             fields = line.text.split("\t")
@@ -74,7 +72,7 @@ class NaverNer(Tagging):
             words.append(fields[1])
             tags.append(self.tag(fields[2], line=line, field="tag"))
         if words:
-            yield _sentence(start, words, tags)
+            yield self._sentence(start, words, tags)
 
     def _released(self, file: BenchmarkFile) -> Iterator[Example]:
         for line in file.lines():
@@ -83,19 +81,23 @@ class NaverNer(Tagging):
             words, tags = fields[0].split(" "), fields[1].split(" ")
             if len(words) != len(tags):
                 raise line.error("tags", f"{len(tags)} tags for {len(words)} eojeols", "give one tag for each eojeol")
-            yield _sentence(line.number, words, [self.tag(tag, line=line, field="tags") for tag in tags])
+            yield self._sentence(line.number, words, [self.tag(tag, line=line, field="tags") for tag in tags])
+
+    @staticmethod
+    def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
+        return Tagged(str(line_number), " ".join(words), tuple(tags), spans=unit_spans(words))
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
-        """A tag of either form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
+        """Convert a tag of either form to ``B-PER``. Raises ValueError naming the known tags if it is unknown."""
         suffixed = _SUFFIXED.fullmatch(written)
         plain = f"{suffixed[2]}-{suffixed[1]}" if suffixed else OUTSIDE if written == "-" else written
         return super().tag(plain, line=line, field=field)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """F1 of entities and accuracy of eojeols.
+        """Compute F1 of entities and accuracy of eojeols.
 
-        ``challenge_f1`` as the challenge counts entities, in the official mode with its quirks; ``entity_micro_f1`` as
-        seqeval does (KoELECTRA); ``accuracy`` of all eojeols, ``accuracy_entities`` of those whose gold tag is not ``O``.
+        ``challenge_f1`` counts entities like the challenge, in official mode with its quirks; ``entity_micro_f1`` like seqeval
+        (KoELECTRA); ``accuracy`` is of all eojeols, ``accuracy_entities`` of those whose gold tag is not ``O``.
         """
         gold = [example.target for example in examples]
         pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
@@ -111,23 +113,15 @@ class NaverNer(Tagging):
         return Scores(values, () if found else ("no entity is predicted",))
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Entity micro F1 from counts."""
+        """Compute entity micro F1 from counts."""
         rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
-        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
-
-
-def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
-    spans, begin = [], 0
-    for word in words:
-        spans.append((begin, begin + len(word)))
-        begin += len(word) + 1
-    return Tagged(str(line_number), " ".join(words), tuple(tags), spans=tuple(spans))
+        return Additive.of_counts(rows, ClassCounts.micro_f1)
 
 
 _KLUE_KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
 
 _MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(_KLUE_KINDS)})))
-"""Markup of entities in titles, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may belong to the text."""
+"""Characters of the markup in titles, as in ``<김구:PS>``. In train some markup is malformed, and ``<`` may also be text."""
 
 
 class KlueNer(Tagging):
@@ -137,9 +131,9 @@ class KlueNer(Tagging):
     ``character<TAB>tag`` for every character, spaces too, then an empty line. Spaces are not scored. The test set is not
     public.
 
-    The official script scores one row of all sentences with a position for ``[CLS]`` and ``[SEP]`` around each; its F1 of
-    characters averages over all 13 labels, ``O`` too, where its docstring and its paper mean 12. Both are given, under two
-    names. Two entities of dev begin on a space: with the space the script drops their beginning.
+    The official script scores all sentences as one sequence, with a position for ``[CLS]`` and ``[SEP]`` around each. Its F1 of
+    characters averages over all 13 labels including ``O``, although its docstring and the paper say 12; both versions are
+    computed. Two entities of dev begin with a space, and the script drops their beginning with the space.
     """
 
     title = "KLUE-NER"
@@ -158,7 +152,7 @@ class KlueNer(Tagging):
     defaults = klue_defaults(epochs=3, max_length=510, warmup_ratio=0.0)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All sentences; ``spans`` are all single characters."""
+        """Read all sentences; ``spans`` are all single characters."""
         return [self._example(found) for found in sentences(file)]
 
     def _example(self, found: Sentence) -> Tagged:
@@ -170,15 +164,15 @@ class KlueNer(Tagging):
             text += character
             tags.append(self.tag(tag, line=line, field="tag"))
         if lost := _lost(found.text, text):
-            problem = f"the sentence lacks {lost} of the characters that stand here"
+            problem = f"the sentence lacks {lost} of the characters in this line"
             raise found.title.error("char", problem, "restore its lines from the official file")
         return Tagged(found.guid, text, tuple(tags), spans=tuple((n, n + 1) for n in range(len(text))))
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``entity_macro_f1`` of strict IOB2 entities, ``char_f1_all13`` over 13 labels and ``char_f1_no_O`` over 12.
+        """Compute ``entity_macro_f1`` of strict IOB2 entities, ``char_f1_all13`` over 13 labels and ``char_f1_no_O`` over 12.
 
-        Official: with a position before and after each sentence, gold and predicted ``O``. Corrected: characters alone, and an
-        entity that begins on a space begins on the character after it.
+        Official: with a gold and predicted ``O`` before and after each sentence. Corrected: without them, and an entity that
+        begins with a space begins at the character after it.
         """
         if len(examples) != len(predicted) or not examples:
             raise ValueError(f"F1 of {len(predicted):,} predictions for {len(examples):,} sentences is undefined")
@@ -198,18 +192,18 @@ class KlueNer(Tagging):
         return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Entity macro F1 from the counts of each type."""
+        """Compute entity macro F1 from the counts of each type."""
 
         def scored(text: str, tags: Sequence[str]) -> list[str]:
             return _visible(text, tags if mode == "official" else _begun(text, tags))
 
         pairs = zip(examples, predicted, strict=True)
         rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), _KLUE_KINDS) for e, tags in pairs]
-        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
+        return Additive.of_counts(rows, ClassCounts.macro_f1)
 
 
 def _lost(title: str, text: str) -> int:
-    """How many characters of its title, markup and spaces aside, a sentence has lost: none unless the others are its text."""
+    """Count the characters of a title, without markup and spaces, that its sentence lacks; 0 if it is another text."""
     wanted, found = ("".join(written.translate(_MARKUP).split()) for written in (title, text))
     rest = iter(wanted)
     return len(wanted) - len(found) if all(character in rest for character in found) else 0
@@ -220,7 +214,7 @@ def _visible(text: str, tags: Sequence[str]) -> list[str]:
 
 
 def _begun(text: str, tags: Sequence[str]) -> list[str]:
-    """The tags, with the beginning of an entity moved from a space to the character that continues it."""
+    """Move the beginning of an entity from a space to the character that continues it."""
     moved = list(tags)
     for n in range(len(text) - 1):
         if text[n] == " " and moved[n].startswith("B-") and moved[n + 1] == f"I-{moved[n][2:]}":

@@ -27,8 +27,8 @@ from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 class KorQuad(QuestionAnswering):
     """KorQuAD 1.0: which span of a Korean Wikipedia paragraph answers a question? EM and F1 on 5,774 dev questions.
 
-    Official files ``KorQuAD_v1.0_{train,dev}.json`` (60,407 / 5,774); the test set is hidden, so dev is the test, and a part of
-    train serves as dev. All offsets are exact. 61 % of the dev answers are followed directly by a particle.
+    Official files ``KorQuAD_v1.0_{train,dev}.json`` (60,407 / 5,774). The test set is hidden, so dev is the test set, and a
+    part of train is held out as dev. All offsets are exact. A particle directly follows 61 % of the dev answers.
     """
 
     title = "KorQuAD1.0"
@@ -36,23 +36,23 @@ class KorQuad(QuestionAnswering):
     origin = "korquad.github.io, CC BY-ND 2.0 KR"
     version = "KorQuAD_v1.0"
     scores_missing = True
-    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5, length up to 512. Where 64 inputs of 512 pieces do not
-    # fit, micro_batch_size parts the step.
+    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5, length up to 512. If 64 inputs of 512 pieces do not
+    # fit in memory, set micro_batch_size.
     defaults = {"epochs": 3, "batch_size": 64, "learning_rate": 5e-5, "max_length": 512}  # noqa: RUF012 - read only
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match of normalised answers, and F1 of their characters."""
+        """Return exact match of normalised answers, and F1 of their characters."""
         return em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
 
 
 class KorQuad2(QuestionAnswering):
     """KorQuAD 2: which part of a whole Wikipedia page, in HTML, answers a question? EM and F1 on 10,165 dev questions.
 
-    Official files of version 2.1: ``KorQuAD_2.1_{train,dev}_NN.zip`` (83,486 / 10,165 questions), whose JSON files belong into
-    one directory for each part; give the directory. The test set is hidden, so dev is the test, and a part of train serves as
-    dev. A document is a ``context`` with ``qas``, each with one ``answer``, HTML too: a word, or a table of thousands of
-    characters. Answers that one window does not hold are out of reach, which the best reachable score shows. A page may have
-    100 KB, and as many windows as that takes: ``max_train_examples`` is worth a thought. ``raw_html`` is not read.
+    Official files of version 2.1: ``KorQuAD_2.1_{train,dev}_NN.zip`` (83,486 / 10,165 questions); extract the JSON files of
+    each split into a directory, and give the directory. The test set is hidden, so dev is the test set, and a part of train is
+    held out as dev. A document is a ``context`` with ``qas``. Each has one ``answer`` in HTML, from a word to a table of
+    thousands of characters; an answer that does not fit in a window cannot be found, which the best reachable score shows. A
+    page may have 100 KB and very many windows, so consider ``max_train_examples``. ``raw_html`` is not read.
     """
 
     title = "KorQuAD2"
@@ -61,11 +61,11 @@ class KorQuad2(QuestionAnswering):
     version = ("KorQuAD_v2", "KorQuAD_2")
     scores_missing = True
     max_answer_pieces = 512
-    # Its paper's settings are not known here; these are KorQuAD 1's.
+    # The paper's settings are unknown; these are KorQuAD 1's.
     defaults = KorQuad.defaults
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions of a file, or of all ``.json`` files of a directory."""
+        """Read all questions of a file, or of all ``.json`` files of a directory."""
         examples: list[Example] = []
         seen = Identifiers()
         for part in parts(file, "*.json"):
@@ -81,15 +81,15 @@ class KorQuad2(QuestionAnswering):
         return examples
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match of normalised answers, and F1 of their characters, both without tags."""
+        """Return exact match of normalised answers, and F1 of their characters, both without tags."""
         return em_and_f1(predicted, question.accepted, normalise=normalise_korquad2, f1=korquad2_f1, mode=mode)
 
 
 class KlueMrc(QuestionAnswering):
     """KLUE-MRC: which span of a Korean text answers a question, if any? EM and ROUGE-W on 5,841 dev questions.
 
-    Official files ``klue-mrc-v1.1_{train,dev}.json`` (17,554 / 5,841), as SQuAD 2.0 with ``guid`` and ``question_type``; the
-    test set is not public. Version 1.1 mended the offsets of answers; ``plausible_answers`` are not read.
+    Official files ``klue-mrc-v1.1_{train,dev}.json`` (17,554 / 5,841), like SQuAD 2.0 with ``guid`` and ``question_type``; the
+    test set is not public. Version 1.1 corrected the offsets of answers. ``plausible_answers`` are not read.
     """
 
     title = "KLUE-MRC"
@@ -103,13 +103,13 @@ class KlueMrc(QuestionAnswering):
     heads = ("own", "answerability")
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match, and F1 of the longest common run; without an accepted answer only an empty one is right."""
+        """Return exact match and F1 of the longest common substring; without an accepted answer "" is right."""
         accepted = [normalise_klue(text, mode) for text in question.accepted] or [""]
         given = normalise_klue(predicted, mode)
         return {"em": float(given in accepted), "rouge_w": max(rouge_w(given, text, mode) for text in accepted)}
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``em`` and ``rouge_w`` over all questions, and each by the type of the question."""
+        """Compute ``em`` and ``rouge_w`` over all questions, and by type of question."""
         rows = self.rows(examples, predicted, mode)
         kinds = [getattr(example, "kind", 1) for example in examples]
         values = {name: mean_in_groups([row[name] for row in rows], kinds) for name in ("em", "rouge_w")}
@@ -124,8 +124,8 @@ class KlueMrc(QuestionAnswering):
 class Squad1(QuestionAnswering):
     """SQuAD 1.1: which span of an English Wikipedia paragraph answers a question? EM and F1 on 10,570 dev questions.
 
-    Official files ``{train,dev}-v1.1.json`` (87,599 / 10,570); the test set is hidden, so dev is the test, and a part of train
-    serves as dev.
+    Official files ``{train,dev}-v1.1.json`` (87,599 / 10,570). The test set is hidden, so dev is the test set, and a part of
+    train is held out as dev.
     """
 
     title = "SQuAD1.1"
@@ -137,15 +137,15 @@ class Squad1(QuestionAnswering):
     defaults = {"epochs": 2, "batch_size": 48, "learning_rate": 5e-5, "max_length": 384}  # noqa: RUF012 - read only
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match of normalised answers, and F1 of their words."""
+        """Return exact match of normalised answers, and F1 of their words."""
         return em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
 
 
 class Squad2(QuestionAnswering):
     """SQuAD 2.0: which span answers a question, if any? EM and F1 on 11,873 dev questions, half of them unanswerable.
 
-    Official files ``{train,dev}-v2.0.json`` (130,319 / 11,873); the test set is hidden, so dev is the test, and a part of train
-    serves as dev. Two empty answers agree in the official script already, so that both modes are one.
+    Official files ``{train,dev}-v2.0.json`` (130,319 / 11,873). The test set is hidden, so dev is the test set, and a part of
+    train is held out as dev. In the official script two empty answers are equal, so that both modes are the same.
     """
 
     title = "SQuAD2.0"
@@ -158,12 +158,12 @@ class Squad2(QuestionAnswering):
     heads = ("own", "answerability")
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Exact match of normalised answers, and F1 of their words; without an accepted answer only an empty one is right."""
+        """Return exact match of normalised answers, and F1 of their words; without an accepted answer "" is right."""
         accepted = [text for text in question.accepted if normalise_squad(text)] or [""]
         return em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``em`` and ``f1`` over all questions, and over those with and without an answer."""
+        """Compute ``em`` and ``f1`` over all questions, and over those with and without an answer."""
         scores = super().score(examples, predicted, mode)
         values = dict(scores.values)
         for name, answerable in (("has_answer", True), ("no_answer", False)):

@@ -2,8 +2,8 @@
 
 Official directory ``RACE`` with ``{train,dev,test}/{middle,high}/N.txt``, 87,866 / 4,887 / 4,934 questions; each file is a JSON
 object with ``article``, ``questions``, ``options``, ``answers`` (A to D) and ``id``. Give a directory, whose files are read in
-the order of their paths, or one file with an object per line. ALBERT's tables 2 to 8 are of dev: scores over dev are shown next
-to them, those over test alone.
+the order of their paths, or one file with an object per line. ALBERT's tables 2 to 8 have dev scores, so only scores over dev
+are compared with them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Race(MultipleChoice):
     defaults = {"epochs": 4, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All questions; an id is the text's id and the question's number from 0."""
+        """Read all questions; an id is the text's id and the question's number from 0."""
         seen = Identifiers()
         texts = [text for part in parts(file, "*.txt") for text in json_lines(part)]
         for text in texts:
@@ -41,7 +41,7 @@ class Race(MultipleChoice):
         return [example for text in texts for example in self._questions(text)]
 
     def posed(self, example: Choice, option: str) -> tuple[str, str]:
-        """``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""
+        """Return ``[CLS] article [SEP] question option [SEP]``; an option fills the question's blank if there is one."""
         asked = example.pair or ""
         return example.text, asked.replace("_", option) if "_" in asked else f"{asked} {option}"
 
@@ -58,7 +58,7 @@ class Race(MultipleChoice):
             yield Choice(f"{text_id}-{number}", article, target, pair=question, options=tuple(four))
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
-        """``accuracy``, and that of each level whose name begins the ids."""
+        """Compute ``accuracy``, and that of each level, which is the beginning of an id."""
         scores = super().score(examples, predicted, mode)
         values = dict(scores.values)
         for level in _LEVELS:

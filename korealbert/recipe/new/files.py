@@ -1,11 +1,12 @@
-"""Files of text below a path, each with its first bytes and records; and what has no known format there."""
+"""The files of known formats below a path, each with its first bytes and records, and the files that are left out."""
 
 from __future__ import annotations
 
+import glob
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,9 +24,9 @@ from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
 from korealbert.recipe.new.columns import (
     Table,
+    decoding_fault,
     format_of,
     is_json_list,
-    no_text,
     table_of_csv,
     table_of_json,
     table_of_parquet,
@@ -36,9 +37,9 @@ from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
 
 SCHEMA, STORE = "recipe.schema.json", "store"
-"""What ``new`` and ``run`` write beside a recipe."""
-EXTRACTED = "wiki_"
-"""How the files of WikiExtractor begin, which have no ending."""
+"""Names that ``new`` and ``run`` write beside a recipe."""
+_WIKI_PREFIX = "wiki_"
+"""Beginning of the names of WikiExtractor's files, which have no ending."""
 FORMATS = {
     ".txt": "text",
     ".md": "text",
@@ -53,34 +54,34 @@ FORMATS = {
     ".htm": "html",
     ".warc": "warc",
     ".wet": "wet",
-    EXTRACTED: "wikiextractor",
+    _WIKI_PREFIX: "wikiextractor",
 }
-ENDINGS = tuple(ending for ending in FORMATS if ending != EXTRACTED)
+ENDINGS = tuple(ending for ending in FORMATS if ending != _WIKI_PREFIX)
 _PART = r"-p\d+p\d+"
-"""Between ending and packing of the parts in which Wikipedia's dumps come: ``….xml-p1p82407.bz2``."""
+"""Pages in the name of a part of Wikipedia's dumps, between its format and packing: ``….xml-p1p82407.bz2``."""
 _TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
-_ABOUT = re.compile(
+_NOTES = re.compile(
     rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?", re.IGNORECASE
 )
-"""Names of files about the others: ``README.ko.md``, ``LICENSE``, the index of a dump of Wikipedia."""
-_HIDDEN = "hidden, whose names or folders begin with a point"
-_MEMBERS_LOOKED_AT = 2_000
-"""Of one archive; later ones are taken to be like these."""
-_LONGEST_DOCUMENT = 64 << 10
-"""Bytes of a file of text from which on it holds more than one document, if blank lines part it: some 20,000 Korean characters,
-more than an article has. A book in paragraphs gives as many rows as a book in one piece."""
-FEW_FILES = 20
-"""Fewer files are too few documents to train on some and hold out others. Of large ones so many are read on."""
-_LARGEST_FILE = 4 << 20
-"""Bytes of a file of text that is never one document; the longest novels are shorter."""
-_WRAPPED, _LONGEST_OF_A_PAGE, _TEXTS = 0.6, 200, 1_000
-"""Share of lines nearly as long as the longest, from which on they are lines of a page and not texts, and the characters that
-the longest such line has; those that lines have on average, from which on they are texts and not their paragraphs."""
-_BYTES_LOOKED_AT, _MOST_BYTES = 1 << 16, 1 << 22
-"""Of a file; of one whose first record is longer, or whose first records lack a field."""
-_PARQUET_LOOKED_AT = 1 << 28
-"""Bytes: the schema of such a file is at its end."""
+"""Names of files that describe others: ``README.ko.md``, ``LICENSE``, the index of a Wikipedia dump."""
+_MAX_MEMBERS = 2_000
+"""Members of one archive that are looked at; later ones are taken to be alike."""
+_MAX_DOCUMENT_BYTES = 64 << 10
+"""A text with blank lines holds several documents if it is longer: some 20,000 Korean characters, more than an article has. A
+book in paragraphs gives as many rows as a book in one piece."""
+MIN_DOCUMENTS = 20
+"""Fewer documents are too few to train on some and hold out others. Also the number of files read to find paragraphs."""
+_MAX_ONE_DOCUMENT = 4 << 20
+"""Bytes of the longest file that may be one document; the longest novels are shorter."""
+_MIN_WRAPPED_SHARE, _MAX_WRAPPED_CHARACTERS = 0.6, 200
+"""Lines belong to a wrapped page if this share is nearly as long as the longest, which has no more characters than this."""
+_MIN_TEXT_CHARACTERS = 1_000
+"""Lines with more characters on average are whole texts rather than their paragraphs."""
+_SAMPLE_BYTES, _MAX_SAMPLE_BYTES = 1 << 16, 1 << 22
+"""Bytes read of a file, and of one whose first record is longer or whose first records lack a text."""
+_MAX_PARQUET_BYTES = 1 << 28
+"""Bytes read of a Parquet file in an archive: its schema is at its end."""
 
 
 @dataclass(eq=False)
@@ -89,31 +90,31 @@ class File:
 
     path: Path
     member: str
-    """Empty: the file itself."""
+    """Empty for a file that is no archive."""
     size: float
     tail: str
-    """The part of its name that gives format and packing, as it is written: ``.TXT``, ``.jsonl.zst``."""
+    """The part of its name that gives format and packing, as written: ``.TXT``, ``.jsonl.zst``. Empty if neither is known."""
     begin: bytes = b""
     table: Table = field(default_factory=Table)
-    """Of formats that have columns."""
+    """Its first records, if its format has columns."""
     kind: str = ""
-    """Its format, by its name and by what it holds."""
+    """Its format, by name and content."""
     hidden: bool = False
-    """Whether it, or a folder that it is in, has a name that begins with a point."""
+    """Whether its name or that of a folder around it begins with a dot."""
     fault: str = ""
-    """Why no source can read it, as a relative clause."""
+    """Why no source can read it, as a phrase to follow its name."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds nothing but blanks."""
-        return not self.begin.strip() and self.size < _BYTES_LOOKED_AT and not self.fault
+        """Whether it holds only white space."""
+        return not self.begin.strip() and self.size < _SAMPLE_BYTES and not self.fault
 
     def text(self) -> str:
-        """Its first characters, of a long file whole lines, for which it is opened again; line ends are line feeds."""
-        begin, limit = self.begin, _BYTES_LOOKED_AT
+        """Return its first characters with line feeds as line ends. A long file is opened again to read more of it."""
+        begin, limit = self.begin, _SAMPLE_BYTES
         if len(begin) == limit:
-            limit = _MOST_BYTES
-            for raw in open_files([self.path], MemberFilter(literal(self.member) if self.member else "*"), ReadLimits()):
+            limit = _MAX_SAMPLE_BYTES
+            for raw in open_files([self.path], MemberFilter(glob.escape(self.member) if self.member else "*"), ReadLimits()):
                 with suppress(ReadFault):
                     begin = raw.read(limit) if isinstance(raw, RawFile) else begin
         text = whole_lines(begin, cut=len(begin) == limit)
@@ -124,24 +125,19 @@ class Below(NamedTuple):
     """What is below one path or several."""
 
     files: list[File]
-    """Of known formats."""
-    members: list[File]
+    """Files of known formats."""
+    other_members: list[File]
     """Members of archives that no source may read."""
-    paths: set[Path]
+    other_paths: set[Path]
     """Paths that no source may contain."""
     left_out: Counter[str]
-    """Files of no known format, by ending."""
-
-
-def literal(name: str) -> str:
-    """The fnmatch pattern of this name alone."""
-    return re.sub(r"([*?[])", r"[\1]", name)
+    """Files of no known format, counted by ending."""
 
 
 def files_below(paths: Sequence[Path], project: Path) -> Below:
-    """The files of known formats below some paths, and what is beside them.
+    """Return the files below one directory, or of some files, with their first bytes read.
 
-    The store of a new project is one before it exists; other stores are known by their digests.
+    Stores are skipped: that of the project even before it exists, others if they have a directory of digests.
     """
     found, hidden = Below([], [], {project / SCHEMA, project / STORE}, Counter()), 0
     directory = next((path for path in paths if path.is_dir()), None)
@@ -151,9 +147,9 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
         name = file.relative_to(directory) if directory else Path(file.name)
         if file.is_dir():
             continue
-        ours = file in found.paths or file.name == SCHEMA or stores & set(file.parents)
+        ours = file in found.other_paths or file.name == SCHEMA or stores & set(file.parents)
         if ours or any(part.startswith(".") for part in name.parts):
-            found.paths.add(file)
+            found.other_paths.add(file)
             if directory is None:
                 found.left_out[writable(file.name)] += 1
             hidden += not ours
@@ -164,93 +160,93 @@ def files_below(paths: Sequence[Path], project: Path) -> Below:
             continue
         if (shown := writable(str(file))) != str(file):
             raise RecipeError(f"{shown}: this name is not UTF-8, so that no run can read it; {RENAME}")
-        here = list(_opened(file))
+        here = _opened(file)
         found.files.extend(one for one in here if one.tail)
-        found.members.extend(one for one in here if not one.tail and one.member)
+        found.other_members.extend(one for one in here if not one.tail and one.member)
         found.left_out.update(_label(one) for one in here if not one.tail and not one.hidden)
         hidden += sum(one.hidden for one in here)
         if not any(one.tail for one in here):
-            found.paths.add(file)
+            found.other_paths.add(file)
     if hidden and not found.files and not found.left_out:
-        found.left_out[_HIDDEN] = hidden
+        found.left_out["hidden, as their names or folders begin with a dot"] = hidden
     return found
 
 
 def _label(file: File) -> str:
+    """Name what a left-out file is: its ending, or its whole name if that says more, and its fault."""
     name = PurePosixPath(file.member or file.path.name)
-    ending = name.name if is_about(name.name) else writable(name.suffix.lower()) or "without an ending"
+    ending = name.name if is_note(name.name) else writable(name.suffix.lower()) or "without an ending"
     nested = " in an archive, which must be unpacked first" if file.member and is_archive(name.name) else ""
     return f"{ending}{nested} {file.fault}".rstrip()
 
 
-def is_about(name: str) -> bool:
-    """Whether a file of this name is about the others."""
-    return _ABOUT.fullmatch(name) is not None
+def is_note(name: str) -> bool:
+    """Return whether a file of this name describes others."""
+    return _NOTES.fullmatch(name) is not None
 
 
-def _opened(file: Path) -> Iterator[File]:
-    """A file with its first bytes, or the members of an archive."""
+def _opened(file: Path) -> list[File]:
+    """Return a file, or the members of an archive, with their first bytes read."""
     total = file.stat().st_size * PACKED.get(file.suffix.lower(), 1)
     if not is_archive(file.name):
-        members = [File(file, "", total, _tail(file.name))]
-        if members[0].tail:
+        whole = File(file, "", total, _tail(file.name))
+        if whole.tail:
             for raw in open_files([file], "*", ReadLimits()):
-                _begin(members[0], raw)
-        yield from members
-        return
-    members, faults = [], list[Quarantined]()
-    for raw in islice(open_files([file], "*", ReadLimits()), _MEMBERS_LOOKED_AT):
+                _read_begin(whole, raw)
+        return [whole]
+    members, faults = list[File](), list[Quarantined]()
+    for raw in islice(open_files([file], "*", ReadLimits()), _MAX_MEMBERS):
         if isinstance(raw, Quarantined):
-            faults.append(raw)  # Of an archive of which something is read the extract stage reports it, with its position.
+            faults.append(raw)
             continue
         member = raw.name.partition("::")[2]
         hidden = any(part.startswith(".") for part in PurePosixPath(member).parts)
         members.append(File(file, member, total, "" if hidden else _tail(member), hidden=hidden))
-        _begin(members[-1], raw)
-    if faults and not any(one.tail for one in members):
-        yield File(file, "", total, "", fault=_unreadable(faults[0]))
+        _read_begin(members[-1], raw)
     sizes = dict[str, int]()
     with suppress(zipfile.BadZipFile, OSError):
         if file.suffix.lower() == ".zip":
             sizes = {one.filename: one.file_size for one in zipfile.ZipFile(file).infolist()}
     for one in members:
-        short = one.tail and len(one.begin) < _BYTES_LOOKED_AT
+        short = one.tail and len(one.begin) < _SAMPLE_BYTES
         one.size = sizes.get(one.member, len(one.begin) if short else total / len(members))
-    yield from members
+    if faults and not any(one.tail for one in members):  # Otherwise the extract stage reports faults with their position.
+        return [File(file, "", total, "", fault=_unreadable(faults[0])), *members]
+    return members
 
 
 def _unreadable(fault: ReadFault | Quarantined) -> str:
-    """Why nothing of a file can be read, as a relative clause."""
+    """Return why nothing of a file can be read, as a phrase to follow its name."""
     return "without a file" if fault.reason == "no_members" else f"that cannot be read ({fault.reason}: {fault.remedy})"
 
 
-def _begin(file: File, raw: RawFile | Quarantined) -> None:
-    """Read the first bytes of a file, and the first of its records."""
+def _read_begin(file: File, raw: RawFile | Quarantined) -> None:
+    """Read the first bytes and records of a file of a known format."""
     if isinstance(raw, Quarantined) or not file.tail:
         return
     ending = ending_of(file.tail)
     file.kind = FORMATS[ending]
     try:
-        file.begin = raw.read(_PARQUET_LOOKED_AT if file.kind == "parquet" and file.member else _BYTES_LOOKED_AT)
+        file.begin = raw.read(_MAX_PARQUET_BYTES if file.kind == "parquet" and file.member else _SAMPLE_BYTES)
         if file.kind == "parquet":
             file.table = table_of_parquet(file.begin if file.member else file.path)
         elif file.kind not in ("warc", "wet", "html"):
-            _look(file, raw, ending)
+            _read_text(file, raw, ending)
     except ReadFault as fault:
         file.fault = "" if file.begin else _unreadable(fault)
     except (pa.ArrowException, OSError):
-        cut = file.member and len(file.begin) == _PARQUET_LOOKED_AT
+        cut = file.member and len(file.begin) == _MAX_PARQUET_BYTES
         file.fault = "too large for an archive: unpack it" if cut else "that cannot be read as Parquet"
 
 
-def _look(file: File, raw: RawFile, ending: str) -> None:
-    """Find out what a file of text holds. Raises ReadFault."""
-    file.fault = no_text(file.begin)
-    cut = len(file.begin) == _BYTES_LOOKED_AT
+def _read_text(file: File, raw: RawFile, ending: str) -> None:
+    """Find the format and the first records of a text file. Raises ReadFault."""
+    file.fault = decoding_fault(file.begin)
+    cut = len(file.begin) == _SAMPLE_BYTES
 
     @cache
     def longer() -> bytes:
-        return file.begin + raw.read(_MOST_BYTES)
+        return file.begin + raw.read(_MAX_SAMPLE_BYTES)
 
     if ending == ".txt":
         file.table = table_of_text(file.begin, cut=cut)
@@ -273,52 +269,50 @@ def _look(file: File, raw: RawFile, ending: str) -> None:
     file.table = file.table if file.table.delimiter else table(file.begin, cut=cut)
     if file.table.escaped:
         file.fault = r'whose quotation marks within fields are escaped (\") and not doubled ("")'
-    if cut and (not file.table.records or file.table.lacking):
+    if cut and (not file.table.records or file.table.empty_bodies):
         whole = longer()
-        cut = len(whole) == _BYTES_LOOKED_AT + _MOST_BYTES
+        cut = len(whole) == _SAMPLE_BYTES + _MAX_SAMPLE_BYTES
         later = table(whole, cut=cut, more=True)
-        file.table = file.table.with_late(later) if file.table.records else table(whole, cut=cut)
+        file.table = file.table.extended(later) if file.table.records else table(whole, cut=cut)
         if cut and not file.table.records:
             file.fault = f"whose first {formatted(len(whole))} hold no whole record"
 
 
 def _tail(name: str) -> str:
-    """The part of a file's name that gives its format and packing, as it is written; empty where neither is known.
-
-    An asterisk in it stands for a number.
-    """
+    """Return the part of a file's name that gives its format and packing, or "". An asterisk in it stands for a number."""
     last = PurePosixPath(name).name
-    if last.startswith(".") or is_about(last):
+    if last.startswith(".") or is_note(last):
         return ""
     if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
-        return f"{EXTRACTED}*"
+        return f"{_WIKI_PREFIX}*"
     found = _TAIL.search(last)
     return "" if found is None else f"{found[1]}{'-p*' if found[2] else ''}{found[3] or ''}"
 
 
 def ending_of(tail: str) -> str:
-    """The part that gives the format."""
+    """Return the part of a tail that gives the format, a key of ``FORMATS``."""
     return next(ending for ending in sorted(FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
 
 
 def unit(files: Sequence[File]) -> str:
-    """What a document is in files of text: a file, unless these are few or large and blank lines or lines part them."""
+    """Return what a document is in text files: "file", or "record" (a paragraph) or "line" if the files are few or large."""
     sizes = sorted(file.size for file in files)
-    if len(files) >= FEW_FILES and sizes[len(sizes) // 2] < _LONGEST_DOCUMENT and sizes[-1] < _LARGEST_FILE:
+    if len(files) >= MIN_DOCUMENTS and sizes[len(sizes) // 2] < _MAX_DOCUMENT_BYTES and sizes[-1] < _MAX_ONE_DOCUMENT:
         return "file"
-    looked_at = files[:: -(-len(files) // FEW_FILES)]
-    fewest = max(FEW_FILES, 2 * len(looked_at))
+    sample = files[:: -(-len(files) // MIN_DOCUMENTS)]
+    fewest = max(MIN_DOCUMENTS, 2 * len(sample))
     paragraphs, lines, size = 0, list[int](), 0
-    for file in looked_at:
+    for file in sample:
         text = file.text()
         paragraphs += len(re.findall(r"\n[ \t]*\n", text)) + 1
         lines += [len(line) for line in text.split("\n") if line.strip()]
         size += len(text.encode("utf-8", "replace"))
-    long = sum(lines) > _TEXTS * len(lines) and len(lines) > 2 * paragraphs
-    if paragraphs >= fewest and size < _LONGEST_DOCUMENT * paragraphs and not long:
+    lines_are_texts = sum(lines) > _MIN_TEXT_CHARACTERS * len(lines) and len(lines) > 2 * paragraphs
+    if paragraphs >= fewest and size < _MAX_DOCUMENT_BYTES * paragraphs and not lines_are_texts:
         return "record"
     longest = max(lines, default=0)
-    of_page = longest <= _LONGEST_OF_A_PAGE and sum(n > 0.8 * longest for n in lines) >= _WRAPPED * len(lines)
-    if len(lines) >= fewest and not of_page:
+    nearly_longest = sum(length > 0.8 * longest for length in lines)
+    wrapped = longest <= _MAX_WRAPPED_CHARACTERS and nearly_longest >= _MIN_WRAPPED_SHARE * len(lines)
+    if len(lines) >= fewest and not wrapped:
         return "line"
-    return "record" if sizes[-1] >= _LARGEST_FILE else "file"
+    return "record" if sizes[-1] >= _MAX_ONE_DOCUMENT else "file"

@@ -1,16 +1,17 @@
-"""Sources of text in a user's files: what is there, by format, columns, delimiter and encoding; and what is left out.
+"""The sources of text in a user's files: formats, columns, delimiters and encodings, and which files are left out.
 
-Every file is looked at, of each the first bytes. Files that one ``[extract]`` table reads become one source; so columns of two
-CSV files with other headers are two sources. ``korealbert.recipe.new.project`` writes the tables.
+The first bytes of every file are read. Files that one ``[extract]`` table can read become one source; CSV files with different
+headers become several. ``korealbert.recipe.new.project`` writes the tables.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -37,47 +38,47 @@ from korealbert.recipe.new.columns import (
     nested_text,
     text_column,
 )
-from korealbert.recipe.new.files import ENDINGS, STORE, Below, File, ending_of, files_below, is_about, literal, unit
+from korealbert.recipe.new.files import ENDINGS, STORE, Below, File, ending_of, files_below, is_note, unit
 from korealbert.recipe.tables import RecipeError
 
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
 _KNOWN = f"{', '.join(ENDINGS)}, and files of WikiExtractor; compressed or in archives"
-_BYTES_READ = 12_000_000
-"""Of a source, as documents: for the length of documents, and the characters that the vocabulary must cover."""
-_MEMBERS_APART = 20
-"""Members of an archive that is shared with other columns or another encoding: so many may each be a source, where as many
-patterns would have to exclude the others."""
+_MAX_SAMPLE_BYTES = 12_000_000
+"""Bytes of documents read from a source, to see how long they are and which characters the vocabulary must cover."""
+_MAX_SINGLE_MEMBERS = 20
+"""So many members of an archive may each be a source of their own, if as many patterns would have to exclude the others."""
 _LIMITS = (100, 20, 5)
-"""Least characters of a document: the first that loses at most this share of the text."""
-_LOST_AT_MOST = 0.1
-_TAG, _TAGGED = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>"), 0.1
-"""Of HTML or XML; and the share of documents from which on it is told."""
-_WITHOUT = 1_000
-"""Records without the field of text that are looked at."""
+"""Minimum lengths of documents; the first that loses no more than ``_MAX_LOST_SHARE`` of the text is taken."""
+_MAX_LOST_SHARE = 0.1
+_TAG = re.compile(r"</[a-zA-Z][\w:.-]*>|<br ?/?>")
+_MIN_TAGGED_SHARE = 0.1
+"""Tags of HTML or XML are reported if a larger share of the documents has them."""
+_MAX_RECORDS_WITHOUT_TEXT = 1_000
+"""Records without the field of the text that are looked at, to find the field that has it instead."""
 _ONE_OBJECT = "that is one object of texts by their ids, and not of records"
-_BAD_SHARE = 0.05
-"""Of records that extraction bears by default."""
+_MAX_BAD_SHARE = 0.05
+"""The default of ``max_bad_share``: unreadable records that extraction tolerates."""
 
 
-class Read(NamedTuple):
+class Sample(NamedTuple):
     """The first documents of a source."""
 
     lengths: Sequence[int]
-    """In characters."""
+    """Characters of each document."""
     characters: frozenset[str]
-    """All that occur, composed as a vocabulary has them."""
+    """All characters that occur, in the normal form of the vocabulary (NFKC)."""
     size: float
-    """Bytes of text in the whole source; about, if it is longer than what was read."""
+    """Bytes of text in the whole source; an estimate if it is longer than the sample."""
     fault: str
-    """The first record that cannot be read, and why; the first file without a record where there is no other fault."""
+    """The first record that cannot be read, and why; if there is none, the first file without a record."""
     bad: int
-    """How many cannot be read."""
-    blank: int
-    """How many of these are files without a record."""
+    """Number of records that cannot be read, with the files without a record."""
+    blank_files: int
+    """Number of files without a record."""
     tags: Mapping[str, int]
-    """Documents by the closing tags of HTML or XML that they hold."""
-    without: Sequence[Mapping[str, Any]]
-    """The first records of JSON without the field of text."""
+    """Number of documents with each closing tag of HTML or XML."""
+    without_text: Sequence[Mapping[str, Any]]
+    """The first JSON records that lack the field of the text."""
 
 
 @dataclass(frozen=True)
@@ -91,85 +92,86 @@ class Source:
     exclude: tuple[str, ...] = ()
     """Patterns of members of archives that are not read."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Columns of records by their role; an empty name: there is none."""
+    """Column of each role, or "" if there is none."""
     delimiter: str = ""
-    """Between columns; empty: the format's own."""
+    """Empty for the default of the format."""
     columns: tuple[str, ...] = ()
-    """Names of columns that have no header line."""
+    """Names given to the columns of a table without a header."""
     skip_rows: int = 0
-    """Rows before the header: a title."""
+    """Rows above the header."""
     quoted: bool = True
     """Whether quotation marks quote fields of a table; otherwise they are text."""
-    further: tuple[str, ...] = ()
-    """Fields or columns that have prose too, and are not read."""
-    blank: float = 0.0
-    """Share of the first records whose field of text is empty, and one of those is not."""
-    without: Sequence[Mapping[str, Any]] = ()
-    """Of the first records those that have no field of text."""
-    unread: str = ""
+    unread_columns: tuple[str, ...] = ()
+    """Other fields or columns with prose."""
+    blank_share: float = 0.0
+    """Share of the first records whose text is blank although one of ``unread_columns`` is not."""
+    without_text: Sequence[Mapping[str, Any]] = ()
+    """Those of the first records that lack the field of the text."""
+    unread_nested: str = ""
     """A list or object of the records that has more prose than their text."""
     markdown: bool = False
     encoding: str = "utf-8"
     document: str = ""
-    """What is one in format text: a file, a record (paragraph) or a line."""
+    """What a document is in text files: a file, a record (paragraph) or a line."""
     files: int = 0
     empty_files: int = 0
     size: float = 0.0
-    """Bytes of all files once unpacked, about."""
-
-    @property
-    def bad_share(self) -> float:
-        """Of the records that were looked at, those that cannot be read."""
-        return self.read.bad / max(1, self.read.bad + len(self.read.lengths))
+    """Estimated bytes of all files when unpacked."""
 
     @cached_property
-    def instead(self) -> tuple[str, ...]:
-        """Fields or columns that have the prose of records without the field of text."""
-        found = further_columns(self.fields.get("text", ""), [*self.without, *self.read.without])
-        return tuple(name for name in found if name not in self.further)
-
-    @property
-    def bears_bad(self) -> bool:
-        """Whether a run bears as many."""
-        return self.bad_share <= (self.max_bad_share or _BAD_SHARE)
-
-    @property
-    def max_bad_share(self) -> float | None:
-        """The share of unreadable records to bear, where the empty files are more than the default bears."""
-        share = self.empty_files / max(self.files, self.empty_files + len(self.read.lengths))
-        return None if share <= 0.8 * _BAD_SHARE else min(1.0, round(share + _BAD_SHARE, 2))
-
-    @cached_property
-    def read(self) -> Read:
-        """The first documents, as extraction reads them."""
-        lengths, characters, tags, faults, blank = list[int](), set[str](), Counter[str](), list[str](), list[str]()
-        size, without = 0.0, list[Mapping[str, Any]]()
-        for outcome in _outcomes(self, without):
+    def sample(self) -> Sample:
+        """The first documents, read as the extract stage does."""
+        lengths, characters, tags, faults, blank_files = list[int](), set[str](), Counter[str](), list[str](), list[str]()
+        size, without_text = 0.0, list[Mapping[str, Any]]()
+        for outcome in _outcomes(self, without_text):
             if isinstance(outcome, Document):
                 lengths.append(len(outcome.text))
                 size += len(outcome.text.encode("utf-8", "replace"))
                 characters.update(unicodedata.normalize("NFKC", outcome.text))
                 tags.update(set(_TAG.findall(outcome.text)) if "<" in outcome.text else ())
-                if size >= _BYTES_READ:
+                if size >= _MAX_SAMPLE_BYTES:
                     size = max(size, self.size)
                     break
             elif isinstance(outcome, Quarantined):
-                (blank if outcome.reason in ("empty_file", "no_records") else faults).append(str(outcome))
-        fault = next(iter([*faults, *blank]), "")
-        return Read(lengths, frozenset(characters), size, fault, len(faults) + len(blank), len(blank), tags, without)
+                (blank_files if outcome.reason in ("empty_file", "no_records") else faults).append(str(outcome))
+        bad = [*faults, *blank_files]
+        fault = bad[0] if bad else ""
+        return Sample(lengths, frozenset(characters), size, fault, len(bad), len(blank_files), tags, without_text)
+
+    @property
+    def bad_share(self) -> float:
+        """The share of the sampled records that cannot be read."""
+        return self.sample.bad / max(1, self.sample.bad + len(self.sample.lengths))
+
+    @property
+    def max_bad_share(self) -> float | None:
+        """The ``max_bad_share`` to write into the recipe if the empty files alone exceed the default; otherwise None."""
+        share = self.empty_files / max(self.files, self.empty_files + len(self.sample.lengths))
+        return None if share <= 0.8 * _MAX_BAD_SHARE else min(1.0, round(share + _MAX_BAD_SHARE, 2))
+
+    @property
+    def tolerates_bad(self) -> bool:
+        """Whether a run goes on despite this ``bad_share``."""
+        return self.bad_share <= (self.max_bad_share or _MAX_BAD_SHARE)
+
+    @cached_property
+    def columns_instead(self) -> tuple[str, ...]:
+        """Fields or columns with the prose of records that lack the field of the text."""
+        found = further_columns(self.fields.get("text", ""), [*self.without_text, *self.sample.without_text])
+        return tuple(name for name in found if name not in self.unread_columns)
 
     @property
     def tag(self) -> str:
-        """The tag that most of its documents hold, if many do."""
-        tag, count = max(self.read.tags.items(), key=itemgetter(1), default=("", 0))
-        return tag if count > _TAGGED * len(self.read.lengths) else ""
+        """The most common HTML or XML tag, or "" if few documents have it."""
+        tag, count = max(self.sample.tags.items(), key=itemgetter(1), default=("", 0))
+        return tag if count > _MIN_TAGGED_SHARE * len(self.sample.lengths) else ""
 
     @cached_property
     def min_characters(self) -> int:
-        """The least length of a document that loses little of the text."""
-        lengths = self.read.lengths
-        bearable = _LOST_AT_MOST * sum(lengths)
-        return next((limit for limit in _LIMITS if sum(n for n in lengths if n < limit) <= bearable), _LIMITS[-1])
+        """The largest minimum length of documents that loses little of the text."""
+        lengths = self.sample.lengths
+        tolerated = _MAX_LOST_SHARE * sum(lengths)
+        return next((limit for limit in _LIMITS if sum(n for n in lengths if n < limit) <= tolerated), _LIMITS[-1])
 
 
 @dataclass(frozen=True)
@@ -178,17 +180,25 @@ class Found:
 
     sources: tuple[Source, ...]
     left_out: Mapping[str, int]
-    """Files that no source reads: by ending, or by the reason."""
+    """Number of files that no source reads, by ending or reason."""
     repeated: tuple[Path, ...] = ()
-    """Paths given that lie in others given, or are the same."""
+    """Given paths that lie in other given ones, or are the same."""
+
+
+class _Group(NamedTuple):
+    """Files that may become one source."""
+
+    tail: str
+    """The end of their names, in lower case."""
+    format: str
+    fields: Mapping[str, str]
+    files: list[File]
 
 
 def look(paths: Sequence[Path], project: Path) -> Found:
-    """Sources in files and directories; what ``new`` and ``run`` write into the directory of the project is none.
+    """Find the sources in files and directories, leaving out what ``new`` and ``run`` write into the project.
 
-    Files named one by one are taken together, as those of a directory are.
-
-    Raises RecipeError where nothing can be read, naming the path and why.
+    Files named one by one are taken together, like those of one directory. Raises RecipeError if a path has nothing to read.
     """
     found: list[Source] = []
     left_out: Counter[str] = Counter()
@@ -211,94 +221,103 @@ def look(paths: Sequence[Path], project: Path) -> Found:
         here, out = _sources(part, project.resolve(), {source.name for source in found})
         left_out.update(out)
         if not here:
-            told = f"only {listed(out)}" if out else "no file"
+            only = f"only {listed(out)}" if out else "no file"
             hold = f"{paths[resolved.index(part[0])]}" + (f" and {len(part) - 1:,} more: hold" if part[1:] else ": holds")
-            raise RecipeError(f"{hold} no file of a known format that has text in it, {told}; known are {_KNOWN}; {CONVERT}")
+            raise RecipeError(f"{hold} no file of a known format that has text in it, {only}; known are {_KNOWN}; {CONVERT}")
         found += here
     return Found(tuple(found), left_out, tuple(repeated))
 
 
 def listed(left_out: Mapping[str, int]) -> str:
-    """``3 .pdf, 1 .hwp``, those of which there are most first."""
+    """Format counts with the largest first: ``3 .pdf, 1 .hwp``."""
     return ", ".join(f"{count:,} {what}" for what, count in by_number(left_out))
 
 
 def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
-    """The sources below one directory or in some files, and what is left out there."""
+    """Return the sources below one directory or in some files, and what is left out there."""
     below = files_below(paths, project)
     left_out, roots = below.left_out, {path: number for number, path in enumerate(paths)}
-    groups = sorted(_groups(below.files, left_out), key=lambda group: min(roots[_root(file, roots)] for file in group[3]))
-    stems = [_stem({_root(file, roots) for file in group}) for *_, group in groups]
+    groups = sorted(_groups(below.files, left_out), key=lambda group: min(roots[_root(one, roots)] for one in group.files))
+    stems = [_stem({_root(file, roots) for file in group.files}) for group in groups]
+    texts: dict[str, list[File]] = {}  # In all encodings: those in UTF-16 become another source.
+    for group in groups:
+        if group.format == "text":
+            texts.setdefault(group.tail, []).extend(group.files)
     found: list[Source] = []
-    texts: dict[str, list[File]] = {}
-    for tail, format_, _, group in groups:
-        if format_ == "text":
-            texts.setdefault(tail, []).extend(group)  # In all encodings, of which two are two sources.
-    for (tail, format_, fields, group), stem in zip(groups, stems, strict=True):
-        name = _name(stem if stems.count(stem) == 1 else f"{stem}-{ending_of(tail).strip('._')}", taken)
+    for group, stem in zip(groups, stems, strict=True):
+        name = _name(stem if stems.count(stem) == 1 else f"{stem}-{ending_of(group.tail).strip('._')}", taken)
         taken.add(name)
-        table = next((file.table for file in group if file.table.delimiter), Table())
-        records = [record for file in group for record in file.table.records]
-        encodings = {encoding_of(file.begin) for file in group}
-        text = fields.get("text", "")
-        with_text = [record for record in records if not is_missing(record.get(text))]
-        further = further_columns(text, with_text) if fields else ()
-        blank = [one for one in with_text if not str(one[text]).strip() and any(one.get(name) for name in further)]
-        source = Source(
-            name=name,
-            format=format_,
-            paths=tuple(paths),
-            fields=fields,
-            delimiter="" if table.delimiter == "," else table.delimiter,
-            columns=table.columns,
-            skip_rows=table.skipped,
-            quoted=table.quoted,
-            unread=nested_text(fields["text"], records)[0] if fields else "",
-            further=further,
-            blank=len(blank) / max(1, len(records)),
-            without=[record for record in records if is_missing(record.get(text))] if fields else (),
-            markdown=ending_of(tail) == ".md",
-            encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
-            document=unit(texts[tail]) if format_ == "text" else "",
-        )
-        for placed in map(_decodable, _placed(source, roots, group, below, taken)):
-            if placed.read.lengths or not placed.read.fault:
+        document = unit(texts[group.tail]) if group.format == "text" else ""
+        source = replace(_source_of(group), name=name, paths=tuple(paths), document=document)
+        for placed in map(_decodable, _placed(source, roots, group.files, below, taken)):
+            if placed.sample.lengths or not placed.sample.fault:
                 found.append(placed)
             else:
-                left_out[f"{tail} of which nothing can be read ({placed.read.fault})"] += placed.files
+                left_out[f"{group.tail} of which nothing can be read ({placed.sample.fault})"] += placed.files
     return found, left_out
 
 
+def _source_of(group: _Group) -> Source:
+    """Return the source of some files, still without name and place."""
+    table = next((file.table for file in group.files if file.table.delimiter), Table())
+    encodings = {encoding_of(file.begin) for file in group.files}
+    source = Source(
+        name="",
+        format=group.format,
+        paths=(),
+        fields=group.fields,
+        delimiter="" if table.delimiter == "," else table.delimiter,
+        columns=table.columns,
+        skip_rows=table.skipped,
+        quoted=table.quoted,
+        markdown=ending_of(group.tail) == ".md",
+        encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
+    )
+    if not group.fields:
+        return source
+    text, records = group.fields["text"], [record for file in group.files for record in file.table.records]
+    with_text = [record for record in records if not is_missing(record.get(text))]
+    columns = further_columns(text, with_text)
+    blank = sum(not str(one[text]).strip() and any(one.get(name) for name in columns) for one in with_text)
+    return replace(
+        source,
+        unread_columns=columns,
+        blank_share=blank / max(1, len(records)),
+        without_text=[record for record in records if is_missing(record.get(text))],
+        unread_nested=nested_text(text, records)[0],
+    )
+
+
 def _root(file: File, roots: Mapping[Path, int]) -> Path:
-    """The one of these paths that a file is, or is below."""
+    """Return which of the given paths a file is, or lies below."""
     return file.path if file.path in roots else next(iter(roots))
 
 
 def _stem(paths: Collection[Path]) -> str:
-    """What a source of these files, or of this directory, is called."""
+    """Return the name for a source of these paths."""
     return (next(iter(paths)) if len(paths) == 1 else common_directory(paths)).name.split(".")[0]
 
 
 def common_directory(paths: Collection[Path]) -> Path:
-    """The innermost directory that holds these files and directories."""
+    """Return the innermost directory that holds all these paths."""
     return Path(os.path.commonpath([path.parent for path in paths]))
 
 
 def _decodable(source: Source) -> Source:
-    """The source, in CP949 where UTF-8 is found out to be wrong behind the first bytes of its files."""
-    if source.encoding != "utf-8" or not source.read.bad:
+    """Return the source, changed to read CP949 if its files turn out not to be UTF-8 after their first bytes."""
+    if source.encoding != "utf-8" or not source.sample.bad:
         return source
     other = replace(source, encoding="auto")
-    return other if source.read.bad > other.read.bad else source
+    return other if source.sample.bad > other.sample.bad else source
 
 
 def _placed(
     source: Source, roots: Mapping[Path, int], group: Sequence[File], below: Below, taken: set[str]
 ) -> Iterator[Source]:
-    """The source with the paths and the patterns that mean its files, and none of the others below that directory.
+    """Yield the source with paths and patterns that match its files and no other ones below the directory.
 
-    Where few members of an archive have an ending that many others have too, each is a source; so is each archive where what is
-    excluded of one is wanted of another.
+    It is split if no patterns do that: into single members, if it has few of an archive in which many others have their ending,
+    or into one source for each archive, if a pattern that one needs would exclude files of another.
     """
 
     def part(files: Sequence[File], number: int, **changes: Any) -> Source:
@@ -309,41 +328,45 @@ def _placed(
 
     wanted = {file.path for file in group}
     pattern, own = _pattern([file.tail for file in group]), set(group)
-    beside = (file for file in (*below.files, *below.members) if file.path in wanted and file not in own)
+    beside = (file for file in (*below.files, *below.other_members) if file.path in wanted and file not in own)
     rivals = [file for file in beside if fnmatchcase(file.member, pattern)]
     exclude, conflict = _exclusions(rivals, [name for file in group for name in _names_within(file, roots)])
     loose, packed = [file for file in group if not file.member], [file for file in group if file.member]
-    apart = len(packed) <= min(_MEMBERS_APART, len(exclude))
-    if (conflict and len(wanted) > 1) or (apart and loose and packed):
+    single = len(packed) <= min(_MAX_SINGLE_MEMBERS, len(exclude))
+    if (conflict and len(wanted) > 1) or (single and loose and packed):
         archives = ([file for file in packed if file.path == one] for one in sorted({file.path for file in packed}))
         for number, files in enumerate(filter(None, (loose, *archives))):
             yield from _placed(part(files, number), roots, files, below, taken)
         return
-    if apart and packed:
+    if single and packed:
         for number, file in enumerate(packed):
-            yield part([file], number, paths=(file.path,), members=literal(file.member))
+            yield part([file], number, paths=(file.path,), members=glob.escape(file.member))
         return
-    unwanted = {file.path for file in below.files} - wanted | below.paths
+    unwanted = {file.path for file in below.files} - wanted | below.other_paths
     unwanted = {one for one in unwanted if is_archive(one.name) or one.name == STORE or fnmatchcase(one.name, pattern)}
-    around = {parent for one in unwanted for parent in one.parents}
-    above = {parent for one in wanted for parent in one.parents}
+    paths = _covering([root for root in roots if root.is_dir() or root in wanted], wanted, unwanted)
+    has_members = any(one.is_dir() or is_archive(one.name) for one in paths)
+    yield part(group, 0, paths=paths, members=pattern if has_members else "*", exclude=exclude)
+
+
+def _covering(roots: Sequence[Path], wanted: Set[Path], unwanted: Set[Path]) -> tuple[Path, ...]:
+    """Return the fewest paths below the given ones that contain all wanted files and no unwanted one."""
+    above_wanted = {parent for one in wanted for parent in one.parents}
+    above_unwanted = {parent for one in unwanted for parent in one.parents}
 
     def cover(here: Path) -> Iterator[Path]:
-        """The fewest paths that contain all files wanted and none unwanted."""
-        if here in wanted or here not in around:
+        if here in wanted or here not in above_unwanted:
             yield here
             return
         for inner in sorted(here.iterdir()):
-            if inner in wanted or inner in above:
+            if inner in wanted or inner in above_wanted:
                 yield from cover(inner)
 
-    paths = tuple(path for root in roots if root.is_dir() or root in wanted for path in cover(root))
-    inside_of = any(one.is_dir() or is_archive(one.name) for one in paths)
-    yield part(group, 0, paths=paths, members=pattern if inside_of else "*", exclude=exclude)
+    return tuple(path for root in roots for path in cover(root))
 
 
 def _names_within(file: File, roots: Mapping[Path, int]) -> list[str]:
-    """What patterns may be matched against: a member's name, or a file's path within each directory from this one on."""
+    """Return all names that patterns may be matched against: a member's, or a file's path within each directory above it."""
     if file.member:
         return [file.member]
     parts = file.path.relative_to(_root(file, roots)).parts
@@ -351,101 +374,99 @@ def _names_within(file: File, roots: Mapping[Path, int]) -> list[str]:
 
 
 def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The fewest patterns that match members of archives which are not wanted, and whether one matches one that is."""
+    """Return the fewest patterns that match unwanted members of archives, and whether one also matches a wanted name."""
     around = {folder for name in own for folder in _folders(name)}
     found: dict[str, None] = {}
     for file in rivals:
         last = file.member.rpartition("/")[2]
         if file.hidden:
             found |= dict.fromkeys((".[!/]*", "*/.*"))
-        elif is_about(last):
-            found[f"*/{literal(last)}" if last != file.member else literal(last)] = None
+        elif is_note(last):
+            found[f"*/{glob.escape(last)}" if last != file.member else glob.escape(last)] = None
         else:
             alone = next((folder for folder in _folders(file.member) if folder not in around), "")
-            found[f"{literal(alone)}/*" if alone else literal(file.member)] = None
-    taken = MemberFilter("*", tuple(found))
-    return tuple(found), not all(taken.takes(name) for name in own)
+            found[f"{glob.escape(alone)}/*" if alone else glob.escape(file.member)] = None
+    members = MemberFilter("*", tuple(found))
+    return tuple(found), not all(members.takes(name) for name in own)
 
 
 def _folders(name: str) -> list[str]:
-    """The folders around a member of an archive, the outermost first."""
+    """Return the folders around a member of an archive, the outermost first."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _pattern(tails: Sequence[str]) -> str:
-    """The fnmatch pattern of names that end so, in upper or lower case as they do."""
-    letters = [sorted(set(spelt)) for spelt in zip(*tails, strict=True)]
-    return "*" + "".join(spelt[0] if len(spelt) == 1 else f"[{''.join(spelt)}]" for spelt in letters)
+    """Return the fnmatch pattern of names with these ends, which differ in upper and lower case only."""
+    letters = [sorted(set(column)) for column in zip(*tails, strict=True)]
+    return "*" + "".join(cases[0] if len(cases) == 1 else f"[{''.join(cases)}]" for cases in letters)
 
 
-def _name(written: str, taken: set[str]) -> str:
-    """A name of a source as recipes allow it, which no other source has."""
-    stem = unicodedata.normalize("NFKC", written).lower()
+def _name(wanted: str, taken: set[str]) -> str:
+    """Return a name that recipes allow for a source, and that no other source has."""
+    stem = unicodedata.normalize("NFKC", wanted).lower()
     name = re.sub(r"[^a-z0-9_-]+", "-", stem).strip("-_") or "source"
     numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(n for n in numbered if n not in taken)
+    return next(each for each in (name, *numbered) if each not in taken)
 
 
-def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str, str, Mapping[str, str], list[File]]]:
-    """Files that one table reads, with their ending, format and fields; those that none reads are counted as left out.
+def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[_Group]:
+    """Group files that one table can read, and count those that none can as left out.
 
-    Empty files go with the others of their ending.
+    Empty files join the largest group of their ending.
     """
-    tails: dict[str, list[File]] = {}
+    by_tail: dict[str, list[File]] = {}
     for file in files:
-        tails.setdefault(file.tail.lower(), []).append(file)
-    for tail, here in sorted(tails.items()):
+        by_tail.setdefault(file.tail.lower(), []).append(file)
+    for tail, here in sorted(by_tail.items()):
         left_out.update(f"{tail} {file.fault}" for file in here if file.fault)
-        groups = list(_alike(tail, [file for file in here if not file.is_empty and not file.fault], left_out))
+        groups = list(_groups_by_content(tail, [file for file in here if not file.is_empty and not file.fault], left_out))
         empty = [file for file in here if file.is_empty]
-        if not groups:
-            left_out.update([f"empty {tail}"] * len(empty))
-            continue
-        largest = max(range(len(groups)), key=lambda number: len(groups[number][2]))
-        for number, (format_, fields, group) in enumerate(groups):
-            yield tail, format_, fields, group + empty * (number == largest)
+        if groups:
+            max(groups, key=lambda group: len(group.files)).files.extend(empty)
+            yield from groups
+        elif empty:
+            left_out[f"empty {tail}"] += len(empty)
 
 
-def _alike(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator[tuple[str, Mapping[str, str], list[File]]]:
-    """Files of one ending by what they hold, encoding, delimiter and the column of text."""
-    parts: dict[tuple[Any, ...], list[File]] = {}
+def _groups_by_content(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator[_Group]:
+    """Group files of one ending by format, encoding, delimiter and the column of the text."""
+    by_shape: dict[tuple[Any, ...], list[File]] = {}
     for file in files:
         table = file.table
         wiki = ending_of(tail) == ".json" and bool(table.records) and table.records[0].keys() >= NAMUWIKI
         kind = "namuwiki" if wiki else file.kind
-        alike = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted, table.skipped
-        parts.setdefault((kind, *alike), []).append(file)
-    for (kind, *_), part in parts.items():
+        shape = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted, table.skipped
+        by_shape.setdefault((kind, *shape), []).append(file)
+    for (kind, *_), alike in by_shape.items():
         try:
             check_installed(ExtractSpec.model_validate({"source": "new", "format": kind}))
         except ExtractionError as error:
-            left_out.update([f"{tail} ({error})"] * len(part))
+            left_out[f"{tail} ({error})"] += len(alike)
             continue
         if kind not in ("json", "jsonl", "csv", "parquet"):
-            yield kind, {}, part
+            yield _Group(tail, kind, {}, alike)
             continue
-        remaining = part
+        remaining = alike
         while remaining:
             text = text_column([record for file in remaining for record in file.table.records])
             if not text:
-                left_out.update(f"{tail} {_without_text(file)}" for file in remaining)
+                left_out.update(f"{tail} {_why_no_text(file)}" for file in remaining)
                 break
             these = [file for file in remaining if any(text in record for record in file.table.records)]
             remaining = [file for file in remaining if file not in set(these)]
             records = [record for file in these for record in file.table.records]
-            nested, little = nested_text(text, records)
+            nested, has_little_text = nested_text(text, records)
             if kind.startswith("json") and is_one_object(records):
-                left_out.update([f"{tail} {_ONE_OBJECT}"] * len(these))
-                continue
-            if little:
-                left_out.update([f"{tail} whose text is in {nested}"] * len(these))
-                continue
-            yield kind, fields_of(text, records), these
+                left_out[f"{tail} {_ONE_OBJECT}"] += len(these)
+            elif has_little_text:
+                left_out[f"{tail} whose text is in {nested}"] += len(these)
+            else:
+                yield _Group(tail, kind, fields_of(text, records), these)
 
 
-def _without_text(file: File) -> str:
-    """Why records are no texts, as a relative clause."""
+def _why_no_text(file: File) -> str:
+    """Return why no text is found in the records of a file, as a phrase to follow its name."""
     if file.kind.startswith("json") and is_one_object(file.table.records):
         return _ONE_OBJECT
     if file.kind == "parquet" and not file.table.records:
@@ -456,14 +477,15 @@ def _without_text(file: File) -> str:
     return f"whose text is in {nested}" if nested else "whose records have no field of text"
 
 
-def _outcomes(source: Source, without: list[Mapping[str, Any]]) -> Iterator[Outcome]:
-    """The records of a source, as the extract stage reads them; the first of JSON that lack the text go into ``without``."""
+def _outcomes(source: Source, without_text: list[Mapping[str, Any]]) -> Iterator[Outcome]:
+    """Yield the records of a source as the extract stage reads them, and add JSON records without text to ``without_text``."""
     given = {name: value for name, value in vars(source).items() if name in ExtractSpec.model_fields and value}
     spec = ExtractSpec.model_validate(given | {"source": source.name, "quoted": source.quoted})
     for part in raw_parts(spec):
         tally = Tally()
         yield from parse(spec, part, tally)
-        further = _WITHOUT - len(without) if tally.missing_fields["text"] and source.format in ("json", "jsonl") else 0
-        if further and isinstance(part, RawRecords):
-            there = (record for *_, record in json_records(part, Tally()) if isinstance(record, dict))
-            without += [record for record in there if is_missing(record.get(source.fields["text"]))][:further]
+        lacking = tally.missing_fields["text"] and source.format in ("json", "jsonl")
+        if lacking and isinstance(part, RawRecords) and len(without_text) < _MAX_RECORDS_WITHOUT_TEXT:
+            records = (record for *_, record in json_records(part, Tally()) if isinstance(record, dict))
+            without_text += [record for record in records if is_missing(record.get(source.fields["text"]))]
+            del without_text[_MAX_RECORDS_WITHOUT_TEXT:]

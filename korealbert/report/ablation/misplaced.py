@@ -1,12 +1,11 @@
-"""Refusals of artifacts that are under the labels of other rows of a grid.
+"""Refuse artifacts that were given the labels of other rows of a grid.
 
-A score of another row looks like any other. What proves the mistake: the model that a cell was built from, the step that an
-export took, the cells of an ensemble, what manifests say of a row's settings and a column's noise, and two rows that are one.
+A score in the wrong row looks like any other, so manifests are checked: the model that a cell was built from, the step of an
+export, the cells of an ensemble, the settings of a row and the noise of a column. Two rows must not be the same artifacts.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,20 +17,20 @@ from korealbert.report.artifacts import Artifacts, refuse_swapped
 
 
 def refuse_misplaced(rows: Sequence[Row], noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
-    """Raise ValueError naming label, artifact and what they contradict; ``noises`` as in ``AblationReportSpec``."""
+    """Raise ValueError naming label, artifact and contradiction. ``noises``: as in ``AblationReportSpec``."""
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
     by_key = {row.key: row for row in rows}
-    _refuse_other_steps(by_key, artifacts)
-    _refuse_other_members(by_key, artifacts)
-    _refuse_other_noises(noises, artifacts)
+    _check_steps(by_key, artifacts)
+    _check_ensembles(by_key, artifacts)
+    _check_noises(noises, artifacts)
     for row in rows:
         for setting in row.settings:
-            _refuse_other_setting(row, setting, artifacts)
-    _refuse_twins(by_key, artifacts)
+            _check_setting(row, setting, artifacts)
+    _check_rows_differ(by_key, artifacts)
 
 
 def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
-    """The label of the model of a cell: ``export/ROW/SEED`` of ``finetune/ROW/SEED/…``, else ``pretrain/ROW/SEED``."""
+    """Return a function from a cell's label to its model's: ``export/ROW/SEED`` if there is one, else ``pretrain/ROW/SEED``."""
 
     def model_of(label: str) -> str:
         stage, *rest = label.split("/")
@@ -43,7 +42,7 @@ def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
     return model_of
 
 
-def _refuse_other_steps(rows: dict[str, Row], artifacts: Artifacts) -> None:
+def _check_steps(rows: dict[str, Row], artifacts: Artifacts) -> None:
     for label, artifact in {**artifacts.of("intrinsic"), **artifacts.of("export")}.items():
         row, step = rows[label.split("/")[1]], artifact.manifest["spec"].get("snapshot")
         if step != row.snapshot:
@@ -51,7 +50,7 @@ def _refuse_other_steps(rows: dict[str, Row], artifacts: Artifacts) -> None:
             raise ValueError(f"{_named(label, artifact)}: of {steps[0]} of its training, not of {steps[1]}; {_ANOTHER}")
 
 
-def _refuse_other_members(rows: dict[str, Row], artifacts: Artifacts) -> None:
+def _check_ensembles(rows: dict[str, Row], artifacts: Artifacts) -> None:
     keys, cells = {row.label: row.key for row in rows.values()}, artifacts.of("finetune")
     for label, artifact in artifacts.of("ensemble").items():
         _, key, benchmark = label.split("/", maxsplit=2)
@@ -66,52 +65,53 @@ def _refuse_other_members(rows: dict[str, Row], artifacts: Artifacts) -> None:
             raise ValueError(f"{_named(label, artifact)}: not of the cells of {', '.join(rows[key].ensemble)}; {_ANOTHER}")
 
 
-def _refuse_other_noises(noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
+def _check_noises(noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
     for label, artifact in artifacts.of("intrinsic").items():
         noise, rows = label.split("/")[3], artifact.inputs().get("views")
-        if rows is not None and _differ(rows.manifest["spec"], noises.get(noise, {})):
+        if rows is not None and _contradicts(rows.manifest["spec"], noises.get(noise, {})):
             raise ValueError(
                 f"{_named(label, artifact)}: scored on {rows.name}, not on noise {noise!r}; its score belongs to another "
                 f"column; {_REMEDY}"
             )
 
 
-def _refuse_other_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
-    """``setting`` is one of ``Row.settings``; what no manifest says proves nothing."""
+def _check_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
+    """Compare one of ``Row.settings`` with the manifests; a setting that they do not contain passes."""
     name, equals, value = setting.partition(" = ")
     table, *path = name.removeprefix("without ").split(".")
     trained = artifacts.of(f"pretrain/{row.key}")
     if table == "extract" and path:
         for label, artifact in trained.items():
             sources = [str(each.manifest["spec"].get("source")) for each in _above(artifact) if _stage_of(each) == table]
-            whole = bool(equals) or len(path) == 1  # Without a field alone the source stays.
-            if sources and whole and (path[0] in sources) != bool(equals):
+            removes_field = not equals and len(path) > 1  # The source itself is still there.
+            if sources and not removes_field and (path[0] in sources) != bool(equals):
                 raise ValueError(
                     f"{_named(label, artifact)}: trained on {', '.join(sources)}, but its row says {setting!r}; {_ANOTHER}"
                 )
     elif equals:
         for label, artifact in _built_with(table, path, row, trained, artifacts):
             found = _field(artifact.manifest["spec"], path[1:] if table == "finetune" else path)
-            if found != _GIVEN.get(path[-1]) and _differ(found, json.loads(value)):
+            if found != _SET_BY_GRAPH.get(path[-1]) and _contradicts(found, json.loads(value)):
                 raise ValueError(f"{_named(label, artifact)}: its {name} is {json.dumps(found)}, not {value}; {_ANOTHER}")
 
 
 def _built_with(
     table: str, path: Sequence[str], row: Row, trained: dict[str, Artifact], artifacts: Artifacts
 ) -> Iterator[tuple[str, Artifact]]:
-    """The artifacts of a row whose spec is that of a table, each with the label that it belongs to."""
-    for label, artifact in artifacts.of(f"{table}/{row.key}").items() if table in ("pretrain", "export", "finetune") else ():
-        if table != "finetune" or label.split("/")[3:-2] == path[0].split("/"):
-            yield label, artifact
-    for label, artifact in trained.items() if table not in ("pretrain", "export", "finetune") else ():
+    """Yield the artifacts of a row that were built from a table of the recipe, each with its label or its training's."""
+    if table in ("pretrain", "export", "finetune"):
+        for label, artifact in artifacts.of(f"{table}/{row.key}").items():
+            if table != "finetune" or label.split("/")[3:-2] == path[0].split("/"):
+                yield label, artifact
+        return
+    for label, artifact in trained.items():
         inputs = artifact.inputs()
         found = [inputs[table]] if table in inputs else [each for each in _above(artifact) if _stage_of(each) == table]
         if len(found) == 1:
             yield label, found[0]
 
 
-def _refuse_twins(rows: dict[str, Row], artifacts: Artifacts) -> None:
-    """No two rows are all one for a seed: cells that set the same are refused before they are built."""
+def _check_rows_differ(rows: dict[str, Row], artifacts: Artifacts) -> None:
     built: dict[tuple[str, str], set[str]] = {}
     for label, artifact in artifacts.by_label.items():
         stage, *rest = label.split("/")
@@ -128,7 +128,8 @@ def _refuse_twins(rows: dict[str, Row], artifacts: Artifacts) -> None:
 
 
 def _above(training: Artifact) -> list[Artifact]:
-    """What its text comes from. That of its vocabulary, or of the training that it starts from, may be another row's."""
+    """Return the ancestors through which a training got its text, without its vocabulary and the training it starts from,
+    which may belong to other rows."""
     found: dict[str, Artifact] = {}
     waiting = [training]
     while waiting:
@@ -143,21 +144,24 @@ def _stage_of(artifact: Artifact) -> str:
 
 
 def _field(spec: Any, path: Sequence[str]) -> Any:
-    """The value of a dotted field; None where the spec has none."""
+    """Return the value of a dotted field, or None if the spec has none."""
     for name in path:
         spec = spec.get(name) if isinstance(spec, dict) else None
     return spec
 
 
-def _differ(found: Any, wanted: Any) -> bool:
-    """Whether a manifest contradicts a setting: not where it says nothing, and not of paths, which it has as they were found,
-    nor of a whole 0, which may stand for a size that follows from others."""
+def _contradicts(found: Any, wanted: Any) -> bool:
+    """Whether a value in a manifest contradicts a setting.
+
+    Missing values never do. Neither do paths, which are absolute in manifests, nor an integer 0 in a setting, which may mean
+    that the size follows from others.
+    """
     if isinstance(found, dict) and isinstance(wanted, Mapping):
-        return any(_differ(found.get(name), value) for name, value in wanted.items())
-    told = (bool, int, float, str)
+        return any(_contradicts(found.get(name), value) for name, value in wanted.items())
     if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) != len(wanted) or any(itertools.starmap(_differ, zip(found, wanted, strict=True)))
-    if not isinstance(found, told) or not isinstance(wanted, told) or (type(wanted) is int and wanted == 0):
+        return len(found) != len(wanted) or any(map(_contradicts, found, wanted))
+    scalar = (bool, int, float, str)
+    if not isinstance(found, scalar) or not isinstance(wanted, scalar) or (type(wanted) is int and wanted == 0):
         return False
     return found != wanted and not (isinstance(found, str) and found.startswith("/"))
 
@@ -166,8 +170,8 @@ def _named(label: str, artifact: Artifact) -> str:
     return f"{label} ({artifact.name})"
 
 
-_GIVEN = {"head": "electra", "evidence": True, "heldout_rest": "unused", "card": "snapshot"}
-"""What fields are in a graph, whatever a row sets, where the model, an ensemble, another corpus or a snapshot wants it."""
+_SET_BY_GRAPH = {"head": "electra", "evidence": True, "heldout_rest": "unused", "card": "snapshot"}
+"""Values that the graph itself may set, whatever the row says, for a model, an ensemble, another corpus or a snapshot."""
 
 _REMEDY = "give each label its own artifact"
 _ANOTHER = f"its score belongs to another row; {_REMEDY}"

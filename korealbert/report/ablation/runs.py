@@ -1,4 +1,4 @@
-"""Values of an ablation by row, column and seed; their means with Student's t intervals."""
+"""Values of an ablation by row, column and seed, and their means with Student's t intervals."""
 
 from __future__ import annotations
 
@@ -20,65 +20,63 @@ from korealbert.report.printed import Column, Training
 from korealbert.report.scores import note_of, part_tested, undefined_for
 
 Runs = Mapping[int, Mapping[int, float]]
-"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 without fine-tuning)."""
+"""Values × 100 by pretraining seed and fine-tuning seed (0 without fine-tuning)."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """All values of an ablation, by row and column."""
+    """All values of an ablation, by key of the row and title of the column."""
 
-    columns: Mapping[str, Column]
     runs: Mapping[tuple[str, str], Runs]
-    """By key of the row and title of the column; without the undefined ones."""
+    """Defined values."""
     undefined: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]
-    """Why the official script prints ``nan``, by pretraining seed and fine-tuning seed of such a value."""
+    """Reasons of undefined values by pretraining seed and fine-tuning seed."""
     parts: Mapping[tuple[str, str], str]
-    """``30 of 50,000 examples`` where scores are not over the official test set; else nothing."""
+    """``30 of 50,000 examples`` if scores are over a part of the official test set, else ""."""
 
     @classmethod
     def read(
         cls, rows: tuple[Row, ...], columns: tuple[Column, ...], artifacts: Mapping[str, Artifact], *, baseline: str
     ) -> Values:
-        """Read ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``, ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and
-        ``ensemble/ROW/BENCHMARK``. ``baseline``: label of the row that speeds are relative to."""
+        """Read the values of ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``, ``ensemble/ROW/BENCHMARK`` and
+        ``finetune/ROW/SEED/BENCHMARK/INIT/SEED``. ``baseline``: label of the row that speeds are relative to."""
         places = [(row.key, column.title) for row in rows for column in columns]
         runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {place: {} for place in places}
         undefined: dict[tuple[str, str], dict[tuple[int, int], str]] = {place: {} for place in places}
         parts = dict.fromkeys(places, "")
         for label, artifact in artifacts.items():
             stage, *rest = label.split("/")
-            if stage not in ("pretrain", "intrinsic", "finetune", "ensemble"):
-                continue
-            row, seed, *what = [rest[0], "0", *rest[1:], "", "0"] if stage == "ensemble" else rest
-            for column in columns:
-                place, seeds = (row, column.title), (int(seed), int(what[-1]) if stage in _TUNED else 0)
-                if stage in _TUNED and column.benchmark == "/".join(what[:-2]):
+            if stage in ("pretrain", "intrinsic"):
+                row, seed, *noise = rest
+                for column in columns:
+                    if (value := _pretraining_value(column, stage, noise, artifact)) is not None:
+                        runs[row, column.title].setdefault(int(seed), {})[0] = value
+            elif stage in ("finetune", "ensemble"):
+                row, benchmark, pretraining, finetuning = _cell_of(stage, rest)
+                for column in (column for column in columns if column.benchmark == benchmark):
+                    place = row, column.title
                     score, why, part = _score(column, artifact.read_json("metrics.json"))
                     parts[place] = part or parts[place]
                     if why:
-                        undefined[place][seeds] = why
+                        undefined[place][pretraining, finetuning] = why
                     else:
-                        runs[place].setdefault(seeds[0], {})[seeds[1]] = score
-                elif stage not in _TUNED and (value := _value(column, stage, what, artifact)) is not None:
-                    runs[place].setdefault(seeds[0], {})[0] = value
+                        runs[place].setdefault(pretraining, {})[finetuning] = score
         for column in columns:
             if column.training == "speedup":
-                _relate(runs, column.title, rows, baseline)
-        found = cls({column.title: column for column in columns}, runs, undefined, parts)
-        for row_ in rows:
-            for column in columns:
-                if column.average:
-                    runs[row_.key, column.title] = found._averaged(row_.key, column)
-                    undefined[row_.key, column.title] = {
-                        (seed, 0): f"{title}: {why}"
-                        for group in column.average
-                        for title in group
-                        for (seed, _), why in undefined[row_.key, title].items()
-                    }
-        return found
+                _divide_by_baseline(runs, column.title, rows, baseline)
+        values = cls(runs, undefined, parts)
+        for row, column in ((each.key, column) for each in rows for column in columns if column.average):
+            runs[row, column.title] = values._averaged(row, column)
+            undefined[row, column.title] = {
+                (seed, 0): f"{title}: {why}"
+                for group in column.average
+                for title in group
+                for (seed, _), why in undefined[row, title].items()
+            }
+        return values
 
     def _averaged(self, row: str, column: Column) -> dict[int, dict[int, float]]:
-        """Means of columns per pretraining seed, where all of them have that seed; fine-tuning seeds are averaged first."""
+        """Return means of columns for each pretraining seed that all of them have; fine-tuning seeds are averaged first."""
         parts = [[self.per_pretraining(row, title) for title in group] for group in column.average]
         seeds = set.intersection(*(set(part) for group in parts for part in group))
         return {
@@ -87,27 +85,27 @@ class Values:
         }
 
     def per_pretraining(self, row: str, title: str) -> dict[int, float]:
-        """One value per pretraining seed, the mean of its fine-tuning runs; none of a seed with an undefined one."""
+        """Return the mean of the fine-tuning runs of each pretraining seed; seeds with an undefined run are left out."""
         without = {seed for seed, _ in self.undefined[row, title]}
         runs = sorted(self.runs[row, title].items())
         return {seed: statistics.fmean(values.values()) for seed, values in runs if seed not in without}
 
     def independent(self, row: str, title: str) -> dict[int, float]:
-        """The values that an interval treats as independent: one per pretraining seed.
+        """Return the values that an interval treats as independent: one per pretraining seed.
 
-        With a single such seed, one per fine-tuning seed; the interval then says nothing about other pretraining runs.
+        With a single pretraining seed, they are one per fine-tuning seed; the interval does not cover other pretraining runs.
         """
         if self.counts(row, title)[0] == 1:
             return dict(sorted(item for values in self.runs[row, title].values() for item in values.items()))
         return self.per_pretraining(row, title)
 
     def missing(self, row: str, title: str) -> str:
-        """``undefined for 1 of 3 runs``, or nothing where every run has a value."""
+        """Return ``undefined for 1 of 3 runs``, or "" if every run has a value."""
         missing, known = len(self.undefined[row, title]), sum(map(len, self.runs[row, title].values()))
         return undefined_for(missing, f"{missing + known} runs" if known else "") if missing else ""
 
     def note(self, row: str, title: str) -> str:
-        """Over how many of the official examples a mean is, and why it is undefined; empty for most."""
+        """Return which part of the official examples was tested, and why the mean is undefined; usually ""."""
         return note_of(self.parts[row, title], undefined=", ".join(dict.fromkeys(self.undefined[row, title].values())))
 
     def counts(self, row: str, title: str) -> tuple[int, int]:
@@ -118,20 +116,26 @@ class Values:
         return len(runs), max(map(len, runs.values()), default=0)
 
 
-def _relate(runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str) -> None:
-    """Divide the values of a column by the mean of the row whose label is ``baseline``; without one there are none."""
+def _cell_of(stage: str, label: Sequence[str]) -> tuple[str, str, int, int]:
+    """Return row, benchmark, pretraining seed and fine-tuning seed of a cell; ensembles have seeds of 0."""
+    if stage == "ensemble":
+        return label[0], "/".join(label[1:]), 0, 0
+    row, pretraining, *benchmark, _, finetuning = label
+    return row, "/".join(benchmark), int(pretraining), int(finetuning)
+
+
+def _divide_by_baseline(
+    runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str
+) -> None:
+    """Divide the values of a column by the baseline's mean; without a baseline, remove them."""
     unit = [value[0] for row in rows if row.label == baseline for value in runs[row.key, title].values()]
     for row in rows:
         own = runs[row.key, title]
         runs[row.key, title] = {seed: {0: value[0] / statistics.fmean(unit)} for seed, value in own.items()} if unit else {}
 
 
-_TUNED = ("finetune", "ensemble")
-"""Stages whose artifacts are scores of a benchmark."""
-
-
 def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]:
-    """The score on test, or on dev where the recipe names no test file; why it is undefined, and on which part it is."""
+    """Return the score on test, or on dev if the recipe has no test file; why it is undefined; and the part that was tested."""
     split = "test" if metrics.get("test") else "dev"
     metric = column.metric or metrics["metric"]
     if metric not in metrics[split]:
@@ -142,11 +146,11 @@ def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]
     return float(metrics[split][metric]), why_undefined(metrics, metric, split), part
 
 
-def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
-    """A value of pretraining for a column, or None."""
+def _pretraining_value(column: Column, stage: str, noise: Sequence[str], artifact: Artifact) -> float | None:
+    """Return a column's value in a training or in its evaluation with a noise, or None."""
     if column.training is not None:
-        return _of_training(column.training, artifact) if stage == "pretrain" else None
-    if column.heldout is None or (column.noise != what[0] if what else column.noise):
+        return _training_cost(column.training, artifact) if stage == "pretrain" else None
+    if column.heldout is None or column.noise != "".join(noise):
         return None
     if stage == "intrinsic":
         heldout = artifact.stats_as(IntrinsicStats).heldout
@@ -156,7 +160,7 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
     return None if accuracy is None else 100 * float(accuracy)
 
 
-def _of_training(what: Training, artifact: Artifact) -> float | None:
+def _training_cost(what: Training, artifact: Artifact) -> float | None:
     if what == "parameters":
         return float(encoder_size(artifact.path)) if artifact.files("model.safetensors") else None
     stats = artifact.stats_as(PretrainStats)
@@ -167,26 +171,27 @@ def _of_training(what: Training, artifact: Artifact) -> float | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and half the width of its interval; None for a single value, which has no spread."""
+    """A mean with its interval."""
 
     mean: float
     half_width: float | None
+    """None for a single value, which has no interval."""
     values: int
     """Number of independent values."""
 
     @property
     def text(self) -> str:
-        """``mean ± half width``."""
+        """Mean and half width: ``82.00 ± 1.10``."""
         return fixed(self.mean) + self._plus_minus
 
     @property
     def signed_text(self) -> str:
-        """The same for a difference, with its sign."""
+        """The same with a sign, for a difference."""
         return signed(self.mean) + self._plus_minus
 
     @property
-    def leaves_out_zero(self) -> bool:
-        """Whether 0 is outside the interval; equal values have no spread and so no interval."""
+    def excludes_zero(self) -> bool:
+        """Whether 0 is outside the interval. Equal values prove nothing, as their interval has no width."""
         return bool(self.half_width) and abs(self.mean) > float(self.half_width or 0)
 
     @property
@@ -195,7 +200,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float], confidence: float) -> Estimate:
-    """The mean of independent values with its t interval: s · t / √n, t being the quantile at n − 1 degrees of freedom."""
+    """Return the mean of independent values with its t interval: s · t / √n, with n − 1 degrees of freedom."""
     mean, deviation = mean_and_sd(values)
     if deviation is None:
         return Estimate(mean, None, 1)

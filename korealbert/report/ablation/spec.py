@@ -1,4 +1,4 @@
-"""Layout of the report of an ablation: rows and columns as a paper prints them."""
+"""Layout of an ablation's report: rows and columns as a paper prints them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ class Row(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"ensemble", "snapshot"})
 
     key: str
-    """Its part of the labels of its artifacts: ``pretrain/KEY/SEED``."""
+    """Key in the labels of its artifacts: ``pretrain/KEY/SEED``."""
     label: str
-    """As printed."""
+    """Name of the row, as printed."""
     model: str = ""
-    """Its name in the published table; empty where the paper has no such row."""
+    """Name in the published table; empty if the paper has no such row."""
     settings: tuple[str, ...] = ()
-    """Its settings that differ from the recipe: ``views.word_order.portion = 1.0``."""
+    """Settings that differ from the recipe: ``views.word_order.portion = 1.0``."""
     snapshot: int | None = None
-    """Step of its training whose weights it is. None: the last."""
+    """Training step whose weights the row has. None: the last."""
     ensemble: tuple[str, ...] = ()
     """Labels of the rows whose fine-tuning runs form an ensemble; such a row has no training."""
 
 
 class AblationReportSpec(Spec):
-    """Layout of an ablation's report; all our numbers come from its inputs."""
+    """Layout of an ablation's report; our numbers come from its inputs."""
 
     later: ClassVar[frozenset[str]] = frozenset({"curves", "noises"})
 
     title: str = Field(min_length=1, max_length=200)
     """Title of the report."""
     description: str = ""
-    """The comparison in a sentence."""
+    """Sentence on what is compared."""
     rows: tuple[Row, ...] = Field(min_length=1)
-    """In the order of the paper."""
+    """Rows in the order of the paper."""
     columns: tuple[Column, ...] = Field(min_length=1)
-    """In the order of the paper."""
+    """Columns in the order of the paper."""
     baseline: str
     """Label of the row that the others are compared with."""
     printed: Printed | None = None
@@ -50,11 +50,11 @@ class AblationReportSpec(Spec):
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()
-    """Sentences for the reader."""
+    """Notes below the table."""
     curves: bool = False
-    """Whether held-out accuracies along the steps are drawn, a line for each row."""
+    """Whether to draw held-out accuracies over the steps, one line per row."""
     noises: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
-    """The spec of the views behind each noise of a column."""
+    """Spec of the views for each noise of a column."""
 
     @property
     def baseline_row(self) -> Row:

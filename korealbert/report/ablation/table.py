@@ -1,4 +1,4 @@
-"""The table of a paper with our numbers above the printed ones, and the differences from its baseline."""
+"""The paper's table with our numbers above the printed ones, and differences from the baseline."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Sectio
 OURS, PRINTED = "ours", "printed"
 
 _ONE_PRETRAINING = "†"
-"""Marks an interval over fine-tuning runs of a single pretraining run."""
+"""Mark of an interval over the fine-tuning runs of a single pretraining run."""
 
 
 def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
-    """The mean of a row by column title, where there are values and all are defined."""
+    """Return the means of a row by column title, for columns without undefined values."""
     titles = [column.title for column in spec.columns if not values.missing(row.key, column.title)]
     found = {title: values.independent(row.key, title) for title in titles}
     return {title: estimate(list(own.values()), spec.confidence) for title, own in found.items() if own}
 
 
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
-    """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds, or where a
-    score is undefined."""
+    """Return the mean differences from the baseline, paired by seed, by column title.
+
+    Columns without common seeds or with undefined scores are left out.
+    """
     found = {}
     for column in (column for column in spec.columns if column.is_score):
         if any(values.missing(each.key, column.title) for each in (row, spec.baseline_row)):
@@ -42,7 +44,7 @@ def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str,
 
 
 def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | None]]:
-    """The published values of a row by column title."""
+    """Return the published values of a row by column title."""
     if spec.printed is None or not row.model:
         return {}
     found = {}
@@ -54,7 +56,7 @@ def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | 
 
 
 def section(spec: AblationReportSpec, values: Values) -> Section:
-    """The paper's table, and how to read it."""
+    """Show the paper's table, and how to read it."""
     ours = {row.key: estimates(spec, values, row) for row in spec.rows}
     single = any(values.counts(row.key, c.title)[0] == 1 for row in spec.rows for c in spec.columns)
     body: list[list[str]] = []
@@ -82,7 +84,7 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
 
 
 def _notes(spec: AblationReportSpec, values: Values) -> list[str]:
-    """What is counted as parameters, and the rows whose scores are over a part of the official examples, or undefined."""
+    """Return notes on parameters, and on rows with undefined scores or scores over a part of the official examples."""
     lines = [f"{c.title}: of the encoder, without heads." for c in spec.columns if c.training == "parameters"]
     for column in spec.columns:
         rows: dict[str, list[str]] = {}
@@ -98,7 +100,7 @@ def _notes(spec: AblationReportSpec, values: Values) -> list[str]:
 
 
 def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
-    """Median and best score over all runs of each row, as papers print them; nothing where no row has two runs."""
+    """Show the median and best score over all runs of each row; nothing if no row has two runs."""
     scores = [column.is_score for column in spec.columns]
     body: list[list[str]] = []
     for row in spec.rows:
@@ -111,9 +113,9 @@ def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
 
 
 def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
-    """A statistic over all runs of a row, by column; only of scores, and nothing where no column of them has two runs.
+    """Return a statistic over all runs of a row for each column, or nothing if no column of scores has two runs.
 
-    An average is that of the statistics of its columns, as papers average what they print.
+    Columns that are averages get the average of the statistics, as papers average what they print.
     """
     runs = {
         c.title: [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
@@ -126,8 +128,8 @@ def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Cal
         if not column.is_score:
             return MISSING
         groups = [[runs[title] for title in group] for group in column.average or ((column.title,),)]
-        if no := values.missing(row.key, column.title):
-            return no
+        if missing := values.missing(row.key, column.title):
+            return missing
         if not all(each for group in groups for each in group):
             return MISSING
         return fixed(fmean(fmean(map(statistic, group)) for group in groups))
@@ -136,14 +138,14 @@ def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Cal
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
-    """``2 × 3``: pretraining runs, and fine-tuning runs of each."""
+    """Return ``2 × 3``: number of pretraining runs, and of fine-tuning runs of each."""
     counts = [values.counts(row.key, column.title) for column in spec.columns]
     pretrained, finetuned = (max(numbers, default=0) for numbers in zip(*counts, strict=True))
     return f"{pretrained} × {finetuned}"
 
 
 def _cell(column: Column, found: Estimate | None, single: bool) -> str:
-    """The text of a mean; of parameters without an interval, as all runs of a row have the same number."""
+    """Return a mean with its interval; parameters have none, since all runs of a row have the same number."""
     if found is None:
         return MISSING
     if column.training == "parameters":
@@ -152,31 +154,28 @@ def _cell(column: Column, found: Estimate | None, single: bool) -> str:
 
 
 def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
-    kind = f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean"
-    over = (
-        "over pretraining runs, each the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. "
-        "A score without ± comes from a single run."
+    text = (
+        f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean over pretraining runs, each "
+        "the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. A score without ± comes from a "
+        "single run."
     )
-    mark = (
-        f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run; it says nothing about other ones."
-        if single
-        else ""
-    )
-    return f"{kind} {over}{mark}"
+    if single:
+        text += f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run; it says nothing about other ones."
+    return text
 
 
 def differences_section(spec: AblationReportSpec, values: Values) -> Section | None:
-    """Differences from the baseline, ours above the printed ones, and how many would be significant by chance."""
+    """Show differences from the baseline, ours above the printed ones, and how many would be significant by chance."""
     baseline = spec.baseline_row
     body: list[list[str]] = []
     marked = set()
-    judged = outside = 0
+    with_interval = significant = 0
     for row in spec.rows:
         if row is baseline:
             continue
         found = differences(spec, values, row)
-        judged += sum(bool(each.half_width) for each in found.values())
-        outside += sum(each.leaves_out_zero for each in found.values())
+        with_interval += sum(bool(each.half_width) for each in found.values())
+        significant += sum(each.excludes_zero for each in found.values())
         marked.add(len(body))
         shown = (_difference(found.get(c.title)) for c in spec.columns)
         body.append([row.label, OURS, *shown])
@@ -185,33 +184,23 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
     if not body:
         return None
     header = ["", "From", *(column.title for column in spec.columns)]
-    sentence = "No difference has an interval: it needs two or more runs with the same seeds, and values that differ."
-    if judged:
-        expected = judged * (1 - spec.confidence)
-        sentence = (
-            f"{outside} of {judged} intervals do not contain 0 (marked *). Without any true difference, about "
-            f"{fixed(expected, 1)} would be expected by chance."
+    text = "Differences are paired: the same seeds on both sides, and the interval is that of their mean. "
+    if with_interval:
+        text += (
+            f"{significant} of {with_interval} intervals do not contain 0 (marked *). Without any true difference, about "
+            f"{fixed(with_interval * (1 - spec.confidence), 1)} would be expected by chance."
         )
-    blocks: list[Block] = [
-        Table(
-            f"Mean of ours, and of the paper, less that of {spec.baseline}; × 100",
-            header,
-            body,
-            frozenset(range(2, len(header))),
-            frozenset(marked),
-        ),
-        Text(
-            f"Differences are paired: the same seeds on both sides, and the interval is that of their mean. {sentence}",
-            quiet=True,
-        ),
-    ]
-    return Section("differences", f"Differences from {spec.baseline}", blocks)
+    else:
+        text += "No difference has an interval, which needs two or more runs with the same seeds, and values that differ."
+    title = f"Differences from {spec.baseline}, ours and the paper's, × 100"
+    table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
+    return Section("differences", f"Differences from {spec.baseline}", [table, Text(text, quiet=True)])
 
 
 def _difference(found: Estimate | None) -> str:
     if found is None:
         return MISSING
-    return f"{found.signed_text} *" if found.leaves_out_zero else found.signed_text
+    return f"{found.signed_text} *" if found.excludes_zero else found.signed_text
 
 
 def _printed_differences(spec: AblationReportSpec, row: Row, baseline: Row) -> list[str]:
@@ -227,7 +216,7 @@ def _printed_differences(spec: AblationReportSpec, row: Row, baseline: Row) -> l
 
 
 def figures(spec: AblationReportSpec, values: Values) -> Section | None:
-    """Every value as a dot, one drawing per column."""
+    """Draw every value as a dot, with one drawing per column."""
     drawn = []
     for number, column in enumerate(spec.columns):
         if column.training == "parameters":
@@ -236,18 +225,10 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
         if not strips:
             continue
         label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
-        drawn.append(
-            Figure(
-                f"column-{number + 1}",
-                column.title,
-                charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or ""),
-            )
-        )
-    text = Text(
-        "A dot is one value of a mean: a pretraining run, or a fine-tuning run where there is a single pretraining run.",
-        quiet=True,
-    )
-    return Section("runs", "Every run", [Figures(drawn), text]) if drawn else None
+        svg = charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or "")
+        drawn.append(Figure(f"column-{number + 1}", column.title, svg))
+    text = "A dot is one value of a mean: a pretraining run, or a fine-tuning run if there is a single pretraining run."
+    return Section("runs", "Every run", [Figures(drawn), Text(text, quiet=True)]) if drawn else None
 
 
 def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -> charts.Strip:
@@ -258,7 +239,7 @@ def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -
 
 
 def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, object]]:
-    """One record per row and column; limits are None where there is no interval."""
+    """Return one record per row and column; limits are None without an interval."""
     records: list[Mapping[str, object]] = []
     for row in spec.rows:
         ours, theirs = estimates(spec, values, row), printed(spec, row)

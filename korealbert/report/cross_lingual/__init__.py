@@ -1,1 +1,1 @@
-"""The report of a cross-lingual post-training: the tables and the figure of Chameleon in their layout, with ours."""
+"""The report of a cross-lingual post-training: Chameleon's tables and figure with our numbers."""

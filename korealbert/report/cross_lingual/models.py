@@ -1,4 +1,4 @@
-"""Results of a post-training by model: scores by benchmark and metric, learning curves, distributions of predictions."""
+"""Results of a post-training by model: scores, learning curves, distributions of predictions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from korealbert.report import scores
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Figure, Figures, Section, Text
 from korealbert.report.scores import Benchmark, Cell
-from korealbert.report.sections.learning import training_lines
+from korealbert.report.sections.learning import points, training_lines
 from korealbert.xpt.phases import PHASES
 
 ENCODER = "encoder/"
-"""Prefix of systems that are others' encoders; their name follows."""
+"""Prefix of systems that are other encoders, before their names."""
 PHASE_TITLES = {"phase1": "Phase 1", "phase2": "Phase 2"}
 ENGLISH = "language_loss/"
-"""Prefix of systems that are tested on English; the vocabulary that they use follows."""
+"""Prefix of systems that are tested on English, before the vocabulary that they use."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,26 @@ class Score:
     """One value of one fine-tuning run."""
 
     model: str
-    """``itl/phase2``, ``control/mlm``, ``source``, ``encoder/NAME``, ``itl/phase1/500`` for a snapshot."""
+    """``itl/phase2``, ``control/mlm``, ``source``, ``encoder/NAME``, or ``itl/phase1/500`` for a snapshot."""
     vocabulary: str
-    """``ko`` or ``en``: language of the model's vocabulary; on Korean benchmarks ``ko``, except for the source. Empty where the
-    model is another's encoder."""
+    """Language of the model's vocabulary, ``ko`` or ``en``: on Korean benchmarks ``ko``, except for the source. Empty for other
+    encoders."""
     english: bool
-    """Whether the benchmark is one of the language-loss matrix."""
+    """Whether the benchmark is in English, to measure language loss."""
     benchmark: str
-    """The recipe's name of it, and its head where that is not the task's own."""
+    """Name in the recipe, with the head if it is not the task's own."""
     task: str
     metric: str
     seed: int
     value: float | None
-    """Test score × 100; None where the official script prints ``nan``."""
+    """Test score × 100; None if the official script prints ``nan``."""
     artifact: str
     note: str
-    """How many of the official examples were tested, and why there is no value; empty for most."""
+    """Part of the official examples that was tested, and why there is no value; usually empty."""
 
 
 class Results:
-    """All scores of a run."""
+    """Scores of a run."""
 
     def __init__(self, artifacts: Mapping[str, Artifact]) -> None:
         self.artifacts = artifacts
@@ -59,16 +59,15 @@ class Results:
         self.scores = [score for benchmark in self.benchmarks for cell in benchmark.cells for score in _scores(benchmark, cell)]
 
     def _of(self, stage: str) -> dict[str, Artifact]:
-        """All artifacts of a stage, in the order of the graph."""
         return {label: artifact for label, artifact in self.artifacts.items() if label.startswith(f"{stage}/")}
 
     @property
     def models(self) -> list[str]:
-        """Models with a Korean score, in the order of the graph."""
+        """Models with a Korean score, in the order of the DAG."""
         return list(dict.fromkeys(score.model for score in self.scores if not score.english))
 
     def of_language(self, *, english: bool) -> list[Benchmark]:
-        """The English benchmarks, or the Korean ones."""
+        """Return the English or the Korean benchmarks."""
         return [b for b in self.benchmarks if b.cells[0].system.startswith(ENGLISH) == english]
 
     @property
@@ -78,13 +77,13 @@ class Results:
 
     @property
     def korean_benchmarks(self) -> list[tuple[str, str]]:
-        """(benchmark, metric; the task's main one first) of all Korean scores."""
+        """Benchmark and metric of all Korean scores; a benchmark's main metric is its first."""
         return list(dict.fromkeys((score.benchmark, score.metric) for score in self.scores if not score.english))
 
     def values(
         self, model: str, task: str, metric: str, *, english: bool = False, vocabulary: str | None = None
     ) -> list[float | None]:
-        """Values of a model on a task, by seed. Where several benchmarks of the recipe are of that task, of the first."""
+        """Return a model's scores on a task by seed, on the recipe's first benchmark of that task."""
         found = [
             s
             for s in self.scores
@@ -94,18 +93,18 @@ class Results:
         return [s.value for s in sorted(found, key=lambda s: s.seed) if s.benchmark == found[0].benchmark]
 
     def of_benchmark(self, model: str, benchmark: str, metric: str) -> list[float | None]:
-        """Values of a model on a Korean benchmark of the recipe, by seed."""
+        """Return a model's scores on a Korean benchmark of the recipe by seed."""
         wanted = (model, benchmark, metric, False)
         found = [s for s in self.scores if (s.model, s.benchmark, s.metric, s.english) == wanted]
         return [s.value for s in sorted(found, key=lambda s: s.seed)]
 
     def transfer_of(self, variant: str) -> Mapping[str, Any]:
-        """The settings of a variant."""
+        """Return the settings of a variant."""
         spec: Mapping[str, Any] = self.artifacts[f"transfer/{variant}"].manifest["spec"]
         return spec
 
     def title(self, model: str) -> str:
-        """A model's name for people: ``itl, Phase 1``."""
+        """Return a model's name for people: ``itl, Phase 1``."""
         if model.startswith(ENCODER):
             return model.removeprefix(ENCODER)
         name, _, rest = model.partition("/")
@@ -114,14 +113,14 @@ class Results:
         return f"{name}, {PHASE_TITLES[rest]}" if rest in PHASE_TITLES else model
 
     def system_title(self, system: str) -> str:
-        """A system's name for people: ``itl, Phase 1, Vocab-En``."""
+        """Return a system's name for people: ``itl, Phase 1, Vocab-En``."""
         model, vocabulary, english = _parts(system)
         title = self.title(model)
         return f"{title}, Vocab-{vocabulary.title()}" if english and model != "source" else title
 
 
 def shown(values: Sequence[float | None]) -> str:
-    """Mean and deviation over seeds, a dash, or for how many seeds there is no defined score."""
+    """Return mean and deviation over seeds, a dash without seeds, or the number of seeds with an undefined score."""
     defined = [value for value in values if value is not None]
     if missing := len(values) - len(defined):
         return scores.undefined_for(missing, scores.seeds(len(values)) if defined else "")
@@ -129,13 +128,13 @@ def shown(values: Sequence[float | None]) -> str:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """The mean over seeds, or None where there is none, or one of them is undefined."""
+    """Return the mean over seeds, or None without seeds or with an undefined score."""
     defined = [value for value in values if value is not None]
     return mean_and_sd(defined)[0] if defined and len(defined) == len(values) else None
 
 
 def distributions(results: Results, task: str) -> dict[str, Distribution]:
-    """Predictions by gold label, by model, from ``analysis.json`` and summed over seeds; Korean benchmarks only."""
+    """Return predictions by model and gold label from ``analysis.json``, summed over seeds; Korean benchmarks only."""
     summed: dict[str, dict[str, Counter[str]]] = {}
     for benchmark in results.benchmarks:
         for cell in benchmark.cells if benchmark.task == task else ():
@@ -148,7 +147,7 @@ def distributions(results: Results, task: str) -> dict[str, Distribution]:
 
 
 def _parts(system: str) -> tuple[str, str, bool]:
-    """Model, language of its vocabulary, and whether it is tested on English."""
+    """Return a system's model, the language of its vocabulary, and whether it is tested on English."""
     name = system.removesuffix("/pretrained")
     if name.startswith(ENGLISH):
         vocabulary, _, model = name.removeprefix(ENGLISH).partition("/")
@@ -166,14 +165,12 @@ def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:
         yield Score(model, vocabulary, english, *named, metric, cell.seed, value, cell.artifact.name, note)
 
 
-_Points = list[tuple[float, float]]
-
-_MOST_LINES = 3
-"""Lines of one drawing: as many as the palette has colours."""
+_MAX_LINES = 3
+"""Maximum number of lines in a drawing, which is the number of colours in the palette."""
 
 
 def training(results: Results) -> Section | None:
-    """One panel per trained model; phase 2 goes on where phase 1 ends."""
+    """Draw the curves of each trained model; phase 2 continues where phase 1 ends."""
     runs: dict[str, list[Artifact]] = {}
     for variant in results.variants:
         phases = (results.artifacts.get(f"{phase}/{variant}") for phase in PHASES)
@@ -183,8 +180,8 @@ def training(results: Results) -> Section | None:
     if not figures:
         return None
     text = (
-        "As in Figure 3, training loss by step; beside it perplexity of the held-out valid part, in a logarithm to base 10. "
-        "The second phase begins where the first ends, with a new warm-up of the learning rate."
+        "As in Figure 3, training loss by step; next to it the perplexity on the held-out valid part, as a logarithm to base "
+        "10. The second phase begins where the first ends, with a new warm-up of the learning rate."
     )
     return Section("curves", "Figure 3: learning curves", [Text(text), Figures(figures)])
 
@@ -194,14 +191,9 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
     perplexities: list[charts.Line] = []
     offset = 0
     for number, artifact in enumerate(parts, start=1):
-        loss: _Points = []
-        heldout: _Points = []
-        for line in training_lines(artifact):
-            step = offset + line["step"]
-            if line["split"] == "train" and line.get("mlm_loss") is not None:
-                loss.append((step, line["mlm_loss"]))
-            if line["split"] == "heldout" and line.get("mlm_loss") is not None:
-                heldout.append((step, line["mlm_loss"] / math.log(10)))
+        records = training_lines(artifact)
+        loss = [(offset + step, value) for step, value in points(records, "train", "mlm_loss")]
+        heldout = [(offset + step, value / math.log(10)) for step, value in points(records, "heldout", "mlm_loss")]
         title = f"phase {number}" if len(parts) > 1 else "training"
         losses.append(charts.Line(title, loss, number))
         perplexities.append(charts.Line(title, heldout, number))
@@ -221,7 +213,7 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
 
 
 def language_loss(results: Results) -> Section | None:
-    """English scores with the source's vocabulary restored, over the steps of both phases: snapshots, and the end of each."""
+    """Draw English scores with the source's vocabulary over the steps of both phases: at snapshots, and at each end."""
     scored = [score for score in results.scores if score.english and score.vocabulary == "en" and "/" in score.model]
     snapshots = [score for score in scored if score.model.count("/") == 2]
     if not snapshots:
@@ -230,22 +222,22 @@ def language_loss(results: Results) -> Section | None:
     variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
     seeds = {score.seed for score in snapshots}
     figures = []
-    for (task, metric), number in product(own.items(), range(0, len(variants), _MOST_LINES)):
+    for (task, metric), number in product(own.items(), range(0, len(variants), _MAX_LINES)):
         curves = []
-        for style, variant in enumerate(variants[number : number + _MOST_LINES], start=1):
-            points: dict[float, list[float]] = {}
+        for style, variant in enumerate(variants[number : number + _MAX_LINES], start=1):
+            by_step: dict[float, list[float]] = {}
             for score in scored:
                 name, _, place = score.model.partition("/")
                 of_curve = (name, score.task, score.metric) == (variant, task, metric) and score.seed in seeds
                 if of_curve and score.value is not None:
-                    points.setdefault(_step(results.artifacts, place), []).append(score.value)
-            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(points.items())], style))
+                    by_step.setdefault(_step(results.artifacts, place), []).append(score.value)
+            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(by_step.items())], style))
         level = mean(results.values("source", task, metric, english=True))
         ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
         source = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
         svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{source}", x_unit="steps", level=level)
-        key = f"language-loss-{task}" + (f"-{number // _MOST_LINES + 1}" if number else "")
+        key = f"language-loss-{task}" + (f"-{number // _MAX_LINES + 1}" if number else "")
         figures.append(Figure(key, f"{what}: {ends}{source}", svg))
     text = (
         "Each snapshot, and the end of each phase where it was tested, with the source's vocabulary restored, fine-tuned "
@@ -255,7 +247,7 @@ def language_loss(results: Results) -> Section | None:
 
 
 def _step(artifacts: Mapping[str, Artifact], place: str) -> int:
-    """The step, counted over both phases, of ``phase2/500``, or of the end of ``phase2``."""
+    """Return the step of ``phase2/500``, or of the end of ``phase2``, counted from the start of phase 1."""
     phase, _, step = place.partition("/")
     before = _steps(artifacts, "phase1") if phase == "phase2" else 0
     return before + (int(step) if step else _steps(artifacts, phase))

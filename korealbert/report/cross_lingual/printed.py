@@ -1,4 +1,4 @@
-"""Chameleon's tables: their columns with the names in the published file and our tasks; known misprints."""
+"""Chameleon's tables: columns with their names in the published file and our tasks; known misprints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from korealbert.finetune.scores.analysis import Distribution, f1_of
 from korealbert.formatting import fixed
 from korealbert.report import published
-from korealbert.report.render.blocks import Block, Section, Text
+from korealbert.report.render.blocks import Section, Text
 
 TABLE = "xpt"
 
@@ -21,9 +21,9 @@ class Column:
 
     title: str
     printed: tuple[str, str]
-    """Task and metric of the published file."""
+    """Task and metric in the published file."""
     ours: tuple[str, str]
-    """Task and metric of ours; the paper's scores are of dev sets, and so are ours where a recipe tests on dev."""
+    """Our task and metric. The paper's scores are on dev sets, and so are ours if the recipe tests on dev."""
 
 
 KLUE = (
@@ -64,7 +64,7 @@ GLUE = (
 
 
 def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
-    """The printed values of a table by model, in the order of ``columns``; empty where it has none."""
+    """Return the printed values of a table by model, in the order of ``columns``; "" for missing ones."""
     frame = _table(table)
     values = {(m, t, k): v for m, t, k, v in frame.select("model", "task", "metric", "value").iter_rows()}
     models = list(dict.fromkeys(frame["model"].to_list()))
@@ -72,7 +72,7 @@ def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
 
 
 def value(table: int, model: str, task: str, metric: str) -> float:
-    """One printed number. Raises ValueError unless the published file has it exactly once."""
+    """Return a printed number. Raises ValueError unless the published file has it exactly once."""
     wanted = (pl.col("model") == model) & (pl.col("task") == task) & (pl.col("metric") == metric)
     frame = _table(table).filter(wanted)
     if frame.height != 1:
@@ -81,19 +81,17 @@ def value(table: int, model: str, task: str, metric: str) -> float:
 
 
 def distribution(table: int) -> dict[str, Distribution]:
-    """Predictions by model and gold label of table 8, 9 or 10, as printed."""
-    frame = _table(table)
+    """Return the printed predictions of table 8, 9 or 10 by model and gold label."""
+    labels = pl.col("metric").str.extract_groups(r"^n\[gold=(?<gold>.+),pred=(?<pred>.+)\]$")
+    frame = _table(table).with_columns(labels).unnest("metric").select("model", "gold", "pred", "number")
     found: dict[str, Distribution] = {}
-    named = frame.with_columns(pl.col("metric").str.extract_groups(r"^n\[gold=(?<gold>.+),pred=(?<pred>.+)\]$")).unnest(
-        "metric"
-    )
-    for model, gold, pred, number in named.select("model", "gold", "pred", "number").drop_nulls().iter_rows():
+    for model, gold, pred, number in frame.drop_nulls().iter_rows():
         found.setdefault(model, {}).setdefault(gold, {})[pred] = int(number)
     return found
 
 
 def klue_re() -> list[tuple[str, str]]:
-    """Model and printed micro F1 of the Korean XPT paper's KLUE-RE table."""
+    """Return models and printed micro F1 of the Korean XPT paper's KLUE-RE table."""
     frame = published.load(TABLE).filter(pl.col("source").str.starts_with("XPT-KLUE-RE"))
     return list(frame.select("model", "value").iter_rows())
 
@@ -108,14 +106,13 @@ _YNAT_CLASSES = 7
 
 
 def section() -> Section:
-    """Notes on the printed numbers, one a paragraph."""
-    sentences = [*notes(), *published.notes(TABLE)]
-    blocks: list[Block] = [Text(sentence) for sentence in sentences]
+    """Show notes on the printed numbers, one per paragraph."""
+    blocks = [Text(note) for note in (*notes(), *published.notes(TABLE))]
     return Section("misprints", "Known problems of the printed numbers", blocks)
 
 
 def notes() -> list[str]:
-    """Contradictions within the paper, in full sentences."""
+    """Return sentences on contradictions in the paper."""
     sts = {model: f1_of(rows, "1") for model, rows in distribution(8).items()}
     pearson, f1 = (value(1, "XPT-4M", "KLUE-STS", metric) for metric in ("pearson", "f1"))
     small_f1 = value(1, "XPT-400K", "KLUE-STS", "f1")
@@ -127,28 +124,28 @@ def notes() -> list[str]:
     rte = [value(4, f"XPT Vocab-En Phase1 {itl} ITL", "GLUE-dev RTE", "acc") for itl in ("w/o", "w/")]
     return [
         f"Table 1, STS of XPT-4M: printed are a Pearson correlation of {fixed(pearson)} and an F1 of {fixed(f1)}, but the "
-        f"counts of Table 8 give an F1 of {fixed(sts['XPT-4M'])}. The two columns are almost certainly swapped; the best F1 on "
-        "STS that the table marks is then no model's of theirs.",
+        f"counts of Table 8 give an F1 of {fixed(sts['XPT-4M'])}. The two columns are almost certainly swapped; the F1 on STS "
+        "that the table marks as the best then belongs to none of their models.",
         f"Table 1, STS of XPT-400K: an F1 of {fixed(small_f1)} is printed, Table 8 gives {fixed(sts['XPT-400K'])}, and the "
-        "Pearson correlation fits neither: perhaps another run.",
+        "Pearson correlation fits neither, so it may be from another run.",
         f"The text calls XPT best or second-best on all tasks but NLI and MRC; by entity F1 on NER "
         f"({fixed(entity['XPT-4M'])}) it is number {rank} of {len(entity)}.",
         "Table 1 calls its metrics entity-micro and character-micro F1; Table 7 and KLUE-baseline use macro averages. Table 2 "
-        "prints a character F1 of 0.00 for models that predict O only, so the paper's leaves O out, which KLUE-baseline does "
-        "not; ours stands here without O too.",
-        "Table 9 counts characters, not entities: 13,694 of persons are 4,418 entities.",
-        f"Table 2, YNAT of KoELECTRA-400K: a macro F1 of {fixed(collapsed)} is that of a model which gives one class, of "
-        f"{100 * share:.1f} % of the examples, to all. Both KoELECTRA runs have collapsed, and the larger "
-        "corpus scores worse.",
+        "prints a character F1 of 0.00 for models that predict only O, so the paper leaves O out, which KLUE-baseline does "
+        "not; our character F1 is without O here too.",
+        "Table 9 counts characters, not entities: 13,694 characters of persons are 4,418 entities.",
+        f"Table 2, YNAT of KoELECTRA-400K: a macro F1 of {fixed(collapsed)} is that of a model which predicts one class, with "
+        f"{100 * share:.1f} % of the examples, for all of them. Both KoELECTRA runs have collapsed, and the larger corpus "
+        "scores worse.",
         f"Table 4: an accuracy of {fixed(100 * COLA_ACCEPTABLE / COLA_DEV)} on CoLA is {COLA_ACCEPTABLE} of {COLA_DEV:,}, the "
         f"majority class; {fixed(100 * WNLI_MAJORITY / WNLI_DEV)} on WNLI is {WNLI_MAJORITY} of {WNLI_DEV}, its "
         "majority class.",
-        "Table 4, Vocab-En after phase 1 without ITL: only positions, embedding LayerNorm and head have moved since the "
-        "source, so that it scores like RoBERTa is by construction, not a finding.",
-        "The text sees no significant difference between models with and without ITL; with Vocab-En after phase 1 they are "
+        "Table 4, Vocab-En after phase 1 without ITL: only positions, embedding LayerNorm and head differ from the source, so "
+        "scores like RoBERTa's follow by construction and are not a finding.",
+        "The text sees no significant difference between models without and with ITL; with Vocab-En after phase 1 they score "
         f"{fixed(mcc[0])} and {fixed(mcc[1])} on CoLA, {fixed(rte[0])} and {fixed(rte[1])} on RTE.",
         "The paper prints 112 M parameters for KoELECTRA as 3112M and 32 K pieces for KLUE's vocabulary as 32M; the 550 M "
         "parameters of its XLM-R are those of the large model, whose vocabulary has 250 K pieces, not 95 K.",
-        "The paper says 100 K steps in all, and leaves open how they are divided between the phases; it may mean each. Its "
-        "130 M parameters fit neither 123.85 M without ITL nor 138.03 M with them.",
+        "The paper says 100 K steps in all and does not say how they are divided between the phases; it may mean each. Its "
+        "130 M parameters fit neither 123.85 M without ITL nor 138.03 M with ITL.",
     ]

@@ -1,7 +1,7 @@
-"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, with ours.
+"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure with our numbers.
 
-Input roles are the labels of the graph; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every value),
-``tables/*`` (every table as CSV, Markdown and LaTeX) and ``figures/*.svg``.
+Input roles are the labels of the artifacts; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every
+value), ``tables/*`` (every table as CSV, Markdown and LaTeX) and ``figures/*.svg``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,12 @@ from korealbert.xpt.transfer import TransferStats
 
 
 class CrossLingualReportSpec(Spec):
-    """Titles; all numbers come from the inputs."""
+    """Names in the report; all numbers come from its inputs."""
 
     title: str = Field(default="korealbert: an English encoder learns Korean", min_length=1, max_length=200)
     """Title of the report."""
     model_name: str = Field(default="ours", min_length=1, max_length=100)
-    """Name of this run's models in tables and ``scores.csv``, before the variant."""
-
-
-_EXAMPLES_PER_REASON = 0
-"""Titles of dropped documents that are quoted."""
+    """Name of this run's models in ``scores.csv``, before the variant."""
 
 
 class CrossLingualReportStats(Statistics):
@@ -51,7 +47,7 @@ class CrossLingualReportStats(Statistics):
 def run(
     spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()
 ) -> CrossLingualReportStats:
-    """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
+    """Write the report. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     refuse_swapped(artifacts.by_label, _model_of)
     results = Results(inputs)
@@ -66,7 +62,7 @@ def run(
         _transfers(results),
         _split(artifacts),
         corpus.section(artifacts),
-        corpus.dropped(artifacts, _EXAMPLES_PER_REASON),
+        corpus.dropped(artifacts, examples_per_reason=0),
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
     ]
@@ -78,7 +74,7 @@ def run(
 
 
 def _model_of(label: str) -> str:
-    """``PHASE/VARIANT``, ``control/NAME`` or ``encoder/NAME`` of models that were fine-tuned, or tested on masked words."""
+    """Return the label of the model that was fine-tuned or tested: ``PHASE/VARIANT``, ``control/NAME`` or ``encoder/NAME``."""
     stage, *rest = label.split("/")
     if stage not in ("finetune", "intrinsic"):
         return ""
@@ -87,7 +83,6 @@ def _model_of(label: str) -> str:
 
 
 def _lede(results: Results) -> str:
-    """Models and their sources, in numbers."""
     source = results.artifacts.get("source")
     parts = []
     if source is not None:
@@ -100,7 +95,6 @@ def _lede(results: Results) -> str:
 
 
 def _transfers(results: Results) -> Section | None:
-    """Sizes of the transferred models and their parts."""
     rows = []
     for label, artifact in results.artifacts.items():
         if label.startswith("transfer/"):
@@ -110,18 +104,17 @@ def _transfers(results: Results) -> Section | None:
             rows.append([label.split("/")[1], ", ".join(how), str(stats.layers), *map(count, (stats.parameters, *parts))])
     if not rows:
         return None
-    header = ["Variant", "Settings", "Layers", "Parameters", "copied", "drawn", "of the encoder", "of translation layers"]
+    header = ["Variant", "Settings", "Layers", "Parameters", "copied", "fresh", "of the encoder", "of translation layers"]
     text = (
         "Translation layers are ordinary layers at either end, so an exported model is a plain encoder of N + 2 layers that "
-        "AutoModel loads. Where the source shares layers (ALBERT), the shared ones are written out as equal copies: the "
-        "same outputs in a larger file. They are fine-tuned as the one block that they are."
+        "AutoModel loads. If the source shares layers (ALBERT), these are exported as equal copies, with the same outputs in a "
+        "larger file. Fine-tuning here still trains them as one shared block."
     )
     table = Table("", header, rows, frozenset(range(2, 8)))
     return Section("transfers", "What was transferred", [table, Text(text, quiet=True)])
 
 
 def _split(artifacts: Artifacts) -> Section | None:
-    """The parts of the corpus."""
     parts = artifacts.of("split")
     if not parts:
         return None
@@ -136,8 +129,8 @@ def _split(artifacts: Artifacts) -> Section | None:
 
 
 def _scores(results: Results, model: str) -> pl.DataFrame:
-    """Every score as one row; ``value`` is times 100, null where the official script prints ``nan``; ``note`` says why, and of
-    how many of the official examples the score is."""
+    """Return all scores, one per row. ``value`` is times 100, or null if the official script prints ``nan``; ``note`` says why,
+    and which part of the official examples was tested."""
     records = [
         (
             results.title(s.model) if s.model.startswith(ENCODER) else f"{model} {s.model}",
@@ -151,4 +144,4 @@ def _scores(results: Results, model: str) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("xpt_report", version=6, spec=CrossLingualReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("xpt_report", version=7, spec=CrossLingualReportSpec, run=run, measured=MEASURED)

@@ -1,4 +1,4 @@
-"""Chameleon's tables in their layout, with our rows beneath the printed ones."""
+"""Chameleon's tables with our rows below the printed ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from korealbert.report.sections.benchmarks import about_undefined, paired_differ
 from korealbert.xpt.phases import PHASES
 
 _COMPARED = (
-    "Printed rows are as in the paper; rows of this run are marked, each a mean over seeds with its standard deviation. They "
+    "Printed rows are as in the paper. Rows of this run are marked and have means over seeds with standard deviations. Models "
     "differ in size, corpus and budget."
 )
 
@@ -28,11 +28,11 @@ _DISTRIBUTIONS = {
     "klue_ner": (9, "NER predictions by gold label, in characters without spaces"),
     "klue_re": (10, "RE predictions by gold label"),
 }
-_MOST_LABELS = 8
+_MAX_LABELS = 8
 
 
 def korean(results: Results) -> Section | None:
-    """Tables 1 to 3, KLUE-RE of the Korean paper, and the Korean benchmarks that these do not have."""
+    """Show all Korean benchmarks, tables 1 to 3, and KLUE-RE of the Korean paper."""
     if not results.models:
         return None
     blocks: list[Block] = [Text(_COMPARED), _every_benchmark(results)]
@@ -57,7 +57,6 @@ def _models(variants: Iterable[str]) -> list[str]:
 
 
 def _every_benchmark(results: Results) -> Table:
-    """Every model by every Korean benchmark's own metric."""
     own = dict(reversed(results.korean_benchmarks))
     columns = [(benchmark, own[benchmark]) for benchmark in dict.fromkeys(name for name, _ in results.korean_benchmarks)]
     rows = [
@@ -77,7 +76,7 @@ def _klue(number: int, title: str, results: Results, models: Sequence[str]) -> T
 
 
 def language_loss(results: Results) -> Section | None:
-    """Table 4: scores on English after post-training."""
+    """Show table 4: scores on English after post-training."""
     english = [score for score in results.scores if score.english]
     if not english:
         return None
@@ -92,23 +91,22 @@ def language_loss(results: Results) -> Section | None:
         own.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}, {itl}", *found])
     own = [row for row in own if set(row[1:]) != {MISSING}]
     head = [column for index, column in enumerate(GLUE, start=1) if any(row[index] != MISSING for row in own)]
-    is_kept = any(artifact.manifest["recipe"]["stage"] == "xpt_tokenizer" for artifact in results.artifacts.values())
-    own_words = "the source's vocabulary and the model's" if is_kept else "the Korean vocabulary and"
+    keeps_tokenizer = any(artifact.manifest["recipe"]["stage"] == "xpt_tokenizer" for artifact in results.artifacts.values())
+    own_words = "the source's vocabulary and the model's" if keeps_tokenizer else "the Korean vocabulary and"
     blocks: list[Block] = [
         Text(
-            f"Vocab-Ko: English with {own_words} embeddings. Vocab-En: the source's vocabulary and word "
-            "embeddings are restored; everything else, positions included, is as after post-training."
+            f"Vocab-Ko: English with {own_words} embeddings. Vocab-En: vocabulary and word embeddings are the source's; "
+            "everything else, including positions, is that of the model after post-training."
         ),
         _marked("Table 4: GLUE dev", ["Model", *(c.title for c in GLUE)], [*rows, *own], len(rows)),
     ]
-    if kept := _kept(results, head):
-        blocks.append(kept)
+    if shares := _shares_of_source(results, head):
+        blocks.append(shares)
     blocks += _compared(results, english=True)
     return Section("language-loss", "English after post-training", blocks)
 
 
-def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
-    """Scores as shares of the source's, where both are defined."""
+def _shares_of_source(results: Results, columns: Sequence[Column]) -> Table | None:
     source = {column.title: mean(results.values("source", *column.ours, english=True)) for column in columns}
     if not all(results.values("source", *column.ours, english=True) for column in columns):
         return None
@@ -126,8 +124,7 @@ def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
 
 
 def _compared(results: Results, *, english: bool) -> list[Block]:
-    """What scores are over, and which are undefined; from the summaries intervals of every model, and paired significance tests
-    between models."""
+    """Show notes on parts and undefined scores, and from the summaries intervals and differences between models."""
     benchmarks = results.of_language(english=english)
     notes: list[Block] = [
         Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set.", quiet=True)
@@ -155,7 +152,7 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
 
 
 def intrinsic(results: Results) -> Section | None:
-    """Perplexity and accuracy of masked words on the valid and test parts."""
+    """Show perplexity and accuracy of masked words on the valid and test parts."""
     rows = []
     for label, artifact in results.artifacts.items():
         stage, _, model = label.partition("/")
@@ -163,22 +160,22 @@ def intrinsic(results: Results) -> Section | None:
             continue
         stats = artifact.inputs()["pretrain"].stats_as(PretrainStats)
         valid, test = stats.heldout or {}, artifact.stats_as(IntrinsicStats).heldout
-        figures = [fixed(part.get(name)) for part in (valid, test) for name in ("mlm_perplexity",)]
+        perplexity = [fixed(part.get("mlm_perplexity")) for part in (valid, test)]
         accuracy = [percent(part.get("mlm_accuracy")) for part in (valid, test)]
         trainable = stats.parameters if stats.trainable_parameters is None else stats.trainable_parameters
-        sizes = [f"{stats.parameters:,}", f"{trainable:,}", f"{stats.steps:,}"]
-        rows.append([results.title(model), *sizes, *figures, *accuracy])
+        sizes = map(count, (stats.parameters, trainable, stats.steps))
+        rows.append([results.title(model), *sizes, *perplexity, *accuracy])
     if not rows:
         return None
     header = ["Model", "Parameters", "trained", "Steps", "Perplexity, valid", "test", "Accuracy, valid", "test"]
     text = (
-        "Masked pieces under one fixed noise: perplexity is exp of their mean cross-entropy. An ELECTRA's are its generator's."
+        "Masked pieces with one fixed noise; perplexity is exp of the mean cross-entropy. For ELECTRA, the generator is scored."
     )
     return Section("intrinsic", "Masked words", [Text(text), Table("", header, rows, frozenset(range(1, 8)))])
 
 
 def errors(results: Results) -> Section:
-    """Tables 8 to 10: prediction distribution by gold label."""
+    """Show tables 8 to 10: distributions of predictions by gold label."""
     blocks: list[Block] = []
     for task, (number, title) in _DISTRIBUTIONS.items():
         theirs, ours = printed.distribution(number), distributions(results, task)
@@ -188,15 +185,15 @@ def errors(results: Results) -> Section:
         header = ["Model", "Gold", "Number", "Predicted"]
         blocks.append(_marked(f"Table {number}: {title}", header, [*rows, *own], len(rows), numeric=frozenset({2})))
     note = (
-        "Of the classes of Table 10 the paper lists the most frequent predictions only, so its numbers may fall short. "
+        "For the classes of Table 10, the paper lists only the most frequent predictions, so its numbers may be too small. "
         "Rows of this run are summed over seeds."
     )
     return Section("errors", "Predictions by gold label", [*blocks, Text(note, quiet=True)])
 
 
 def _distribution_rows(model: str, distribution: Distribution, listed: int | None) -> list[list[str]]:
-    """The most frequent gold labels with their number, and the labels most often predicted for them."""
-    frequent = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:_MOST_LABELS]
+    """Return the most frequent gold labels with their number, and the labels most often predicted for them."""
+    frequent = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:_MAX_LABELS]
     return [
         [model, gold, count(number), ", ".join(f"{label}: {count(n)}" for label, n in by_number(distribution[gold])[:listed])]
         for gold, number in frequent
@@ -211,6 +208,6 @@ def _marked(
     *,
     numeric: frozenset[int] | None = None,
 ) -> Table:
-    """A table whose rows from ``printed_rows`` on are ours."""
+    """Return a table whose rows from ``printed_rows`` on are ours and marked."""
     columns = frozenset(range(1, len(header))) if numeric is None else numeric
     return Table(title, header, rows, columns, frozenset(range(printed_rows, len(rows))))

@@ -1,4 +1,4 @@
-"""Parts of a report. HTML, Markdown and table files are all made from them, so they cannot disagree."""
+"""Parts of a report. HTML, Markdown and table files are all rendered from them, so they cannot disagree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from korealbert.report.render.markup import Svg
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``quiet`` in smaller type: a caveat, the origin of numbers."""
+    """A paragraph; ``quiet`` ones are in smaller type: caveats, the origin of numbers."""
 
     text: str
     quiet: bool = False
@@ -49,8 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its file name; ``caption`` describes it. Numbers in the drawing are text. A wide one has a whole
-    row and keeps its size."""
+    """A drawing with its file name and caption. A wide one has a row of its own and keeps its size."""
 
     name: str
     caption: str
@@ -86,33 +85,22 @@ class Section:
 
 
 def unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks in order, those within a fold in its place."""
+    """Yield the blocks in order, with the blocks of a fold in its place."""
     for block in blocks:
         yield from unfolded(block.blocks) if isinstance(block, Fold) else [block]
 
 
-def without_empty_columns(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks with tables that have something in every column but the first, which names the rows."""
-    return [
-        _narrowed(block)
-        if isinstance(block, Table)
-        else Fold(block.summary, without_empty_columns(block.blocks))
-        if isinstance(block, Fold)
-        else block
-        for block in blocks
-    ]
-
-
-def _narrowed(table: Table) -> Table:
-    filled = [
-        number
-        for number in range(len(table.header))
-        if number == 0 or not table.rows or any(row[number] not in ("", MISSING) for row in table.rows)
-    ]
-    if len(filled) == len(table.header):
-        return table
-    numeric, prose = (
-        frozenset(place for place, number in enumerate(filled) if number in kind) for kind in (table.numeric, table.prose)
+def without_empty_columns(block: Block) -> Block:
+    """Return a block whose tables have no empty columns; the first column, which names the rows, always stays."""
+    if isinstance(block, Fold):
+        return Fold(block.summary, [without_empty_columns(inner) for inner in block.blocks])
+    if not isinstance(block, Table) or not block.rows:
+        return block
+    kept = [n for n in range(len(block.header)) if n == 0 or any(row[n] not in ("", MISSING) for row in block.rows)]
+    return replace(
+        block,
+        header=[block.header[n] for n in kept],
+        rows=[[row[n] for n in kept] for row in block.rows],
+        numeric=frozenset(new for new, old in enumerate(kept) if old in block.numeric),
+        prose=frozenset(new for new, old in enumerate(kept) if old in block.prose),
     )
-    rows = [[row[number] for number in filled] for row in table.rows]
-    return replace(table, header=[table.header[number] for number in filled], rows=rows, numeric=numeric, prose=prose)

@@ -1,4 +1,4 @@
-"""Bars, histograms, lines and strips of dots, each small enough to fit next to its neighbours."""
+"""Bars, histograms, lines, strips of dots and matrices, small enough for several in a row."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
 
 MAX_BARS = 12
-"""Most bars of one drawing; the table next to it has all."""
+"""Largest number of bars in a drawing; the table next to it has all values."""
 
 MAX_POINTS = 240
-"""Most points of a line; more are averaged, since a chart has fewer pixels."""
+"""Largest number of points of a line. More are averaged, since a chart has fewer pixels."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A labelled value; ``before`` is drawn in grey below it."""
+    """A labelled value; ``before`` is a grey bar below it."""
 
     label: str
     value: float
@@ -32,7 +32,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, label: str) -> Svg:
-    """Horizontal bars from 0, each under its label and number."""
+    """Draw horizontal bars from 0, each below its label and number."""
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
@@ -49,13 +49,13 @@ def bars(rows: Sequence[Bar], *, label: str) -> Svg:
 
 def _bar(y: float, share: float, kind: str) -> Markup:
     track = tag("rect", class_="track", x=0, y=y, width=WIDTH, height=6, rx=3)
-    # A nonzero value stays visible.
+    # Small values get a bar of 6 units, so that they differ from 0.
     mark = tag("rect", class_=kind, x=0, y=y, width=max(share * WIDTH, 6), height=6, rx=3) if share > 0 else ""
     return join(track, mark)
 
 
 def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Svg:
-    """Vertical bars side by side over named bins; heights are shares of the total."""
+    """Draw vertical bars over named bins; heights are shares of the total."""
     total = sum(value for _, value in bins) or 1.0
     top = max((value / total for _, value in bins), default=0.0) or 1.0
     height, floor = 200.0, 200.0 - BOTTOM
@@ -75,7 +75,7 @@ def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Sv
 
 
 STYLES = 6
-"""Kinds of lines that can be distinguished."""
+"""Number of line styles."""
 
 
 @dataclass(frozen=True)
@@ -89,26 +89,26 @@ class Line:
 
 
 _DOTS = {1: 4.0, 2: 2.8, 3: 1.6, 4: 4.0, 5: 2.8, 6: 1.6}
-"""Radius of the points by style: where curves coincide, every one of them stays visible."""
+"""Radius of points by style. They differ, so that coinciding curves are all visible."""
 
 
 def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | None = None, share: bool = False) -> Svg:
-    """Lines over a common x from 0; ``level`` is a dashed reference, ``share`` writes y as percentages."""
+    """Draw lines over a common x axis from 0; ``level`` is a dashed horizontal line, ``share`` shows y as percentages."""
     drawn = [Line(line.name, thinned(line.points), line.style) for line in series if line.points]
     values = [y for line in drawn for _, y in line.points] + ([level] if level is not None else [])
     x_end = max((x for line in drawn for x, _ in line.points), default=1.0) or 1.0
     low, high = min(values, default=0.0), max(values, default=1.0)
-    apart = abs(high) / 50 if low == high else 0.0  # A level curve runs through the middle.
-    y_ticks = ticks(low - apart, high + apart, 5)
+    margin = abs(high) / 50 if low == high else 0.0  # It puts a constant curve into the middle.
+    y_ticks = ticks(low - margin, high + margin, 5)
     legend, above = _legend(drawn)
     height = 220.0 + above
     x_scale = _Scale(0.0, x_end, LEFT, WIDTH - RIGHT)
     y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP + above)
     body = [_y_axis(y_scale, y_ticks, share=share)]
-    # Half an epoch, or half a step, was never measured.
-    whole = all(float(x).is_integer() for line in drawn for x, _ in line.points)
+    # Steps and epochs get no ticks at fractions.
+    only_integers = all(float(x).is_integer() for line in drawn for x, _ in line.points)
     for tick in ticks(0.0, x_end, 4):
-        if tick <= x_end and not (whole and tick % 1):
+        if tick <= x_end and not (only_integers and tick % 1):
             anchor = "end" if tick > 0.95 * x_end else "middle"
             body.append(text(x_scale(tick), height - BOTTOM + 15, formatting.compact(tick), kind="tick", anchor=anchor))
     body.append(text(WIDTH - RIGHT, height - 3, x_unit, kind="axis", anchor="end"))
@@ -126,7 +126,7 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
 
 
 def _legend(series: Sequence[Line]) -> tuple[Markup, float]:
-    """Legend with line samples, and the height of the rows below the first."""
+    """Return a legend with line samples, and the height of its rows after the first."""
     body, x, y = [], LEFT, 0.0
     for line in series:
         width = 19 + text_width(line.name)
@@ -140,20 +140,21 @@ def _legend(series: Sequence[Line]) -> tuple[Markup, float]:
 
 @dataclass(frozen=True)
 class Strip:
-    """Single values in one row, with a label and what to write at its end."""
+    """A row of single values."""
 
     label: str
     values: Sequence[tuple[float, str]]
-    """Each with a tooltip."""
+    """Values with their tooltips."""
     text: str
+    """Text at the end of the row."""
     style: int = 1
     mean_mark: bool = True
 
 
 def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[tuple[float, str]] = ()) -> Svg:
-    """One row of dots per strip over a common axis that need not begin at 0; a tall mark is at a row's mean.
+    """Draw a row of dots per strip over a common axis that need not begin at 0, with a tall mark at the mean.
 
-    ``levels`` are thin lines across the rows that have a mean, each with a tooltip.
+    ``levels`` are values with tooltips, drawn as thin lines in the rows that have a mean mark.
     """
     values = [value for row in rows for value, _ in row.values] + [value for value, _ in levels]
     x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
@@ -187,7 +188,7 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[t
 
 
 def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str) -> Svg:
-    """A confusion matrix: a row for each gold label, a column for each predicted one, shaded by the share of its row."""
+    """Draw a confusion matrix with gold labels as rows and predicted labels as columns, shaded by shares of the row."""
     left = min(120.0, max(text_width(name) for name in labels) + 8)
     side = (WIDTH - left) / len(labels)
     height = min(side, 26.0)
@@ -201,7 +202,7 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
             tip = tag("title", f"{name} → {labels[column]}: {formatting.count(value)} ({formatting.percent(share)})")
             x = left + column * side
             body.append(tag("rect", class_="track", x=x, y=y, width=side - 1, height=height - 1))
-            # Square roots, so that the rare confusions that the drawing is for can be seen.
+            # Square roots make rare confusions visible.
             shade = tag(
                 "rect", tip, class_="mark-1", x=x, y=y, width=side - 1, height=height - 1, fill_opacity=round(share**0.5, 3)
             )
@@ -217,12 +218,12 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
 
 
 _OPAQUE = 0.6
-"""Opacity from which a number on a mark is written in the colour of the ground."""
+"""Above this opacity, the number on a mark has the colour of the background."""
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """A linear map from values to units."""
+    """Linear map from values to units."""
 
     low: float
     high: float
@@ -244,17 +245,17 @@ def _y_axis(scale: _Scale, at: Sequence[float], *, share: bool) -> Markup:
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers from at or below ``low`` to at or above ``high``, roughly ``about`` of them, at least two."""
+    """Return roughly ``about`` round numbers, at least two, that include ``low`` and ``high`` in their range."""
     span = (high - low) or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / about))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if span / (power * factor) <= about)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    # Rounding takes off what floating point adds: 3 * 0.1 is 0.30000000000000004.
+    # Rounding removes floating-point errors: 3 * 0.1 is 0.30000000000000004.
     return [round(index * step, 12) for index in range(first, max(last, first + 1) + 1)]
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most about ``MAX_POINTS`` points, each the mean of neighbours; the last point always stays."""
+    """Average neighbouring points to about ``MAX_POINTS`` at most; the last point is kept."""
     width = math.ceil(len(points) / MAX_POINTS)
     if width <= 1:
         return list(points)

@@ -1,4 +1,4 @@
-"""A graph drawn from top to bottom: boxes in layers, each below all that it was made from."""
+"""Draw a graph from top to bottom: boxes in layers, each below its inputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _INSIDE = _BOX_WIDTH - 2 * _PADDING
 _BESIDE, _BELOW = 18.0, 34.0
 """Units between the boxes of a layer, and between layers."""
 
-_MOST_BESIDE = 5
-"""Boxes of a row; a layer of more has several rows. As many fit a page of 1,300 pixels."""
+_MAX_BOXES_PER_ROW = 5
+"""Larger layers have several rows. This many boxes fit a page of 1,300 pixels."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node: its label, further lines below, and the target of its link (empty: none); a stack is several artifacts."""
+    """A node: its label, further lines, and the target of its link (empty: none). A stack stands for several artifacts."""
 
     label: str
     lines: Sequence[str]
@@ -30,7 +30,7 @@ class Box:
 
 
 def layered(boxes: Sequence[Box], above: Mapping[str, set[str]], *, label: str) -> Svg:
-    """The graph; ``above`` has, for each label, those that it was made from. Arrows that a longer way implies are left out."""
+    """Draw the graph; ``above`` has the inputs of each label. Arrows that a longer path implies are left out."""
     parents = reduced({box.label: above.get(box.label, set()) for box in boxes})
     layers = _layers(boxes, parents)
     places = _places(layers, parents)
@@ -69,41 +69,42 @@ def _drawn(box: Box, x: float, y: float, height: float) -> Markup:
 
 
 def _lines_of_label(box: Box) -> list[str]:
-    """The label on as many lines as it needs, broken behind slashes."""
+    """Break the label after slashes into as many lines as it needs."""
     return wrapped(re.split("(?<=/)", box.label), _INSIDE)
 
 
 def reduced(above: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same order with the fewest arrows: without those to what another parent was made from too.
+    """Return the transitive reduction: the inputs of each node without those that are also ancestors of another input.
 
-    ``above`` has, for each node, those that it was made from. Of nodes in a circle, which only stacks form, some arrow stays.
+    ``above`` has the inputs of each node. Nodes in a cycle, which only stacks can form, keep at least one arrow.
     """
     known: dict[str, set[str]] = {}
 
-    def before(name: str) -> set[str]:
+    def ancestors(name: str) -> set[str]:
         if name not in known:
-            known[name] = set()  # Stacks may feed each other; a circle ends here.
-            known[name] = set().union(*(before(parent) | {parent} for parent in above[name])) - {name}
+            known[name] = set()  # Ends the recursion in a cycle.
+            known[name] = set().union(*(ancestors(parent) | {parent} for parent in above[name])) - {name}
         return known[name]
 
     return {
-        name: {one for one in found if not any(one in before(other) for other in found - {one})}
-        for name, found in above.items()
+        name: {parent for parent in parents if not any(parent in ancestors(other) for other in parents - {parent})}
+        for name, parents in above.items()
     }
 
 
 def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[Box]]:
-    """Each box as low as its downstream boxes allow, so that arrows are short; boxes without any, high."""
+    """Place each box directly above the highest of its downstream boxes, which keeps arrows short, and others directly below
+    their inputs."""
     depth: dict[str, int] = {}
 
-    def down(name: str) -> int:
+    def set_depth(name: str) -> int:
         if name not in depth:
             depth[name] = 0
-            depth[name] = max((down(parent) + 1 for parent in parents[name]), default=0)
+            depth[name] = max((set_depth(parent) + 1 for parent in parents[name]), default=0)
         return depth[name]
 
     for box in boxes:
-        down(box.label)
+        set_depth(box.label)
     children: dict[str, list[str]] = {box.label: [] for box in boxes}
     for name, found in parents.items():
         for parent in found:
@@ -114,12 +115,12 @@ def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[
     rows = []
     for level in sorted(set(depth.values())):
         layer = [box for box in boxes if depth[box.label] == level]
-        rows += [layer[start : start + _MOST_BESIDE] for start in range(0, len(layer), _MOST_BESIDE)]
+        rows += [layer[start : start + _MAX_BOXES_PER_ROW] for start in range(0, len(layer), _MAX_BOXES_PER_ROW)]
     return rows
 
 
 def _places(layers: Sequence[Sequence[Box]], parents: Mapping[str, set[str]]) -> dict[str, float]:
-    """Position of each box in its row, in boxes from the left: ordered by its parents' middle, each row centred."""
+    """Return how many boxes are left of each box. Rows are centred and ordered by the mean place of the inputs."""
     widest = max(len(layer) for layer in layers)
     places: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""Blocks as text: a report in Markdown, and each of its tables as CSV, Markdown and LaTeX (booktabs)."""
+"""Render a report as Markdown, and its tables as CSV, Markdown and LaTeX (booktabs)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
-    """The complete document; drawings are linked under ``figures/``."""
+    """Return the complete document, with links to the drawings in ``figures/``."""
     parts = [f"# {plain(title)}", plain(lede)]
     for section in sections:
         parts.append(f"## {plain(section.title)}")
@@ -23,13 +23,19 @@ def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text on one line with Markdown and HTML escaped."""
+    """Return text on one line with Markdown and HTML escaped."""
     escaped = _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def shortened(text: str, characters: int) -> str:
+    """Return the beginning of a text on one line, with an ellipsis if it is cut."""
+    line = " ".join(text[: 4 * characters].split())
+    return line if len(line) <= characters else f"{line[: characters - 1].rstrip()}…"
+
+
 def unescaped(text: str) -> str:
-    """What ``plain`` was given."""
+    """Reverse ``plain``."""
     return re.sub(r"\\(.)", r"\1", html.unescape(text))
 
 
@@ -48,7 +54,7 @@ def _block(block: Block) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    """A title and a table; marked rows are bold."""
+    """Return the title and the table; marked rows are bold."""
     rule = ["---:" if index in table.numeric else "---" for index in range(len(table.header))]
     rows = [[plain(cell) for cell in row] for row in table.rows]
     for index in table.marked:
@@ -89,12 +95,12 @@ _PROSE_WIDTH = "0.35\\linewidth"
 
 
 def latex_text(text: str) -> str:
-    """Plain text as LaTeX that prints it, on one line."""
+    """Return text on one line with LaTeX escaped."""
     return "".join(LATEX_SPECIAL.get(character, character) for character in _CONTROL.sub(" ", text))
 
 
 def latex(table: Table, label: str) -> str:
-    """A ``table`` environment for ``\\usepackage{booktabs}``; Korean text in it wants XeLaTeX or LuaLaTeX with ``kotex``."""
+    """Return a ``table`` environment for ``\\usepackage{booktabs}``; Korean text needs XeLaTeX or LuaLaTeX with ``kotex``."""
     kinds = (
         "r" if n in table.numeric else f"p{{{_PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
     )
@@ -120,7 +126,7 @@ def latex(table: Table, label: str) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    # A cell that begins with [ would be taken for the argument of the \\ before it.
+    # LaTeX would read a cell that begins with [ as the argument of the \\ before it.
     return rf"{' & '.join(f'{{}}{cell}' if cell.startswith('[') else cell for cell in cells)} \\"
 
 
@@ -128,7 +134,7 @@ _MAX_NAME = 60
 
 
 def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, in the order of the tables; equal titles of one chapter are numbered."""
+    """Yield file names and contents in the order of the tables; equal titles in a section are numbered."""
     taken: set[str] = set()
     for section in sections:
         for table in (block for block in unfolded(section.blocks) if isinstance(block, Table)):
@@ -149,7 +155,7 @@ def _slug(title: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    """The table as shown, numbers formatted; ``scores.csv`` has the exact values."""
+    """Return the table with formatted numbers; exact scores are in ``scores.csv``."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
     return text.getvalue()

@@ -1,6 +1,6 @@
-"""One report as files: HTML, Markdown, drawings, and the numbers behind them as CSV.
+"""Write a report as HTML and Markdown, with its drawings, tables and numbers as files.
 
-HTML comes from ``templates/`` and needs nothing else: no network, no script, no font.
+HTML is rendered from ``templates/`` and needs no network, scripts or fonts.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -24,19 +25,13 @@ from korealbert.report.render.text import markdown, table_files
 
 
 def write_report(
-    out_dir: Path,
-    title: str,
-    lede: str,
-    sections: Sequence[Section],
-    numbers: Mapping[str, pl.DataFrame],
-    runtime: Runtime,
+    out_dir: Path, title: str, lede: str, sections: Sequence[Section], numbers: Mapping[str, pl.DataFrame], runtime: Runtime
 ) -> int:
     """Write ``report.html``, ``report.md``, ``figures/*.svg`` and ``numbers`` by file name; returns the number of figures.
 
-    Every table of the report becomes a file under ``tables/`` as CSV, Markdown and LaTeX, too. Columns in which no row has
-    anything are left out everywhere.
+    Every table of the report is also written to ``tables/`` as CSV, Markdown and LaTeX. Empty columns are left out everywhere.
     """
-    sections = [Section(each.anchor, each.title, without_empty_columns(each.blocks)) for each in sections]
+    sections = [replace(section, blocks=[without_empty_columns(block) for block in section.blocks]) for section in sections]
     contents = {"report.html": page(title, lede, sections).encode(), "report.md": markdown(title, lede, sections).encode()}
     blocks = [block for section in sections for block in unfolded(section.blocks)]
     figures = [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
@@ -55,23 +50,23 @@ def write_report(
 
 
 def page(title: str, lede: str, sections: Sequence[Section]) -> str:
-    """A complete report."""
+    """Return a complete report as HTML."""
     return document("report.html", css=style_sheet("palette", "chart", "page"), title=title, lede=lede, sections=sections)
 
 
 def document(template: str, **values: Any) -> str:
-    """A template filled in; every value but ``Markup`` is escaped."""
+    """Render a template; all values except ``Markup`` are escaped."""
     return _environment().get_template(template).render(values)
 
 
 @cache
 def _environment() -> Environment:
-    # `finalize` sees every value that a template prints: it replaces, as in drawings, what XML forbids.
+    # `finalize` gets every value that a template prints, and replaces characters that XML forbids, as in drawings.
     environment = Environment(loader=FunctionLoader(_source), autoescape=True, finalize=escape, undefined=StrictUndefined)
     environment.tests |= {kind.__name__: partial(lambda kind, block: isinstance(block, kind), kind) for kind in get_args(Block)}
     return environment
 
 
 def _source(name: str) -> str:
-    """A template without its line breaks and indentation, which would be spaces between elements."""
+    """Read a template without line breaks and indentation, which browsers would show as spaces between elements."""
     return re.sub(r"\n\s*", "", (files(__package__) / "templates" / name).read_text("utf-8"))

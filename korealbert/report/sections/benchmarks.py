@@ -1,4 +1,4 @@
-"""Benchmarks beyond their scores: errors, paired differences of systems, types of entities."""
+"""Details of benchmarks: errors, entity types, differences between systems, comparison with published scores."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Sectio
 from korealbert.report.scores import Benchmark, Cell, metric_title
 
 _MAX_DRAWN = 16
-"""Most labels of a drawn confusion matrix; with more there is only the table."""
+"""With more labels, no confusion matrix is drawn; there is only the table."""
 
-_SHOWN = 6
-"""Predictions listed for a gold label, unless the task sets another number."""
+_LISTED_PREDICTIONS = 6
+"""Number of predictions listed for a gold label, unless the task sets another one."""
 
 _MAX_TEXT = 160
-"""Characters of a hard example that are quoted."""
+"""Number of characters quoted of a hard example."""
 
 
 def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
-    """Errors by benchmark, of the run with the best dev score; of a pretrained model if there is one."""
+    """Show errors of the run with the best dev score for each benchmark, of the pretrained model if there is one."""
     blocks: list[Block] = []
     figures: list[Figure] = []
     for benchmark in benchmarks:
@@ -64,7 +64,7 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
     rows = []
     for gold, predicted in found["dist"].items():
         total, right = sum(predicted.values()), predicted.get(gold, 0)
-        listed = list(predicted.items())[: found.get("listed") or _SHOWN]
+        listed = list(predicted.items())[: found.get("listed") or _LISTED_PREDICTIONS]
         rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
     header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
     title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
@@ -72,36 +72,29 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
     task = tasks.load(benchmark.cells[0].spec["task"])
     if task.about_labels:
         blocks.append(Text(f"{benchmark.title}: {task.about_labels}", quiet=True))
-    hard = found["hardest"][:hardest]
-    if hard:
-        quoted = [
-            [e["id"], _quoted(e), *(_value(_named(task, e[of])) for of in ("gold", "pred")), fixed(e["loss"])] for e in hard
-        ]
-        table = Table(
-            f"{benchmark.title}: the test examples with the largest loss",
-            ["Example", "Text", "Gold", "Predicted", "Loss"],
-            quoted,
-            frozenset({4}),
-            prose=frozenset({1, 2, 3}),
-        )
+    if hard := found["hardest"][:hardest]:
+        quoted = []
+        for example in hard:
+            texts = " / ".join(_cut(text) for text in (example["text"], example.get("pair")) if text)
+            labels = [_formatted(_label_name(task, example[kind])) for kind in ("gold", "pred")]
+            quoted.append([example["id"], texts, *labels, fixed(example["loss"])])
+        title = f"{benchmark.title}: the test examples with the largest loss"
+        header = ["Example", "Text", "Gold", "Predicted", "Loss"]
+        table = Table(title, header, quoted, frozenset({4}), prose=frozenset({1, 2, 3}))
         blocks.append(Fold(f"Hardest examples of {benchmark.title}", [table]))
     return blocks
-
-
-def _quoted(example: Mapping[str, Any]) -> str:
-    return " / ".join(_cut(text) for text in (example["text"], example.get("pair")) if text)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT].rstrip()}…"
 
 
-def _named(task: Task, value: Any) -> Any:
-    """A value as ``analysis.json`` has it, a label by its name, not its number."""
+def _label_name(task: Task, value: Any) -> Any:
+    """Return the name of a label that ``analysis.json`` has as a number; other values are returned unchanged."""
     return task.fields(value).get("label", value) if isinstance(value, int) else value
 
 
-def _value(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, dict):
         value = {name: part for name, part in value.items() if part is not None and name != "probs"}
     if isinstance(value, float):
@@ -109,23 +102,21 @@ def _value(value: Any) -> str:
     return MISSING if value in (None, "") else _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-_TASK = "naver_ner"
+_NER_TASK = "naver_ner"
 
 _PRINTED_IN = "KoreALBERT Table IV"
 
-_PREFIX = "count_"
-
 
 def printed_counts() -> dict[str, int]:
-    """The paper's counts by type."""
-    frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with(_PREFIX))
-    return {metric.removeprefix(_PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
+    """Return the paper's counts by entity type."""
+    frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with("count_"))
+    return {metric.removeprefix("count_"): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
 
 
 def entity_types(artifacts: Artifacts) -> list[Block]:
-    """Tags and entities of each type in all splits of Naver NER, with the printed counts; empty where there are none."""
+    """Compare tags and entities of each type in Naver NER with the printed counts; empty if the run has no Naver NER."""
     found = (artifact.stats_as(FeaturesStats) for artifact in artifacts.of("features").values())
-    stats = next((each for each in found if each.task == _TASK and each.tags), None)
+    stats = next((each for each in found if each.task == _NER_TASK and each.tags), None)
     if stats is None:
         return []
     printed = printed_counts()
@@ -138,63 +129,61 @@ def entity_types(artifacts: Artifacts) -> list[Block]:
         numbers = [count(stats.entities.get(kind, 0)), count(tags), percent(tags / totals[0]), count(printed.get(kind)), share]
         rows.append([kind, *numbers])
     header = ["Type", "Entities", "Tags", "Share of tags", "Printed", "Share printed"]
-    title = tasks.load(_TASK).title
+    title = tasks.load(_NER_TASK).title
     table = Table(f"{title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4, 5}))
     parts = {split: getattr(stats, f"examples_{split}") for split in ("train", "dev", "test")}
     text = (
         f"Counted over all {count(sum(parts.values()))} sentences: "
         + ", ".join(f"{count(number)} {split}" for split, number in parts.items() if number)
-        + ". Tags are eojeols with B or I, which is what the paper counts over 90,000 sentences; an entity is a B, or an I "
-        "that continues none of its type, with what continues it."
+        + ". Tags are eojeols with B or I, which the paper counts over 90,000 sentences. An entity begins with a B, or with an "
+        "I that does not continue an entity of its type."
     )
     return [table, Text(text, quiet=True)]
 
 
 _SMALLEST_P = 0.0005
-"""Below this, three decimals would be 0.000."""
+"""Smaller p-values would be shown as 0.000."""
 
 MAX_OPEN = 12
-"""Pairs up to which the table is not folded; nine systems make 36."""
+"""Tables of more pairs are folded; nine systems make 36."""
 
-
-_TWO = "Two seeds are too few to know their spread: intervals are wide."
+_TWO_SEEDS = "Two seeds are too few to know their spread: intervals are wide."
 
 
 def about_few_seeds(benchmarks: Sequence[Benchmark]) -> list[Text]:
-    """That systems have too few seeds, where no differences are shown, which ``about_seeds`` speaks of."""
+    """Warn about systems with too few seeds in benchmarks without differences; ``about_seeds`` covers the others."""
     alone = [benchmark for benchmark in benchmarks if not benchmark.summary.get("comparisons")]
     numbers = {len(benchmark.values(system)) for benchmark in alone for system in benchmark.systems}
-    one = "One seed is too few: an interval over other test examples alone says nothing of other seeds."
-    told = " ".join(text for number, text in ((1, one), (2, _TWO)) if number in numbers)
-    return [Text(told, quiet=True)] if told else []
+    one_seed = "One seed is too few: an interval over other test examples alone does not cover other seeds."
+    text = " ".join(text for number, text in ((1, one_seed), (2, _TWO_SEEDS)) if number in numbers)
+    return [Text(text, quiet=True)] if text else []
 
 
 def about_seeds(pairs: Collection[tuple[int, int]]) -> str:
-    """What intervals and p of differences are over, given the numbers of seeds of each two systems that are compared."""
+    """Explain what intervals and p-values of differences cover; ``pairs``: numbers of seeds of the compared systems."""
     found = []
     if any(max(pair) > 1 for pair in pairs):
-        found.append(
-            "Intervals and p of the difference of the means are over other seeds and other test examples (Student's t)."
-        )
+        found.append("Intervals and p-values of differences of means cover other seeds and other test examples (Student's t).")
     if any(max(pair) == 1 for pair in pairs):
         found.append(
-            "One seed is too few: intervals and p between single seeds are over other test examples alone and say nothing of "
-            "other seeds."
+            "One seed is too few: intervals and p-values between single seeds cover other test examples, but not other seeds."
         )
     if any(min(pair) == 1 < max(pair) for pair in pairs):
-        found.append("A single seed beside several is taken to vary as those do, which nothing here can check.")
+        found.append("A single seed is assumed to vary like the several of the other system, which cannot be checked here.")
     if any(1 < min(pair) < max(pair) for pair in pairs):
-        found.append("Of unequal numbers of seeds, the fewer are taken to vary at least as those of both systems together.")
+        found.append("Of unequal numbers of seeds, the fewer are assumed to vary at least like those of both systems together.")
     if any(2 in pair for pair in pairs):
-        found.append(_TWO)
+        found.append(_TWO_SEEDS)
     return " ".join(found)
 
 
 def about_undefined(
     benchmark: Benchmark, name: Callable[[str], str] = str, *, split: str = "test", form: str = "", after: str = "."
 ) -> list[Text]:
-    """Why scores are undefined, a line for each metric, system and reason, with ``name`` as the systems' titles; ``form``:
-    of the model, as ONNX."""
+    """Explain undefined scores, one line per metric, system and reason.
+
+    ``name`` returns a system's title; ``form`` is added for ONNX models: ``, ONNX int8``.
+    """
     lines = []
     for metric in benchmark.metrics:
         found: dict[tuple[str, str], list[str]] = {}
@@ -210,33 +199,24 @@ def about_undefined(
 
 
 def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
-    """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any. A difference from
-    an undefined score is undefined."""
+    """Show the differences between all pairs of systems that summaries compare; ``name`` returns a system's title."""
     rows, seeds = [], set()
     for benchmark in benchmarks:
         number = {system: len(found["scores"]) for system, found in benchmark.summary.get("systems", {}).items()}
         for pair in benchmark.summary.get("comparisons", []):
-            between = f"{name(pair['first'])} less {name(pair['second'])}"
+            between = f"{name(pair['first'])} minus {name(pair['second'])}"
             if benchmark.undefined(pair["first"]) or benchmark.undefined(pair["second"]):
                 rows.append([f"{benchmark.title}, {benchmark.metric_title}", between, "undefined", *3 * [MISSING]])
                 continue
             low, high = pair["interval"]
             seeds.add((number[pair["first"]], number[pair["second"]]))
-            mcnemar = pair.get("mcnemar") or {}
-            rows.append(
-                [
-                    f"{benchmark.title}, {benchmark.metric_title}",
-                    between,
-                    signed(pair["difference"]),
-                    f"{signed(low)} to {signed(high)}",
-                    _p_value(pair.get("p_value")),
-                    _p_value(mcnemar.get("p_value")),
-                ]
-            )
+            p_values = [_p_value(test.get("p_value")) for test in (pair, pair.get("mcnemar") or {})]
+            measured = [signed(pair["difference"]), f"{signed(low)} to {signed(high)}", *p_values]
+            rows.append([f"{benchmark.title}, {benchmark.metric_title}", between, *measured])
     if not rows:
         return []
     header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
-    text = f"{about_seeds(seeds)} McNemar's p is between the seeds that are best on dev, over examples alone."
+    text = f"{about_seeds(seeds)} McNemar's test compares the seeds that are best on dev, over test examples alone."
     title = "Differences between systems, test"
     note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
     if len(rows) > MAX_OPEN:
@@ -251,12 +231,14 @@ def _p_value(value: float | None) -> str:
 
 
 def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
-    """Ours by task and metric with the published scores folded below each, then the tables as printed, with their misprints."""
+    """Show our scores by benchmark and metric with published scores folded below, then the published tables as printed."""
     if not tables:
         return None
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [block for benchmark in benchmarks for block in _leaderboards(benchmark, tables)]
-    reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.compared_with, tables))
+    reasons = dict.fromkeys(
+        why for benchmark in benchmarks for why in published.not_comparable(benchmark.compared_with, tables)
+    )
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
@@ -268,7 +250,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
             for number, (place, note) in enumerate(problems, start=1)
         ]
         blocks.append(Fold(f"As printed: {_PUBLICATIONS.get(name, name)}", [*known, *printed]))
-    return Section("published", "Beside published scores", blocks)
+    return Section("published", "Comparison with published scores", blocks)
 
 
 _PUBLICATIONS = {
@@ -282,27 +264,27 @@ _PUBLICATIONS = {
 """Titles of the published tables."""
 
 _BI_ENCODERS = (
-    "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone; its scores stand by "
-    "themselves:"
+    "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone, so its scores are not "
+    "compared with them:"
 )
 
 _EXPLANATION = (
-    "Score is the number that the benchmark's official script prints; ours are mean ± sd over seeds. Corrected: the same "
-    "predictions, scored as the benchmark's paper defines. Oracle: the best score that the tokenizer's pieces and the length "
-    "limit allow. A table holds only scores of the same task, split and metric. Published models differ in size, corpus and "
-    "budget; each source is named, and known problems are noted in the row."
+    "Score is what the benchmark's official script prints; ours are mean ± sd over seeds. Corrected: the same predictions, "
+    "scored as the benchmark's paper defines. Oracle: the best score that the tokenizer's pieces and the length limit allow. A "
+    "table has only scores of the same task, split and metric. Published models differ in size, corpus and budget; each source "
+    "is named, and known problems are noted in the row."
 )
 
 
 def _leaderboards(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> list[Block]:
-    """The tables of the main metric, and of every other metric that somebody published."""
+    """Show the tables of the main metric, and of every other metric with published scores."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
     shown = [(metric, printed) for metric, printed in found.items() if metric == benchmark.metric or printed.height]
     return [block for metric, printed in shown for block in _leaderboard(benchmark, metric, printed)]
 
 
 def _leaderboard(benchmark: Benchmark, metric: str, published_scores: pl.DataFrame) -> list[Block]:
-    """Ours, the best first, and below them, folded, what others published."""
+    """Show our scores, the best first, with the published scores folded below them."""
     title = f"{benchmark.title}, {metric_title(metric)}"
     entries = []
     for system in benchmark.systems:
@@ -344,29 +326,26 @@ def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
 
 
 _Printed = tuple[str, str, str, str, Sequence[int]]
-"""Model, task, metric, value and the numbers of notes."""
+"""Model, task, metric, value and the numbers of known problems."""
 
 
 def _by_source(name: str) -> dict[str, list[_Printed]]:
     sources: dict[str, list[_Printed]] = {}
-    for model, task, metric, value, noted, source in published.load(name).select(*_PRINTED, "source").iter_rows():
-        sources.setdefault(source, []).append((model, task, metric, value, noted))
+    columns = ("model", "task", "metric", "value", "noted", "source")
+    for *row, source in published.load(name).select(*columns).iter_rows():
+        sources.setdefault(source, []).append(tuple(row))
     return sources
 
 
-_PRINTED = ("model", "task", "metric", "value", "noted")
-
-
-_MOST_CHARACTERS = 160
-"""Sum of the longest words of the columns of a table as printed: so many fit into 1,300 pixels."""
+_MAX_HEADER_CHARACTERS = 160
+"""Sum over columns of the longest word in the header; this many characters fit into 1,300 pixels."""
 
 
 def _as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> Table:
-    """Models by columns of task and metric; where a source prints two values, both are shown.
+    """Return a published table, with models as rows and tasks with metrics as columns, or the reverse if it is too wide.
 
-    A note on all rows stands in the title. Of the others, each model has the numbers: so many columns leave a text no room.
-
-    Counts by gold and predicted label do not fit next to each other: they are rows, with models as columns.
+    If the source prints two values for a cell, both are shown. Notes on all rows are in the title. For other notes, rows have
+    only the numbers, as there is no space for texts.
     """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
@@ -378,7 +357,7 @@ def _as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> 
     models = list(dict.fromkeys(model for model, *_ in rows))
     texts = [notes[number - 1].rstrip(".") for number in sorted(everywhere)]
     title = " ".join([source, *(f"({text})" for text in texts if text.lower() not in source.lower())])
-    if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MOST_CHARACTERS:
+    if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MAX_HEADER_CHARACTERS:
         body = [
             [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
             for task, metric in columns

@@ -1,4 +1,4 @@
-"""The corpus: its size by source, category and stage; documents dropped and quarantined; text that cleaning removed."""
+"""The corpus: size by source, category and stage; dropped and quarantined documents; text that cleaning removed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from korealbert.formatting import MISSING, by_number, compact, count, fixed, per
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.render.text import shortened
 
 _MAX_ROWS = 40
-"""Most rows of a table of names from the data; a corpus of many outlets has thousands of sections."""
+"""Maximum number of rows in a table of names from the data; a corpus of many outlets has thousands of sections."""
 
 _EXAMPLE_CHARACTERS = 60
-"""Most characters quoted from a dropped document."""
+"""Maximum number of characters quoted from a dropped document."""
 
 _Counts = Mapping[str, Mapping[str, int]]
+"""Counts by source and name."""
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Documents and characters by source, through every stage, and categories before and after balancing."""
+    """Show documents and characters by source and stage, and categories before and after balancing."""
     through = _through(artifacts)
     if not through.rows:
         return None
@@ -71,7 +73,7 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
 
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
-    """Characters by source after the last stage that counts by source."""
+    """Return the last stage that counts by source, and the characters by source after it."""
     dedup = artifacts.stats("dedup", DedupStats)
     if dedup and dedup.sources:
         return "deduplication", {name: counts.get("characters_out", 0) for name, counts in dedup.sources.items()}
@@ -110,7 +112,7 @@ def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
 
 
 def removed(artifacts: Artifacts) -> Section | None:
-    """Removals by rule, normalised characters and masked data by kind, and sections that the category map does not know."""
+    """Show removals by rule, normalised characters, masked personal data, and sections missing from the category map."""
     rules = _per_source(artifacts, lambda stats: stats.removed)
     blocks: list[Block] = []
     if rules:
@@ -139,7 +141,7 @@ def removed(artifacts: Artifacts) -> Section | None:
 
 
 def _agreement(artifacts: Artifacts) -> Table | None:
-    """How far the sentence rules and Kiwi agree on a sample of each source."""
+    """Show how far the sentence rules and Kiwi agree on a sample of each source."""
     rows = [
         [source, fixed(found.f1, 3), *map(count, (found.both, found.rules_only, found.kiwi_only, found.documents))]
         for source, stats in _cleaned(artifacts).items()
@@ -151,12 +153,12 @@ def _agreement(artifacts: Artifacts) -> Table | None:
 
 
 def _cleaned(artifacts: Artifacts) -> dict[str, CleanStats]:
-    """Statistics of all clean stages by source."""
+    """Return the statistics of all clean stages by source."""
     return {label.split("/", 1)[-1]: artifact.stats_as(CleanStats) for label, artifact in artifacts.of("clean").items()}
 
 
 def _per_source(artifacts: Artifacts, of: Callable[[CleanStats], Mapping[str, int]]) -> _Counts:
-    """One statistic of all clean stages by source; sources without it are left out."""
+    """Return one statistic of all clean stages by source; sources without it are left out."""
     return {source: counts for source, stats in _cleaned(artifacts).items() if (counts := of(stats))}
 
 
@@ -177,17 +179,15 @@ def _table(title: str, what: str, counts: _Counts) -> Table:
 
 
 def dropped(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
-    """Dropped documents by stage and reason with examples, quarantined input, and lost constructs."""
-    blocks: list[Block] = []
-    for table in (
+    """Show dropped documents by stage and reason with examples, quarantined input, and markup that extraction leaves out."""
+    tables = (
         _dropped(artifacts, examples_per_reason),
         _decontaminated(artifacts),
-        *_repeated(artifacts),
+        _repeated(artifacts),
         _quarantined(artifacts),
         _constructs(artifacts),
-    ):
-        if table.rows:
-            blocks.append(table)
+    )
+    blocks: list[Block] = [table for table in tables if table.rows]
     if examples := _quarantine_examples(artifacts, examples_per_reason):
         blocks.append(Fold("Examples from quarantine", [examples]))
     if not blocks:
@@ -218,21 +218,16 @@ def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
 
 
 def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
-    """Titles (or beginnings) of dropped documents by reason, from the first batch of the first shard only."""
+    """Return titles (or beginnings) of dropped documents by reason, from the first batch of the first shard only."""
     found: dict[str, list[str]] = {}
     for path in artifact.files("dropped-*.arrow")[:1]:
         batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
         columns = batch.select(["reason", "title", "text"]).to_pydict() if batch is not None else {}
         for reason, title, text in zip(*columns.values(), strict=True):
-            quote = _shortened(title or text)
+            quote = shortened(title or text, _EXAMPLE_CHARACTERS)
             if quote and len(found.setdefault(reason, [])) < limit:
                 found[reason].append(f"“{quote}”")
     return found
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text[: 4 * _EXAMPLE_CHARACTERS].split())
-    return line if len(line) <= _EXAMPLE_CHARACTERS else line[: _EXAMPLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _decontaminated(artifacts: Artifacts) -> Table:
@@ -242,12 +237,10 @@ def _decontaminated(artifacts: Artifacts) -> Table:
     return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
 
 
-def _repeated(artifacts: Artifacts) -> list[Table]:
-    """One table where passages are removed, else none."""
+def _repeated(artifacts: Artifacts) -> Table:
     stats = artifacts.stats("dedup", DedupStats)
     rows = [[_words(kind), count(characters)] for kind, characters in by_number(stats.characters_repeated if stats else {})]
-    title = "Repeated passages taken out of documents that stay"
-    return [Table(title, ["Passages", "Characters"], rows, frozenset({1}))] if rows else []
+    return Table("Repeated passages taken out of documents that stay", ["Passages", "Characters"], rows, frozenset({1}))
 
 
 def _quarantined(artifacts: Artifacts) -> Table:
@@ -274,25 +267,21 @@ def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
 
 
 def _file_name(file: str) -> str:
-    """The name without its directories, which belong to this machine; a file in an archive keeps its path there."""
+    """Return a file's name without its directories, which are private; a file in an archive keeps its path there."""
     path, separator, member = file.partition("::")
     return f"{PurePath(path).name}{separator}{member}"
 
 
 def _constructs(artifacts: Artifacts) -> Table:
-    rows = [
-        [label, _words(construct), count(characters), _share(characters, stats.source_characters)]
-        for label, artifact in artifacts.of("extract").items()
-        for stats in [artifact.stats_as(ExtractStats)]
-        for construct, characters in by_number(stats.lost_characters)
-        if characters
-    ]
+    rows = []
+    for label, artifact in artifacts.of("extract").items():
+        stats = artifact.stats_as(ExtractStats)
+        for construct, characters in by_number(stats.lost_characters):
+            if characters:
+                share = percent(characters / stats.source_characters if stats.source_characters else None)
+                rows.append([label, _words(construct), count(characters), share])
     header = ["Stage", "Construct", "Characters", "Share of the source"]
     return Table("Markup whose text extraction leaves out", header, rows, frozenset({2, 3}))
-
-
-def _share(characters: int, of: int) -> str:
-    return percent(characters / of) if of else MISSING
 
 
 def _words(name: str) -> str:

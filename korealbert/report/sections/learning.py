@@ -1,4 +1,4 @@
-"""Learning curves of pretraining and fine-tuning, and measured and printed speeds of each shape."""
+"""Learning curves of pretraining and fine-tuning, and the speed of architectures."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ OBJECTIVES = {
     "sop": "Sentence order (SOP)",
     "wop": "Word order (WOP)",
     "rtd": "Replaced tokens (RTD)",
-    "replaced": "Those that were replaced",
+    "replaced": "Replaced tokens that were found",
     "bow": "Masked pieces from the mean (bag of words)",
 }
-"""Objectives of pretraining, by the prefix of their metrics."""
+"""Titles of pretraining objectives by the prefix of their metrics."""
 
 _CHANCE = {"sop": 0.5}
-"""Accuracy of guessing, where it is not close to 0."""
+"""Accuracy of guessing; for other objectives it is close to 0."""
 
 _Point = tuple[float, float]
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
-    """Curves of pretraining and fine-tuning, as far as they exist."""
+    """Show the learning curves of pretraining and fine-tuning."""
     blocks: list[Block] = []
     if figures := _pretraining(artifacts):
         blocks += [Text(_size(artifacts)), *_rollbacks(artifacts), Figures(figures)]
@@ -86,14 +86,14 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
 
 
 def heldout_targets(artifacts: Artifacts) -> dict[str, int | None]:
-    """How many held-out pieces or rows each objective has to predict."""
+    """Return the number of held-out pieces or rows that each objective predicts."""
     views = artifacts.stats("views", ViewsStats)
     noise = views.heldout if views else None
     return {"mlm": noise.mlm_targets, "sop": noise.sop_rows, "wop": noise.wop_targets} if noise else {}
 
 
 def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
-    """The parsed lines of a training's ``metrics.jsonl``; none without one."""
+    """Return the parsed lines of a training's ``metrics.jsonl``; none if it has no such file."""
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
     lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
@@ -101,7 +101,6 @@ def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
 
 
 def _rollbacks(artifacts: Artifacts) -> list[Block]:
-    """Every time training returned to a checkpoint, or nothing."""
     events = [record for record in training_lines(artifacts.one("pretrain")) if record.get("split") == "guard"]
     if not events:
         return []
@@ -120,7 +119,7 @@ def _rollbacks(artifacts: Artifacts) -> list[Block]:
 
 
 def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[_Point]:
-    """A metric of a training along its steps, where it has values."""
+    """Return a metric's values by step, for the lines of one split that have it."""
     chosen = [record for record in records if record.get("split") == split]
     return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
 
@@ -135,14 +134,14 @@ def _finetuning(benchmark: Benchmark) -> Figure:
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
         series.append(charts.Line(init, points, COLOUR_OF_INIT[init]))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
-    lost = {
+    undefined = {
         cell.init
         for cell in benchmark.cells
         for record in cell.metrics.get("epochs", [])[-1:]
         if why_undefined({"dev": record}, benchmark.metric, "dev")
     }
     ends = "; ".join(
-        f"{line.name} {'undefined' if line.name in lost else fixed(line.points[-1][1])} at the end"
+        f"{line.name} {'undefined' if line.name in undefined else fixed(line.points[-1][1])} at the end"
         for line in series
         if line.points
     )
@@ -150,7 +149,7 @@ def _finetuning(benchmark: Benchmark) -> Figure:
 
 
 def _size(artifacts: Artifacts) -> str:
-    """Size and length of pretraining in one sentence, or nothing."""
+    """Return size and length of pretraining in words, or ""."""
     stats = artifacts.stats("pretrain", PretrainStats)
     if stats is None:
         return ""
@@ -175,16 +174,16 @@ _PRINTED_NAMES = {
     "KoreALBERT base": "KoreALBERT-Base",
     "KoreALBERT large": "KoreALBERT-Large",
 }
-"""Our names of the shapes, and the paper's."""
+"""Our names and the paper's names of the shapes."""
 
 
 def speed(artifacts: Artifacts) -> Section | None:
-    """The measured speeds, or None where there are none."""
+    """Show the speeds that stage ``speed`` measured, with the printed ones."""
     artifact = artifacts.one("speed")
     if artifact is None:
         return None
     found = artifact.read_json("speed.json")
-    printed = _printed()
+    printed = _printed_speeds()
     rows = []
     for name, row in found["rows"].items():
         parameters, speedup, note = printed.get(_PRINTED_NAMES.get(name, ""), ("", "", ""))
@@ -192,17 +191,15 @@ def speed(artifacts: Artifacts) -> Section | None:
         measured = [f"{row['speedup']:.2f}×", spread, compact(row["pieces_per_second"])]
         rows.append([name, count(row["parameters"]), *measured, parameters, speedup, note])
     header = ["Shape", "Parameters", "Speed-up", "Over turns", "Pieces/s", "Parameters, printed", "Speed-up, printed", "Note"]
+    method = (
+        f"Training steps from random weights, batch {found['batch_size']}, {found['sequence_length']} pieces, "
+        f"{found['precision']} on {found['device']}. Each shape takes turns with {found['baseline']}; speed-ups are medians of "
+        f"{found['steps']} turns."
+    )
+    if found["shrink"] > 1:
+        method += f" Widths and vocabularies were reduced to 1/{found['shrink']}; parameters are those of the full shapes."
     blocks: list[Block] = [
-        Text(
-            f"Training steps from random weights, batch {found['batch_size']}, {found['sequence_length']} pieces, "
-            f"{found['precision']} on {found['device']}, each shape in turns with {found['baseline']}'s; the median of "
-            f"{found['steps']} turns."
-            + (
-                f" Widths and vocabularies are 1/{found['shrink']} of the shapes', parameters theirs."
-                if found["shrink"] > 1
-                else ""
-            )
-        ),
+        Text(method),
         Table(f"Training speed relative to {found['baseline']}", header, rows, frozenset(range(1, 7)), prose=frozenset({7})),
         *_inference({name: row["inference"] for name, row in found["rows"].items() if "inference" in row}),
         Text(artifacts.origin("speed"), quiet=True),
@@ -211,7 +208,6 @@ def speed(artifacts: Artifacts) -> Section | None:
 
 
 def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Block]:
-    """The table of forward passes, where they were measured."""
     if not found:
         return []
     per_second, ratios, peaks = (
@@ -226,19 +222,16 @@ def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[B
         *(f"{backend} / {first}" for backend in others),
     ]
     header += [f"{backend}, MB" for backend in BACKENDS.values()]
-    note = "Forward passes of the same batches on the processor, in turns; MB: peak memory of a process that does nothing else."
+    note = "Forward passes of the same batches on the CPU, in turns. MB: peak memory of a process that does nothing else."
     return [Text(note), Table("Speed and memory of inference", header, rows, frozenset(range(1, len(header))))]
 
 
-def _printed() -> dict[str, tuple[str, str, str]]:
-    """Parameters, speed-up and note of each model of the paper."""
-    frame = published.load("korealbert").filter(pl.col("source") == _PRINTED_IN)
-    columns: dict[str, dict[str, str]] = {"params": {}, "speed": {}, "note": {}}
+def _printed_speeds() -> dict[str, tuple[str, str, str]]:
+    """Return parameters, speed-up and notes that the paper prints for each model."""
+    frame = published.load("korealbert").filter(pl.col("source") == _PRINTED_IN, pl.col("task").is_in(["params", "speed"]))
+    found: dict[str, dict[str, str]] = {}
     for model, task, value, note in frame.select("model", "task", "value", "note").iter_rows():
-        if task in columns:
-            columns[task][model] = value
-            columns["note"][model] = " ".join(text for text in (columns["note"].get(model, ""), note) if text)
-    return {
-        model: (columns["params"].get(model, ""), columns["speed"].get(model, ""), note)
-        for model, note in columns["note"].items()
-    }
+        facts = found.setdefault(model, {"params": "", "speed": "", "note": ""})
+        facts[task] = value
+        facts["note"] = f"{facts['note']} {note}".strip()
+    return {model: (facts["params"], facts["speed"], facts["note"]) for model, facts in found.items()}

@@ -1,4 +1,4 @@
-"""The end of every report: time, machines and cost by stage; the graph as a picture; every artifact and file; terms."""
+"""The last sections of every report: time, machines and costs; the graph of all artifacts; their files; terms."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from korealbert.report.render.graph import Box, layered
 from korealbert.report.render.text import markdown
 
 MEASURED = ("report.html", "report.md", "tables/costs-*", "figures/lineage.svg", "figures/wall-time.svg")
-"""Files of a report with times and machines."""
+"""Files of a report that contain times or names of machines."""
 
-_OF_A_TRAINING = {"steps", "tokens", "epochs", "parameters", "sequence_length"}
-"""Statistics that every pretraining has, whatever its stage is called."""
+_TRAINING_STATISTICS = {"steps", "tokens", "epochs", "parameters", "sequence_length"}
+"""Statistics by which a pretraining is recognised, since its stage has several names."""
 
 
 def closing(artifacts: Artifacts, chapters: Sequence[Section | None]) -> list[Section]:
-    """The chapters of a report that exist, and after them the last two: costs and lineage."""
+    """Return the given sections without None, followed by costs and lineage."""
     sections = [chapter for chapter in chapters if chapter is not None]
-    if (spent := costs(artifacts)) is not None:
-        sections.append(spent)
+    if (costs_section := costs(artifacts)) is not None:
+        sections.append(costs_section)
     last = lineage(artifacts, {section.anchor for section in sections})
     terms = _terms([*sections, last])
     return [*sections, Section(last.anchor, last.title, [*last.blocks, *terms])]
 
 
 def costs(artifacts: Artifacts) -> Section | None:
-    """Wall time and processor time by stage, throughput of training, machines; None without any artifact."""
+    """Show wall time and processor time by stage, throughput of training, and machines."""
     built = ancestors(artifacts.by_label)
     if not built:
         return None
@@ -62,14 +62,14 @@ def costs(artifacts: Artifacts) -> Section | None:
 
 
 _MEANING = (
-    "Wall time is that of the build which finished each artifact, added up: a stage that was stopped and resumed counts from "
-    "its last start, and a stage that was found in the store counts with the time that it took when it was built. A core-hour "
-    "is an hour of one processor core in use, by the stage and the processes that it started."
+    "Wall time is the sum over the builds that finished each artifact: a stage that was stopped and resumed counts from its "
+    "last start, and a cached stage counts with the time that it took when it was built. A core-hour is one hour of a busy "
+    "processor core, used by the stage and the processes that it started."
 )
 
 
 def _stage(artifact: Artifact) -> str:
-    """The first part of its label."""
+    """Return the first part of an artifact's label."""
     return str(artifact.manifest["label"]).split("/")[0]
 
 
@@ -78,20 +78,20 @@ def _wall(artifact: Artifact) -> float:
 
 
 def core_hours(artifacts: Sequence[Artifact]) -> str:
-    """Core-hours of all artifacts; at least (≥) where some manifests are from before processor time was noted."""
-    noted = [artifact.manifest.get("processor_seconds") for artifact in artifacts]
-    known = [float(seconds) / 3600 for seconds in noted if seconds is not None]
-    if len(known) == len(noted):
+    """Return the core-hours of all artifacts, with ≥ if manifests of earlier versions have no processor time."""
+    recorded = [artifact.manifest.get("processor_seconds") for artifact in artifacts]
+    known = [float(seconds) / 3600 for seconds in recorded if seconds is not None]
+    if len(known) == len(recorded):
         return _hours(sum(known))
-    return f"≥ {_hours(sum(known))}" if sum(known) >= _LEAST_HOURS else MISSING
+    return f"≥ {_hours(sum(known))}" if sum(known) >= _MIN_HOURS else MISSING
 
 
-_LEAST_HOURS = 0.01
-"""Shorter times are not distinguished."""
+_MIN_HOURS = 0.01
+"""Shorter times are shown as less than this."""
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours >= _LEAST_HOURS or not hours else f"<{_LEAST_HOURS}"
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours >= _MIN_HOURS or not hours else f"<{_MIN_HOURS}"
 
 
 def _longest(walls: Mapping[str, float]) -> Sequence[tuple[str, float]]:
@@ -101,14 +101,14 @@ def _longest(walls: Mapping[str, float]) -> Sequence[tuple[str, float]]:
 
 def _trainings(artifacts: Artifacts) -> Iterator[tuple[str, PretrainStats, Artifact]]:
     for label, artifact in artifacts.by_label.items():
-        if artifact.stats.keys() >= _OF_A_TRAINING:
+        if artifact.stats.keys() >= _TRAINING_STATISTICS:
             yield label, artifact.stats_as(PretrainStats), artifact
 
 
-def _cost_cards(artifacts: Artifacts, total: float, spent: str) -> list[Card]:
+def _cost_cards(artifacts: Artifacts, total: float, hours: str) -> list[Card]:
     cards = [Card("Wall time", duration(total), "of all stages, one after the other")]
-    if spent != MISSING:
-        cards.append(Card("Cost", f"{spent} core-hours", "of processor time, without accelerators"))
+    if hours != MISSING:
+        cards.append(Card("Cost", f"{hours} core-hours", "of processor time, without accelerators"))
     trainings = list(_trainings(artifacts))
     gpu_hours = sum(_wall(one) * stats.processes / 3600 for _, stats, one in trainings if one.manifest["host"].get("gpus"))
     if gpu_hours:
@@ -125,14 +125,13 @@ def _cost_cards(artifacts: Artifacts, total: float, spent: str) -> list[Card]:
     return cards
 
 
-_MOST_TRAININGS = 40
-"""Rows of the table of trainings; a grid of several seeds may have more."""
+_MAX_TRAININGS = 40
+"""Maximum number of rows in the table of trainings; a grid of several seeds may have more."""
 
 
 def _throughput(artifacts: Artifacts) -> list[Block]:
-    """A row for each training, or nothing."""
     rows = []
-    for label, stats, artifact in list(_trainings(artifacts))[:_MOST_TRAININGS]:
+    for label, stats, artifact in list(_trainings(artifacts))[:_MAX_TRAININGS]:
         spec = artifact.manifest["spec"]
         rate = spec.get("optimizer", {}).get("lr")
         rows.append(
@@ -155,7 +154,7 @@ def _throughput(artifacts: Artifacts) -> list[Block]:
 
 
 def _machines(built: Sequence[Artifact]) -> Table:
-    """Each machine and environment once, with the stages that it built."""
+    """Show each machine with its software once, and the stages that it built."""
     stages: dict[tuple[str, ...], dict[str, None]] = {}
     for artifact in built:
         host = artifact.manifest["host"]
@@ -182,13 +181,13 @@ def _software(host: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
 _SHORT_DIGEST = 12
 
 _MAX_FILES = 12
-"""Most files listed per artifact; large corpora have thousands of shards."""
+"""Maximum number of files listed per artifact; large corpora have thousands of shards."""
 
 
 def lineage(artifacts: Artifacts, anchors: set[str]) -> Section:
-    """Every input of the report and all its ancestors as a picture and as a table; then each file with its digest.
+    """Show the inputs of the report and all their ancestors as a picture and a table, then each file with its digest.
 
-    ``anchors`` are the sections of the report, which the picture's boxes lead to.
+    ``anchors`` are the sections of the report that the picture's boxes link to.
     """
     labels = {artifact.name: label for label, artifact in artifacts.by_label.items()}
     found = ancestors(artifacts.by_label)
@@ -209,10 +208,10 @@ def lineage(artifacts: Artifacts, anchors: set[str]) -> Section:
 
 
 _MAX_OPEN = 40
-"""Artifacts up to which their table is not folded."""
+"""A table of more artifacts is folded."""
 
-_MAX_BESIDE = 6
-"""Most boxes for the artifacts of one stage; more are drawn as stacks of those with a common beginning of their labels."""
+_MAX_BOXES_PER_STAGE = 6
+"""If a stage has more artifacts, those whose labels begin alike are drawn as one stack."""
 
 _SECTIONS = {
     **dict.fromkeys(("crawl", "fetch", "extract", "clean", "dedup", "balance"), "corpus"),
@@ -224,11 +223,10 @@ _SECTIONS = {
     **dict.fromkeys(("transfer", "source"), "transfers"),
     **{stage: stage for stage in ("quality", "speed", "split", "intrinsic")},
 }
-"""The section about a stage, by the first part of its labels; by default the costs."""
+"""Section about each stage; the default is the costs."""
 
 
 def _picture(found: Mapping[str, Artifact], anchors: set[str]) -> list[Block]:
-    """The graph of the artifacts, or nothing without any."""
     if not found:
         return []
     groups = _groups({name: str(artifact.manifest["label"]) for name, artifact in found.items()})
@@ -246,8 +244,8 @@ def _picture(found: Mapping[str, Artifact], anchors: set[str]) -> list[Block]:
     svg = layered(boxes, above, label=label)
     caption = f"How it was made: {count(len(found))} artifacts, each with its name, wall time and documents dropped"
     note = (
-        "Boxes lead to the sections that tell of them. A stack stands for several artifacts. An input that a stage also "
-        "reaches through another one has no arrow; the table names all inputs."
+        "Boxes link to the sections about them. A stack stands for several artifacts. Inputs that a longer path shows have no "
+        "arrow; the table lists all inputs."
     )
     return [Figures([Figure("lineage", caption, svg, wide=True)]), Text(note, quiet=True)]
 
@@ -258,7 +256,7 @@ def _anchor(group: str, anchors: set[str]) -> str:
 
 
 def _groups(labels: Mapping[str, str]) -> dict[str, str]:
-    """The box of each artifact: its label, or the longest beginning of it that leaves few enough boxes to a stage."""
+    """Return the box of each artifact: its label, or the longest prefix with which its stage has few enough boxes."""
     stages: dict[str, list[str]] = {}
     for name, label in labels.items():
         stages.setdefault(label.split("/")[0], []).append(name)
@@ -266,18 +264,18 @@ def _groups(labels: Mapping[str, str]) -> dict[str, str]:
     for names in stages.values():
         for depth in range(max(labels[name].count("/") for name in names) + 1, 0, -1):
             cut = {name: "/".join(labels[name].split("/")[:depth]) for name in names}
-            if depth == 1 or len(set(cut.values())) <= _MAX_BESIDE:
+            if depth == 1 or len(set(cut.values())) <= _MAX_BOXES_PER_STAGE:
                 found |= cut
                 break
     return found
 
 
 def _inside(own: Sequence[Artifact]) -> list[str]:
-    """The lines of a box below its label: name, or how many there are; time and documents that went."""
+    """Return the lines of a box below its label: name or number of artifacts, wall time and dropped documents."""
     facts = [duration(sum(map(_wall, own)))]
     if any("documents_in" in one.stats for one in own):
-        gone = sum(sum(one.stats.get("dropped", {}).values()) + one.stats.get("quarantined", 0) for one in own)
-        facts.append(f"{compact(gone)} dropped" if gone else "none dropped")
+        dropped = sum(sum(one.stats.get("dropped", {}).values()) + one.stats.get("quarantined", 0) for one in own)
+        facts.append(f"{compact(dropped)} dropped" if dropped else "none dropped")
     return [own[0].name if len(own) == 1 else f"{len(own)} artifacts", " · ".join(facts)]
 
 
@@ -302,7 +300,7 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
 
 
 def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Fields of a recipe that seed randomness, by dotted name."""
+    """Return the fields of a spec that seed randomness, by dotted name."""
     return [(name, value) for name, value in flat(spec).items() if f".{name}".endswith((".seed", "_seed"))]
 
 
@@ -317,7 +315,7 @@ _TERMS = {
     "MLM": "masked language modelling: pieces hidden in the text are predicted",
     "SOP": "sentence-order prediction: are two neighbouring segments in order or swapped?",
     "NSP": "next-sentence prediction: does the second segment follow the first?",
-    "WOP": "word-order prediction: where did a moved word stand?",
+    "WOP": "word-order prediction: what was the original position of a moved word?",
     "RTD": "replaced-token detection: which pieces did a generator replace?",
     "held out": "rows of documents that were kept out of training",
     "perplexity": "exp of the mean cross-entropy: as uncertain as a choice among so many equally probable pieces",
@@ -327,11 +325,10 @@ _TERMS = {
     "Utilisation": "model FLOPs utilisation: operations of the model per second, as a share of what the hardware can do",
     "ITL": "implicit translation layer: a layer added at either end of a transferred encoder",
 }
-"""Terms of tables and figures that need an explanation."""
+"""Explanations of terms in tables and figures."""
 
 
 def _terms(sections: Sequence[Section]) -> list[Block]:
-    """The terms that occur in a report, explained."""
     text = markdown("", "", sections)
     rows = [[term, meaning] for term, meaning in _TERMS.items() if re.search(rf"(?<!\w){re.escape(term)}", text)]
     return [Fold("Terms and abbreviations", [Table("Terms", ["Term", "Meaning"], rows, prose=frozenset({1}))])] if rows else []

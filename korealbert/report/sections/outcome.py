@@ -1,4 +1,4 @@
-"""The first section: the model's scores and the effect of pretraining."""
+"""The first section: scores of the model and the effect of pretraining."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from korealbert.report.sections.benchmarks import about_few_seeds, about_undefin
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
-"""The published model that this pipeline follows; it has its own row next to ours."""
+"""The published model that this pipeline follows. It has a row of its own in figures."""
 
 _MARKS = "Dots are seeds or models, a tall mark is the mean over seeds"
 _PUBLISHED_MARKS = ", thin lines are published scores of the same task and metric"
@@ -33,16 +33,19 @@ _RANDOM = (
 
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
-    """The results in at most two sentences, each with the number of seeds and examples and the interval that it has; of more
-    than two benchmarks, how each differs from random weights."""
+    """Return the results in at most two sentences, with numbers of seeds and examples and with intervals.
+
+    For more than two benchmarks they say how each differs from random weights.
+    """
     compared = [(benchmark, ends) for benchmark in benchmarks if (ends := _compared_with_random(benchmark)) is not None]
     if len(benchmarks) > 2 and len(compared) == len(benchmarks):
         return _differences(compared)
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
+        pieces = _of_pieces(accuracy, heldout_targets(artifacts).get("mlm"))
         sentences.append(
             f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly"
-            f"{f' ({told})' if (told := _of_pieces(accuracy, heldout_targets(artifacts).get('mlm'))) else ''}."
+            f"{f' ({pieces})' if pieces else ''}."
         )
     if not sentences:
         corpus = artifacts.stats("balance", DocumentStats)
@@ -55,18 +58,18 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
 
 
 def _differences(compared: Sequence[tuple[Benchmark, tuple[float, float]]]) -> str:
-    """Where pretraining is better than random weights, where worse, and where that is not clear; each with its interval."""
+    """Say on which benchmarks pretraining is better than random weights, worse, or not clearly different."""
     verdicts: dict[str, list[str]] = {"better on": [], "worse on": [], "not clearly different on": []}
     for benchmark, (low, high) in compared:
         verdict = "better on" if low > 0 else "worse on" if high < 0 else "not clearly different on"
         measured = f"{signed(benchmark.gain or 0.0)}, {signed(low)} to {signed(high)}"
         verdicts[verdict].append(f"{benchmark.title} ({benchmark.metric_title} {measured})")
-    told = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in verdicts.items() if names)
-    return f"Against {_RANDOM_WEIGHTS} (difference, {compared[0][0].interval_title}), the pretrained model is {told}."
+    text = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in verdicts.items() if names)
+    return f"Against {_RANDOM_WEIGHTS} (difference, {compared[0][0].interval_title}), the pretrained model is {text}."
 
 
 def _of_pieces(share: float, pieces: int | None) -> str:
-    """Of how many pieces, and Wilson's interval of the share; nothing where the number is not known."""
+    """Return the number of pieces and Wilson's interval of the share; "" if the number is unknown."""
     if not pieces:
         return ""
     z = NormalDist().inv_cdf(0.975)
@@ -90,30 +93,30 @@ def _result(benchmark: Benchmark) -> str | None:
     return f"{benchmark.title}: {score}{_against_random(benchmark)}."
 
 
-_TOO_FEW = {1: ", which says nothing of others", 2: ", too few to know their spread"}
-"""What is said of so many seeds in the headline."""
+_TOO_FEW = {1: ", which says nothing about other seeds", 2: ", too few to know their spread"}
+"""Remarks on the number of seeds in the headline."""
 
 
 def _interval_of(benchmark: Benchmark, system: str) -> str:
-    """``95 % interval 83.10 to 87.50``; nothing where there is none, or seeds that do not differ leave it no width."""
+    """Return ``95 % interval 83.10 to 87.50``, or "" if there is none or its width is 0."""
     low, high = benchmark.intervals.get(system, (0.0, 0.0))
     return f"{benchmark.interval_title} {fixed(low)} to {fixed(high)}" if low < high else ""
 
 
 def _one_answer(benchmark: Benchmark, system: str) -> str:
-    warned = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
-    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in warned)
+    warnings_by_cell = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
+    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in warnings_by_cell)
     return "every example gets the same answer" if constant else ""
 
 
 _CONSTANT = "test: every prediction is "
-"""How the warning begins that a model answers all test examples alike."""
+"""Beginning of the warning that a model gives all test examples the same answer."""
 
 _RANDOM_WEIGHTS = "random weights fine-tuned the same way"
 
 
 def _against_random(benchmark: Benchmark) -> str:
-    """The difference from random weights with its interval, and whether the difference is significant."""
+    """Return the difference from random weights with its interval, and whether it is clear."""
     gain = benchmark.gain
     if gain is None:
         return ""
@@ -129,7 +132,7 @@ def _against_random(benchmark: Benchmark) -> str:
 
 
 def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
-    """The interval of pretrained less random, where the summary has one and both are defined."""
+    """Return the interval of pretrained minus random, or None if the summary has none or a score is undefined."""
     if any(benchmark.undefined(init) for init in INITS):
         return None
     for pair in benchmark.summary.get("comparisons", []):
@@ -140,7 +143,7 @@ def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
-    """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
+    """Show scores over seeds from pretrained and random weights, and held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
     if (accuracy := heldout.get("mlm_accuracy")) is not None:
@@ -173,7 +176,6 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
 
 
 def _filled_table(artifacts: Artifacts) -> Table | None:
-    """The model's predictions for the prompts of the recipe."""
     exported = artifacts.stats("export", ExportStats)
     if exported is None or not exported.filled:
         return None
@@ -240,8 +242,8 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                     continue
                 if system == benchmark.lead and metric == benchmark.metric:
                     marked.add(len(rows))
-                no = MISSING if benchmark.undefined(system, metric) else ""
-                best = (no or fixed(statistics.median(values)), no or fixed(max(values)))
+                undefined = bool(benchmark.undefined(system, metric))
+                best = (MISSING if undefined else fixed(statistic(values)) for statistic in (statistics.median, max))
                 figures = (benchmark.shown(system, metric), *best, str(len(values)))
                 others = (benchmark.shown(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
                 rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
@@ -252,13 +254,13 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
         for number, what in ((6, "corrected ones"), (7, "the best reachable"))
         if any(row[number] != MISSING for row in rows)
     ]
-    told = " and ".join(shown) if len(shown) < 3 else f"{', '.join(shown[:-1])}, and {shown[-1]}"
-    title = f"Test scores over seeds, times 100: {told}"
+    listed = " and ".join(shown) if len(shown) < 3 else f"{', '.join(shown[:-1])}, and {shown[-1]}"
+    title = f"Test scores over seeds, times 100: {listed}"
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
 def _onnx_table(benchmarks: Sequence[Benchmark]) -> list[Table]:
-    """Scores of the models as ONNX beside torch's, where any was tested so."""
+    """Compare the scores of ONNX models with torch's, if any were tested."""
 
     def change(benchmark: Benchmark, system: str, split: str) -> str:
         own, other = benchmark.values(system), benchmark.values(system, kind=split)
@@ -284,23 +286,24 @@ def _onnx_table(benchmarks: Sequence[Benchmark]) -> list[Table]:
 
 def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> list[Block]:
     caveat = "; published scores are shown for orientation only" if tables else ""
-    partly: list[Block] = []
+    blocks: list[Block] = []
     for benchmark in benchmarks:
         if benchmark.part:
-            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{caveat}.", quiet=True))
-        for split, form in {"test": "", **{split: f", {title}" for split, title in ONNX_SPLITS.items()}}.items():
-            after = f"; {_CORRECTED}" if split == "test" else "."
-            partly += about_undefined(benchmark, split=split, form=form, after=after)
+            blocks.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{caveat}.", quiet=True))
+        blocks += about_undefined(benchmark, after=_CORRECTED)
+        for split, title in ONNX_SPLITS.items():
+            blocks += about_undefined(benchmark, split=split, form=f", {title}")
     warnings = _warnings_table(benchmarks)
-    number = len(warnings.rows)
-    return [*partly, Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings])] if number else partly
+    if number := len(warnings.rows):
+        blocks.append(Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings]))
+    return blocks
 
 
-_CORRECTED = "the corrected value stands beside it, and in its place in figures."
+_CORRECTED = "; the corrected value is shown next to it, and figures show the corrected value."
 
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
-    """Each warning once, with the seeds of the runs that gave it."""
+    """Show each warning once, with the seeds of the runs that gave it."""
     rows: list[list[str]] = []
     systems = list(dict.fromkeys(system for benchmark in benchmarks for system in benchmark.systems))
     for benchmark in benchmarks:
@@ -318,13 +321,12 @@ def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
 
 
 def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
-    """The scores at the end of pretraining, or none."""
+    """Return the scores at the end of pretraining; none without a pretraining."""
     pretrain = artifacts.stats("pretrain", PretrainStats)
     return (pretrain.heldout or {}) if pretrain else {}
 
 
 def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int | None]) -> Table:
-    """Accuracy and loss by objective, with the number of targets that they are means over."""
     rows = [
         [
             name,

@@ -1,7 +1,7 @@
-"""A table as its paper prints it: models by benchmarks, our scores above the printed ones (KoreALBERT, table III).
+"""A paper's table with our scores above the printed ones: models as rows, benchmarks as columns (KoreALBERT, table III).
 
-Rows of models that were not measured hold the printed numbers alone; parameters are those of the encoders that were loaded, the
-speed is that of the shapes that stage `speed` measured.
+Models that were not measured have only the printed numbers. Parameters are those of the encoders that were loaded; speeds are
+those of the shapes that stage `speed` measured.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.scores import Benchmark
 
 OWN = "pretrained"
-"""Stands in the place of an encoder's name for the recipe's own model."""
+"""Used instead of an encoder's name for the recipe's own model."""
 
 
 class TableRow(Spec):
     """One model of the table."""
 
     model: str = Field(min_length=1)
-    """As printed."""
+    """Name of the model, as printed."""
     encoder: str = ""
-    """The name of the encoder that is measured in its place, ``[encoder.NAME]``, or ``pretrained`` for the recipe's own model.
-    Empty: only the printed numbers."""
+    """Our encoder for this row, the NAME of a table ``[encoder.NAME]``, or ``pretrained`` for the recipe's own model.
+    Empty: the row has only the printed numbers."""
     shape: str = ""
-    """The shape of stage `speed` whose speed is shown."""
+    """Shape in stage `speed` whose speed is shown."""
 
 
 class PrintedTable(Spec):
@@ -65,7 +65,7 @@ class PrintedTable(Spec):
 
 
 def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section:
-    """The table, and how to read it."""
+    """Show the table, and how to read it."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     speeds = _speeds(artifacts)
     body: list[list[str]] = []
@@ -84,25 +84,16 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
     partly = "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part)
     measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
     text = (
-        "Ours are mean ± sd over seeds, times 100; a row with printed numbers alone was not measured. Parameters are those of "
-        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes alone, on the machine "
-        "of this run."
+        "Ours are mean ± sd over seeds, times 100; a row with only printed numbers was not measured. Parameters are those of "
+        "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes, on the machine of "
+        "this run."
     )
-    return Section(
-        "table",
-        spec.printed.source,
-        [
-            Table(
-                f"{spec.printed.source}, ours above the printed",
-                header,
-                body,
-                frozenset(range(2, len(header))),
-                frozenset(marked),
-            ),
-            Text(text + (f" Tested on a part: {partly}." if partly else ""), quiet=True),
-            *(Text(told, quiet=True) for told in other_metrics(spec.columns, spec.printed, measures)),
-        ],
-    )
+    if partly:
+        text += f" Tested on a part: {partly}."
+    title = f"{spec.printed.source}, ours above the printed"
+    table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
+    notes = [text, *other_metrics(spec.columns, spec.printed, measures)]
+    return Section("table", spec.printed.source, [table, *(Text(note, quiet=True) for note in notes)])
 
 
 def _ours(
@@ -133,7 +124,7 @@ def _score(
     benchmarks: Mapping[str, Benchmark],
     statistic: Callable[[list[float]], float],
 ) -> str:
-    """A statistic over the seeds of a benchmark, or the mean of those of several; a dash where one is missing."""
+    """Return a statistic over the seeds of a benchmark, or its mean over several benchmarks; a dash if one is missing."""
     titles = {each.title: each for each in spec.columns}
     columns = [[titles[title] for title in group] for group in column.average] or [[column]]
     if any(of.benchmark not in benchmarks for group in columns for of in group):

@@ -1,4 +1,4 @@
-"""Retrieval: every system on a collection in one table, BM25 among them, and its rows of ``scores.csv``."""
+"""Retrieval: a table of all systems for each collection, BM25 among them, and their rows of ``scores.csv``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyarrow import ipc
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.metrics import Interval
-from korealbert.finetune.metrics.rankings import METRIC, METRICS
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
+from korealbert.finetune.retrieval.ranking import METRIC, METRICS
 from korealbert.finetune.retrieval.stage import BASELINES
 from korealbert.finetune.scores.resampling import Additive, Draws
 from korealbert.finetune.scores.statistics import Comparison, compare, intervals
@@ -31,12 +31,12 @@ class _Run:
 
     artifact: Artifact
     seed: int | None
-    """None where nothing is drawn."""
+    """None if nothing in the system depends on a seed."""
     metrics: Mapping[str, Any]
 
     @property
     def per_query(self) -> Additive:
-        """Its main scores by query."""
+        """Main scores by query."""
         with ipc.open_file(str(self.artifact.path / "queries.arrow")) as reader:
             score_N = reader.read_all()[METRIC].to_numpy()
         return Additive(score_N[:, None], lambda sums_BK: sums_BK[:, 0] / len(score_N))
@@ -44,39 +44,40 @@ class _Run:
 
 @dataclass(frozen=True)
 class Searched:
-    """A collection, and the runs of each system by its name in labels."""
+    """A collection and its runs by system."""
 
     name: str
     systems: Mapping[str, Sequence[_Run]]
+    """Runs by the system's name in labels."""
     trained_on: Mapping[str, str]
     """Note on each system that was trained on triples."""
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """The facts that all runs share."""
+        """Metrics of the first run, for facts that all runs share."""
         return next(iter(self.systems.values()))[0].metrics
 
-    def mean(self, system: str, metric: str = METRIC, kind: str = "official") -> float:
-        """Mean score over a system's seeds."""
-        return mean_and_sd(self.values(system, metric, kind))[0]
+    def mean(self, system: str) -> float:
+        """Return the mean of the main score over a system's seeds."""
+        return mean_and_sd(self.values(system))[0]
 
     def values(self, system: str, metric: str = METRIC, kind: str = "official") -> list[float]:
-        """Scores of a system by seed; none where no query has a relevant document."""
+        """Return the scores of a system by seed; none if no query has a relevant document."""
         return [run.metrics[kind][metric] for run in self.systems[system] if run.metrics[kind]]
 
     @property
     def ordered(self) -> list[str]:
-        """The systems, the best first."""
+        """Names of the systems, the best first."""
         return sorted(self.systems, key=lambda system: (-self.mean(system), system))
 
     @property
     def baseline(self) -> str | None:
-        """The better of BM25's variants."""
+        """Name of the better BM25 system."""
         return next((system for system in self.ordered if system.endswith(BASELINES)), None)
 
 
 def read(artifacts: Artifacts) -> list[Searched]:
-    """The collections of all ``retrieval/COLLECTION/SYSTEM[/SEED]`` artifacts."""
+    """Return the collections of all ``retrieval/COLLECTION/SYSTEM[/SEED]`` artifacts."""
     trainings = {
         label.split("/", 1)[1].rpartition("/")[0]: made.stats_as(BiEncoderStats)
         for label, made in artifacts.of("bi_encoder").items()
@@ -92,17 +93,17 @@ def read(artifacts: Artifacts) -> list[Searched]:
 
 
 def lede(found: Sequence[Searched]) -> str:
-    """The best system on the first collection, in a sentence; nothing where there is none."""
+    """Return a sentence on the best system on the first collection, or "" without any."""
     if not found:
         return ""
     searched = found[0]
     best, baseline = searched.ordered[0], searched.baseline
-    against = f"; {_named(baseline)} {fixed(searched.mean(baseline))}" if baseline not in (None, best) else ""
-    return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_named(best)}{against}."
+    against = f"; {_title(baseline)} {fixed(searched.mean(baseline))}" if baseline not in (None, best) else ""
+    return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_title(best)}{against}."
 
 
 def section(found: Sequence[Searched]) -> Section | None:
-    """A table for each collection, with warnings about its files."""
+    """Show a table for each collection, with warnings about its files."""
     if not found:
         return None
     blocks: list[Block] = [Text(_EXPLANATION)]
@@ -113,22 +114,22 @@ def section(found: Sequence[Searched]) -> Section | None:
 
 
 _EXPLANATION = (
-    "Scores are times 100, as pytrec_eval computes them; mean ± sd over seeds where something is drawn. Vectors are the mean "
-    "of an encoder's last layer over all pieces, compared by cosine; pretrained and random weights are measured as they are, "
-    "bi-encoders after training on triples of entailment. Intervals, and those of the difference from the better BM25, are "
-    "over other queries (and seeds). Documents that nobody judged count as not relevant."
+    "Scores are times 100 and as pytrec_eval computes them; systems with several seeds have mean ± sd. Vectors are the mean of "
+    "an encoder's last layer over all pieces, compared by cosine. Pretrained and random weights are measured without further "
+    "training, bi-encoders after training on entailment triples. Intervals, also of the difference from the better BM25, cover "
+    "other queries (and seeds). Documents without a judgement count as not relevant."
 )
 
 
 def _table(searched: Searched) -> Table:
     first, ordered = searched.first, searched.ordered
     ends, against = _uncertainty(searched)
-    odd = bool(first["without_relevant"])
     rows = []
     for system in ordered:
         low, high = ends[system]
-        row = [_named(system), spread(searched.values(system)), f"{fixed(low)} to {fixed(high)}"]
-        row.append(spread(values) if odd and (values := searched.values(system, kind="corrected")) else "")
+        corrected = searched.values(system, kind="corrected") if first["without_relevant"] else []
+        row = [_title(system), spread(searched.values(system)), f"{fixed(low)} to {fixed(high)}"]
+        row.append(spread(corrected) if corrected else "")
         row += [spread(searched.values(system, metric)) for metric in METRICS[1:]]
         difference = ""
         if (found := against.get(system)) is not None:
@@ -136,7 +137,8 @@ def _table(searched: Searched) -> Table:
             difference = f"{signed(found.difference)} ({signed(left)} to {signed(right)})"
         rows.append([*row, difference, str(len(searched.systems[system])), searched.trained_on.get(system, "")])
     recalls = [_TITLES.get(metric, metric.capitalize()) for metric in METRICS[1:]]
-    header = ["System", _TITLES[METRIC], "95 % interval", "Corrected", *recalls, "Less the better BM25", "Runs", "Trained on"]
+    difference_from = "Difference from the better BM25"
+    header = ["System", _TITLES[METRIC], "95 % interval", "Corrected", *recalls, difference_from, "Runs", "Trained on"]
     sizes = f"{count(first['documents'])} documents, {count(first['queries'])} queries, {count(first['judgements'])} judgements"
     return Table(
         f"{searched.name} ({first['split']}): {sizes}",
@@ -148,7 +150,7 @@ def _table(searched: Searched) -> Table:
 
 
 def _uncertainty(searched: Searched) -> tuple[dict[str, Interval], dict[str, Comparison]]:
-    """The interval of each system's main score, and the difference of each from the better BM25."""
+    """Return the interval of each system's main score, and the comparison of each with the better BM25."""
     answers = {system: [run.per_query for run in runs] for system, runs in searched.systems.items()}
     draws = Draws(searched.first["queries"], _RESAMPLES, 0)
     found = intervals(list(answers.values()), draws, confidence=_CONFIDENCE)
@@ -156,13 +158,13 @@ def _uncertainty(searched: Searched) -> tuple[dict[str, Interval], dict[str, Com
     against: dict[str, Comparison] = {}
     if (baseline := searched.baseline) is not None:
         for system in answers.keys() - {baseline}:
-            # BM25 draws nothing: with every seed of the other it answers the same.
-            alike = answers[baseline] * len(answers[system])
-            (against[system],) = compare([answers[system], alike], draws, confidence=_CONFIDENCE)
+            # BM25 has no seed: its answers are the same for every seed of the other system.
+            repeated = answers[baseline] * len(answers[system])
+            (against[system],) = compare([answers[system], repeated], draws, confidence=_CONFIDENCE)
     return ends, against
 
 
-def _named(system: str | None) -> str:
+def _title(system: str | None) -> str:
     root, _, name = str(system).rpartition("/")
     if name not in BASELINES:
         return str(system)
@@ -170,8 +172,8 @@ def _named(system: str | None) -> str:
 
 
 def csv_rows(found: Sequence[Searched], model: str) -> Iterator[tuple[Any, ...]]:
-    """Rows of ``scores.CSV_COLUMNS``: the official means, and under ``SPLIT_corrected`` those over queries with something to
-    find."""
+    """Yield rows of ``scores.CSV_COLUMNS``: official means, and as ``SPLIT_corrected`` means over queries with relevant
+    documents."""
     for searched in found:
         for system, runs in searched.systems.items():
             root, _, name = system.rpartition("/")

@@ -1,7 +1,8 @@
-"""Contents of the corpus: lengths of documents, repeated phrases, samples."""
+"""Contents of the corpus: lengths of documents, repeated phrases, samples, quality scores."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -14,25 +15,26 @@ from korealbert.formatting import by_number, compact, count, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render.text import shortened
 
-_SAMPLED = 2_000
-"""Documents looked at, the first ones of all shards."""
+_SAMPLED_DOCUMENTS = 2_000
 _SHORTEST_BIN, _BINS = 100, 11
-"""Characters of the first bin of lengths, each other one being twice as wide; and how many there are."""
-_PHRASE_WORDS, _PHRASES, _LEAST_DOCUMENTS = 5, 12, 3
-_WORDS_LOOKED_AT = 400
-"""Of each document: repeated phrases are at its beginning or end."""
-_CHARACTERS_SHOWN = 160
+"""Upper edge of the first bin of lengths in characters, which doubles from bin to bin; number of bins."""
+_PHRASE_WORDS, _MAX_PHRASES, _MIN_DOCUMENTS = 5, 12, 3
+"""Words of a phrase; how many phrases are shown; number of documents from which a phrase counts as repeated."""
+_SEARCHED_WORDS = 400
+"""Words of a document in which phrases are counted, half of them from its end: repeated phrases are at either end."""
+_QUOTED_CHARACTERS = 160
 
 
 def section(artifacts: Artifacts, samples: int) -> Section | None:
-    """Of the last stage of the corpus; ``samples`` documents are quoted."""
+    """Show lengths, repeated phrases and ``samples`` quoted documents of the finished corpus."""
     corpus = artifacts.one("balance")
     documents = _sampled(corpus) if corpus is not None else []
     if not documents:
         return None
     blocks: list[Block] = [
-        Text(f"These figures are of {count(len(documents))} documents: the first ones in each file of the corpus."),
+        Text(f"These figures cover {count(len(documents))} documents, the first ones in each file of the corpus."),
         Figures([_lengths(documents)]),
     ]
     blocks += [table for table in (_phrases(documents), _quoted(documents, samples)) if table.rows]
@@ -43,9 +45,9 @@ def _sampled(corpus: Artifact) -> list[Document]:
     shards = corpus.files("documents-*.arrow")
     if not shards:
         return []
-    shards = shards[:: -(-len(shards) // _SAMPLED)]
-    each = -(-_SAMPLED // len(shards))
-    return [document for shard in shards for document in islice(read_documents(shard), each)][:_SAMPLED]
+    shards = shards[:: math.ceil(len(shards) / _SAMPLED_DOCUMENTS)]
+    each = math.ceil(_SAMPLED_DOCUMENTS / len(shards))
+    return [document for shard in shards for document in islice(read_documents(shard), each)][:_SAMPLED_DOCUMENTS]
 
 
 def _lengths(documents: Sequence[Document]) -> Figure:
@@ -64,9 +66,10 @@ def _phrases(documents: Sequence[Document]) -> Table:
     found: Counter[str] = Counter()
     for document in documents:
         words = document.text.split()
-        words = words if len(words) <= _WORDS_LOOKED_AT else words[: _WORDS_LOOKED_AT // 2] + words[-_WORDS_LOOKED_AT // 2 :]
+        if len(words) > _SEARCHED_WORDS:
+            words = words[: _SEARCHED_WORDS // 2] + words[-_SEARCHED_WORDS // 2 :]
         found.update({" ".join(words[start : start + _PHRASE_WORDS]) for start in range(len(words) - _PHRASE_WORDS + 1)})
-    common = [(phrase, number) for phrase, number in by_number(found)[:_PHRASES] if number >= _LEAST_DOCUMENTS]
+    common = [(phrase, number) for phrase, number in by_number(found)[:_MAX_PHRASES] if number >= _MIN_DOCUMENTS]
     rows = [[phrase, count(number), percent(number / len(documents))] for phrase, number in common]
     title = f"Runs of {_PHRASE_WORDS} words in the most documents: what cleaning may have left"
     return Table(title, ["Words", "Documents", "Share"], rows, frozenset({1, 2}), prose=frozenset({0}))
@@ -74,15 +77,9 @@ def _phrases(documents: Sequence[Document]) -> Table:
 
 def _quoted(documents: Sequence[Document], samples: int) -> Table:
     chosen = documents[:: max(1, len(documents) // samples)][:samples] if samples else []
-    rows = [[one.source, one.title, count(len(one.text)), _beginning(one.text)] for one in chosen]
-    return Table(
-        "Some documents", ["Source", "Title", "Characters", "Beginning"], rows, frozenset({2}), prose=frozenset({1, 3})
-    )
-
-
-def _beginning(text: str) -> str:
-    line = " ".join(text[: 2 * _CHARACTERS_SHOWN].split())
-    return line if len(line) <= _CHARACTERS_SHOWN else f"{line[: _CHARACTERS_SHOWN - 1].rstrip()}…"
+    rows = [[one.source, one.title, count(len(one.text)), shortened(one.text, _QUOTED_CHARACTERS)] for one in chosen]
+    header = ["Source", "Title", "Characters", "Beginning"]
+    return Table("Some documents", header, rows, frozenset({2}), prose=frozenset({1, 3}))
 
 
 _BIN_NAMES: Mapping[str, Sequence[str]] = {
@@ -92,7 +89,7 @@ _BIN_NAMES: Mapping[str, Sequence[str]] = {
 
 
 def quality(artifacts: Artifacts) -> Section | None:
-    """Scores of the documents, dropped ones too: all together as histograms, and by source."""
+    """Show the scores of all documents, also dropped ones: as histograms, and by source as tables."""
     stats = artifacts.stats("quality", QualityStats)
     if stats is None:
         return None
@@ -114,7 +111,7 @@ def quality(artifacts: Artifacts) -> Section | None:
     sentences = [f"Models were trained on {trained} texts."] if trained else []
     if stats.repeated:
         sentences.append(
-            f"{count(stats.repeated)} further copies were made of documents that occurred often; each has its document's id."
+            f"{count(stats.repeated)} further copies of frequent documents were made; each has the id of its document."
         )
     blocks: list[Block] = [Text(" ".join(sentences))] if sentences else []
     blocks += [Figures(figures)] if figures else []

@@ -1,8 +1,8 @@
-"""Training data of the model: vocabulary, lengths of rows, and noise."""
+"""Training data: vocabulary, lengths of rows, and noise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.examples.masking import MaskingSpec
@@ -17,20 +17,27 @@ from korealbert.vocab.stage import VocabStats, VocabularyFacts
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Rows and views, as far as they exist."""
-    drawn = (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts), _ngrams(artifacts))
+    """Show rows and views."""
+    drawn: list[Figure | None] = []
+    tables: list[Table] = []
+    if (examples := artifacts.stats("examples", ExamplesStats)) is not None:
+        drawn.append(_lengths(examples))
+        tables.append(_rows(examples))
+    if (views := artifacts.one("views")) is not None:
+        noise, spec = views.stats_as(ViewsStats), views.manifest["spec"]
+        drawn += [_amounts(noise, spec), _replacements(noise, spec), _ngrams(noise, spec)]
+        tables.append(_noise(noise))
     figures = [figure for figure in drawn if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
-    blocks += [table for table in (_rows(artifacts), _noise(artifacts)) if table.rows]
+    blocks += [table for table in tables if table.rows]
     if not blocks:
         return None
     origin = Text(artifacts.origin("examples", "views"), quiet=True)
     return Section("training-data", "Rows and noise", [*blocks, origin])
 
 
-def _lengths(artifacts: Artifacts) -> Figure | None:
-    stats = artifacts.stats("examples", ExamplesStats)
-    if stats is None or not stats.length_histogram:
+def _lengths(stats: ExamplesStats) -> Figure | None:
+    if not stats.length_histogram:
         return None
     ordered = sorted(stats.length_histogram.items(), key=lambda item: int(item[0].split("-")[0]))
     label = "Rows by length in pieces: " + "; ".join(f"{name} {count(number)}" for name, number in ordered)
@@ -39,13 +46,8 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
     return Figure("lengths", caption, charts.histogram(ordered, label=label, unit="pieces"))
 
 
-def _amounts(artifacts: Artifacts) -> Figure | None:
-    """Amounts of masking, moving and swapping, compared with the recipe's."""
-    spec = _views_spec(artifacts)
+def _amounts(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
     word_order = spec.get("word_order", {})
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return None
     dynamic = word_order.get("amount") == "dynamic"
     return _compared_with_recipe(
         "noise-amounts",
@@ -53,15 +55,16 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
         [
             ("Pieces to predict (MLM)", stats.mlm_rate, _mean_rate(spec)),
             ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
-            # A little less than in the recipe: a word without another to swap with stays. Drawn from 0 to the rate: half of it.
+            # A dynamic amount is uniform between 0 and the rate. Measured shares are a little smaller: a word without another
+            # one to swap with does not move.
             ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
 
 
-def _mean_rate(spec: dict[str, Any]) -> float | None:
-    """Share of pieces that the recipe has predicted, on average over the views that were counted."""
+def _mean_rate(spec: Mapping[str, Any]) -> float | None:
+    """Return the recipe's share of pieces to predict, averaged over the views that were counted."""
     if "masking" not in spec:
         return None
     masking = MaskingSpec.model_validate(spec["masking"])
@@ -69,13 +72,9 @@ def _mean_rate(spec: dict[str, Any]) -> float | None:
     return sum(map(masking.rate_in, range(counted))) / counted
 
 
-def _replacements(artifacts: Artifacts) -> Figure | None:
-    """Replacements of the pieces to predict, compared with the recipe's shares."""
-    masking = _views_spec(artifacts).get("masking", {})
+def _replacements(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
+    masking = spec.get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return None
     return _compared_with_recipe(
         "noise-replacements",
         "What replaces a piece to predict",
@@ -87,11 +86,9 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
     )
 
 
-def _ngrams(artifacts: Artifacts) -> Figure | None:
-    """Numbers of words predicted together, compared with p(n) ∝ 1/n; None where n-grams are off."""
-    stats, masking = artifacts.stats("views", ViewsStats), _views_spec(artifacts).get("masking", {})
-    if stats is None:
-        return None
+def _ngrams(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
+    """Compare the lengths of n-grams with p(n) ∝ 1/n; None if n-grams are off."""
+    masking = spec.get("masking", {})
     most, unit = masking.get("ngram_max", 1), "piece" if masking.get("unit") == "token" else "word"
     counts = [stats.ngrams_1, stats.ngrams_2, stats.ngrams_3, stats.ngrams_4, stats.ngrams_5][:most]
     if most == 1 or not sum(counts):
@@ -102,18 +99,12 @@ def _ngrams(artifacts: Artifacts) -> Figure | None:
         for n, (number, share) in enumerate(zip(counts, asked, strict=True), start=1)
     ]
     label = f"N-grams chosen for prediction, of {count(sum(counts))}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, shortened to the budget and at the end of segments"
+    caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, cut at the budget and at the end of segments"
     return Figure("noise-ngrams", caption, charts.bars(rows, label=label))
 
 
-def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
-    views = artifacts.one("views")
-    spec: dict[str, Any] = views.manifest["spec"] if views else {}
-    return spec
-
-
 def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
-    """Bars of measured shares; those of the recipe are drawn in grey below."""
+    """Draw bars of measured shares, with those of the recipe in grey below them."""
     rows = [
         charts.Bar(label, share, percent(share, 2) + (f", recipe {percent(asked)}" if asked is not None else ""), asked)
         for label, share, asked in shares
@@ -127,14 +118,10 @@ def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | 
 
 
 def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
-    """A table of what is known."""
     return Table(title, ["Fact", "Value"], [row for row in rows if row[1] != MISSING], frozenset({1}))
 
 
-def _rows(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("examples", ExamplesStats)
-    if stats is None:
-        return _facts("Rows", [])
+def _rows(stats: ExamplesStats) -> Table:
     return _facts(
         "Rows",
         [
@@ -148,10 +135,7 @@ def _rows(artifacts: Artifacts) -> Table:
     )
 
 
-def _noise(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("views", ViewsStats)
-    if stats is None:
-        return _facts("Noise", [])
+def _noise(stats: ViewsStats) -> Table:
     return _facts(
         "Noise, as measured on all views",
         [
@@ -169,7 +153,7 @@ def _noise(artifacts: Artifacts) -> Table:
 
 
 def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str:
-    """A share with its denominator."""
+    """Return ``15.0 % of 4,000 pieces``."""
     shown = percent(share, decimals)
     return shown if share is None or total is None else f"{shown} of {count(total)} {what}"
 
@@ -178,7 +162,7 @@ _KINDS = {"unigram": "unigram", "bpe": "BPE"}
 
 
 def vocabulary(artifacts: Artifacts) -> Section | None:
-    """Statistics, words by their number of pieces, examples, and the comparison of sizes where there is one."""
+    """Show statistics, words by their number of pieces, examples, and a comparison of sizes if the run has one."""
     stats, compared = artifacts.stats("vocab", VocabStats), artifacts.stats("vocab_sizes", VocabSizesStats)
     if stats is None:
         return None
@@ -255,14 +239,14 @@ def _comparison(compared: VocabSizesStats) -> Table:
 
 
 def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
-    """Sentences as pieces of this vocabulary, of those of other sizes, and of the other kind at the same size."""
+    """Show sentences as pieces of this vocabulary, of its other sizes, and of the other kind at the same size."""
     shown: list[tuple[str, VocabularyFacts]] = [("this one", stats)]
-    for trial in compared.vocabularies if compared else []:
-        same = (trial.model_type == compared.chosen.model_type, trial.pieces == compared.chosen.pieces) if compared else ()
-        if same in ((True, False), (False, True)):
-            shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
+    if compared:
+        for trial in compared.vocabularies:
+            if (trial.model_type == compared.chosen.model_type) != (trial.pieces == compared.chosen.pieces):
+                shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
     rows = [[name, facts.specimens[number]] for number in range(len(stats.specimens)) for name, facts in shown]
-    title = "How it cuts sentences; spaces stand between pieces, ▁ begins a word"
+    title = "Segmentation of some sentences: spaces separate pieces, ▁ begins a word"
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))
 
 

@@ -1,4 +1,4 @@
-"""Export and import: the same digests elsewhere; and what a hostile archive cannot do."""
+"""Export and import give the same digests elsewhere, and a hostile archive can do nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def packed(built: dict[str, Artifact], tmp_path: Path) -> bytes:
 
 
 def bring(content: bytes, store: Path) -> dict[str, bool]:
-    return archive.bring(Store(store), io.BytesIO(content))
+    return archive.import_archive(Store(store), io.BytesIO(content))
 
 
 def test_an_artifact_travels_with_its_lineage_and_keeps_its_digests(
@@ -46,7 +46,7 @@ def test_an_artifact_travels_with_its_lineage_and_keeps_its_digests(
     store = Store(elsewhere)
     for each in built.values():
         found = store.find(each.name)
-        assert found is not None and found.output_digest == each.output_digest and store.rot(found) == []
+        assert found is not None and found.output_digest == each.output_digest and store.verify(found) == []
         assert (found.path / "한글 이름.txt").read_bytes() == (each.path / "한글 이름.txt").read_bytes()
     assert {a.name for a in three(elsewhere).values()} == {a.name for a in built.values()}
     assert sorted(path.name for path in elsewhere.glob(".import*")) == []

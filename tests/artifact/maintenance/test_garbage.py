@@ -1,4 +1,4 @@
-"""A clean-up takes what nothing refers to, tells its size, and never what a run or a builder holds."""
+"""gc removes what nothing refers to and reports its size, but never what a run or a builder holds."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_what_a_living_builder_in_another_process_holds_is_left(built: dict[str,
         assert holder.stdout is not None and holder.stdin is not None
         holder.stdout.readline()
         assert found(store) == set(), "the partial and what it reads"
-        told = locks.holder(store.lock_file(book.name))
-        assert f"process {holder.pid} on " in told
+        described = locks.holder(store.lock_file(book.name))
+        assert f"process {holder.pid} on " in described
         holder.kill()
     assert found(store) == {partial.name, built["words"].name, built["lines"].name}
 
@@ -140,14 +140,14 @@ def test_verify_reads_every_byte_whatever_is_remembered(built: dict[str, Artifac
     entry, sound = store.digests._entry(victim), store.digests.of(victim)
     entry.parent.mkdir(exist_ok=True)
     victim.write_bytes(b"x" * victim.stat().st_size)
-    # A bad sector changes bytes and no time: the memory is made to hold the damaged file's stamp.
+    # A bad sector changes bytes but no time: cache the digest under the damaged file's stamp.
     write_digested(entry, {"path": str(victim), "stamp": stamp(victim), "sha256": sound})
     assert store.damage(built["lines"]) is None
     (built["words"].path / "manifest.json").write_text("{", "utf-8")
     (built["book"].path / "added.txt").write_text("x", "utf-8")
-    told = CliRunner().invoke(app, arguments)
-    assert told.exit_code == 1 and "3 artifacts, 3 damaged" in told.output
-    assert "part/out.txt has another sha256" in told.output and "added.txt is not in the manifest" in told.output
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1 and "3 artifacts, 3 damaged" in done.output
+    assert "part/out.txt has another sha256" in done.output and "added.txt is not in the manifest" in done.output
     assert store.damage(built["lines"]) is not None, "the next run rebuilds it"
     only = CliRunner().invoke(app, [*arguments, built["book"].name])
     assert only.exit_code == 1
@@ -179,11 +179,11 @@ def slow(spec, inputs, out_dir, runtime):
     (out_dir / "out.txt").write_text("x")
     return {}
 
-def told(progress):
+def report(progress):
     if "waiting for process" in progress.message:
         waits.touch()
 
-built = build(Stage("slow", 1, Spec, slow), Spec(), {}, Runtime(store=Path(sys.argv[1]), workers=1).reporting_to(told))
+built = build(Stage("slow", 1, Spec, slow), Spec(), {}, Runtime(store=Path(sys.argv[1]), workers=1).reporting_to(report))
 print(built.cached)
 """
 

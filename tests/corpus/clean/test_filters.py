@@ -97,7 +97,7 @@ def test_either_symbol_reaches_the_limit_by_itself() -> None:
     assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
 
 
-def test_shares_of_few_lines_mean_nothing() -> None:
+def test_shares_of_few_lines_are_not_judged() -> None:
     """A petition is one line; a film's page has three."""
     line = GOOD[:160].replace("\n", " ")
     assert reason(f"■ {line}") is None
@@ -169,13 +169,13 @@ def test_a_share_above_one_is_refused() -> None:
         Limits(max_bullet_lines=1.5)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(["가", "나다", "라마바", "사", "아자"]), min_size=10, max_size=80))
 def test_bounds_of_ngrams_are_never_below_what_they_cover(words: list[str]) -> None:
     numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
     ids = np.array([numbers[word] for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
-    most, seen_before = filters._word_bounds(words, lengths)
+    most, seen_before = filters._ngram_bounds(words, lengths)
     assert all(filters._top_ngram_characters(ids, lengths, n) <= n * most for n in range(2, 5))
     assert all(filters._duplicate_characters(ids, lengths, n) <= seen_before for n in range(5, 11))
     assert most == max(words.count(word) * len(word) for word in words)

@@ -48,7 +48,7 @@ def listed(path: Path, *lines: str) -> Path:
 )
 def test_words_are_found_between_boundaries_with_particles(tmp_path: Path, text: str, found: bool) -> None:
     path = listed(tmp_path / "spam.txt", "# spam", "", "카지노", "Casino  # English", "사설 토토", "*무료쿠폰*", "도박")
-    assert (WordList.read([path]).judge(text, 0.0) is not None) == found
+    assert (WordList([path]).judge(text, 0.0) is not None) == found
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_words_are_found_between_boundaries_with_particles(tmp_path: Path, text:
     ],
 )
 def test_marks_of_an_entry_count(tmp_path: Path, entry: str, text: str, found: bool) -> None:
-    drop = WordList.read([listed(tmp_path / "spam.txt", entry)]).judge(text, 0.0)
+    drop = WordList([listed(tmp_path / "spam.txt", entry)]).judge(text, 0.0)
     assert (drop is not None) == found
 
 
@@ -88,7 +88,7 @@ def test_particles_agree_with_the_last_letter() -> None:
 
 
 def test_a_share_of_words_may_be_listed(tmp_path: Path) -> None:
-    words = WordList.read([listed(tmp_path / "spam.txt", "카지노")])
+    words = WordList([listed(tmp_path / "spam.txt", "카지노")])
     text = " ".join(["낱말"] * 48 + ["카지노를"] * 2)
     assert words.judge(text, 0.04) is None
     drop = words.judge(text, 0.03)
@@ -116,25 +116,28 @@ def test_a_share_of_words_may_be_listed(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_are_found_at_boundaries(tmp_path: Path, url: str, entry: str | None) -> None:
-    urls = UrlList.read([listed(tmp_path / "urls.txt", "https://spam.example/", "blog.example/ads", "casino", "도박.example")])
+    urls = UrlList([listed(tmp_path / "urls.txt", "https://spam.example/", "blog.example/ads", "casino", "도박.example")])
     drop = urls.judge(url)
     assert (drop and drop.rule) == (entry and f"urls.txt: {entry}")
 
 
-def test_what_is_no_entry_is_named(tmp_path: Path) -> None:
+def test_an_invalid_entry_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"u\.txt, line 2: 'two words' is no host"):
-        UrlList.read([listed(tmp_path / "u.txt", "ok.example", "two words")])
+        UrlList([listed(tmp_path / "u.txt", "ok.example", "two words")])
     with pytest.raises(ValueError, match=r"w\.txt, line 1: 'a\*b' is no word"):
-        WordList.read([listed(tmp_path / "w.txt", "a*b")])
+        WordList([listed(tmp_path / "w.txt", "a*b")])
     (tmp_path / "x.txt").write_bytes("카지노".encode("cp949"))
     with pytest.raises(ValueError, match=r"x\.txt: not a list, it is not UTF-8"):
-        WordList.read([tmp_path / "x.txt"])
+        WordList([tmp_path / "x.txt"])
+
+
+URLS, WORDS = UrlList([RULES / "urls-example.txt"]), WordList([RULES / "words-example.txt"])
 
 
 @given(st.text(), st.text())
 def test_nothing_raises(text: str, url: str) -> None:
-    UrlList(hosts={"a.example": "f"}, words={"casino": "f"}).judge(url)
-    list(WordList().found(text))
+    URLS.judge(url)
+    list(WORDS.found(text))
 
 
 def test_the_stage_counts_both(tmp_path: Path) -> None:
@@ -153,7 +156,7 @@ def test_the_stage_counts_both(tmp_path: Path) -> None:
     }
 
 
-def test_a_list_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_list_is_reported_before_the_run(tmp_path: Path) -> None:
     assert STAGE.check is not None
     path = listed(tmp_path / "words.txt", "카지노", "카*지노")
     with pytest.raises(ValueError, match=r"words\.txt, line 2: '카\*지노' is no word; \* may be only at its ends"):

@@ -14,7 +14,7 @@ from tests.work import linear_work
 
 NEWS = NewsRules(RULES / "news.toml")
 BODY = "첫 문장은 여기에 있다.\n둘째 문장도 여기에 있다.\n셋째 문장까지 여기에 있다.\n"
-"""Stands above the examples of rules for the tail, so that they are in no one's head zone."""
+"""Put above the examples of tail rules, so that these are not in the head zone."""
 
 
 def body_of(rule: Rule) -> str:
@@ -125,7 +125,7 @@ def test_an_outlet_rule_is_for_that_outlet_alone(tmp_path: Path) -> None:
         ("[[rule]\n", "not a rules file"),
     ],
 )
-def test_a_bad_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "news.toml"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:

@@ -107,10 +107,11 @@ def test_the_sample_depends_on_neither_shards_nor_order(tmp_path: Path) -> None:
     found = []
     for name, order, per_shard in (("a", 1, 40), ("b", -1, 7)):
         for index, start in enumerate(range(0, 40, per_shard)):
-            with SentenceSample(tmp_path / name, index, 5) as sample:
-                (tmp_path / name).mkdir(exist_ok=True)
-                for document in documents[::order][start : start + per_shard]:
-                    sample.add(*document)
+            sample = SentenceSample(tmp_path / name, index, 5)
+            (tmp_path / name).mkdir(exist_ok=True)
+            for document in documents[::order][start : start + per_shard]:
+                sample.add(*document)
+            sample.write()
         found.append(agreement(5, 0, tmp_path / name))
     assert found[0] == found[1]
     assert found[0]["documents"] == 5

@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -59,7 +59,7 @@ def lines_of(path: Path, *texts: str, passages: str = "document") -> EvaluationF
 
 
 def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: EvaluationFile) -> None:
-    """Sentence-split, re-spaced and re-punctuated, but the same letters."""
+    """The copies have other lines, spaces and punctuation, but the same letters."""
     page = "재미있게 봤다.\n\n연기가 정말 좋았어요.\n또 볼래요\n\n굿\n\n굿 무비\n\n닫히지않은 따옴표!\n\n지루했다."
     clean = texts_of(tmp_path, nsmc).decontaminate(page)
     assert clean.text == "재미있게 봤다.\n\n굿 무비\n\n지루했다."
@@ -125,7 +125,7 @@ def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(t
         "what is left again",
     ],
 )
-def test_lines_that_are_a_text_together_go(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:
+def test_lines_that_are_a_text_together_are_removed(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:
     """Cleaning breaks a review of two sentences into two lines."""
     assert texts_of(tmp_path, nsmc).decontaminate(page).text == left
 
@@ -135,10 +135,10 @@ def test_a_whole_text_goes_from_within_a_line_unless_it_is_a_phrase(tmp_path: Pa
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", review, phrase))
     page = "앞 줄이다.\n누가 {} 하고 적었다.\n뒤 줄이다."
     assert evaluation.decontaminate(page.format(review)).text == "앞 줄이다.\n뒤 줄이다."
-    assert not evaluation.decontaminate(page.format(review[:-1])).touched
-    assert not evaluation.decontaminate(page.format(phrase)).touched
+    assert not evaluation.decontaminate(page.format(review[:-1])).changed
+    assert not evaluation.decontaminate(page.format(phrase)).changed
     ignoring = texts_of(tmp_path / "ignore", lines_of(tmp_path / "ignore.txt", review, passages="ignore"))
-    assert not ignoring.decontaminate(page.format(review)).touched
+    assert not ignoring.decontaminate(page.format(review)).changed
     assert ignoring.decontaminate(f"앞 줄이다.\n{review}\n뒤 줄이다.").text == "앞 줄이다.\n뒤 줄이다."
 
 
@@ -146,10 +146,9 @@ _NOUNS = ("배우", "연기", "눈빛", "극장", "음악", "결말", "감독", 
 _WORDS = st.lists(st.sampled_from(_NOUNS), min_size=1, max_size=6)
 
 
+@settings(max_examples=40)
 @given(st.lists(_WORDS, min_size=1, max_size=4), st.lists(_WORDS, max_size=8), st.data())
-def test_whatever_stands_around_no_planted_text_survives(
-    texts: list[list[str]], around: list[list[str]], data: st.DataObject
-) -> None:
+def test_no_planted_text_survives_in_any_context(texts: list[list[str]], around: list[list[str]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         written = lines_of(Path(directory) / "set.txt", *(" ".join(text) for text in texts))
         evaluation = texts_of(Path(directory), written, min_letters=6)
@@ -162,16 +161,16 @@ def test_whatever_stands_around_no_planted_text_survives(
     left = [line.replace(" ", "") for line in outcome.text.split("\n") if line]
     runs = {"".join(left[start:end]) for start in range(len(left)) for end in range(start + 1, len(left) + 1)}
     assert not runs & {"".join(text) for text in planted}
-    assert not evaluation.decontaminate(outcome.text).touched
+    assert not evaluation.decontaminate(outcome.text).changed
 
 
-def test_memory_is_bounded_whatever_a_document_repeats(tmp_path: Path) -> None:
+def test_memory_is_bounded_if_a_document_repeats_itself(tmp_path: Path) -> None:
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", *("ㅋ" * count for count in range(8, 400))))
     tracemalloc.start()
-    assert evaluation.decontaminate(f"참 {'ㅋ' * 20_000} 웃겼다").text
+    assert evaluation.decontaminate(f"참 {'ㅋ' * 10_000} 웃겼다").text
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 200e6
+    assert peak < 150e6
 
 
 def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: EvaluationFile) -> None:
@@ -202,13 +201,13 @@ def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path:
         assert clean.drop or clean.text == text
 
 
-def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: EvaluationFile) -> None:
+def test_short_stretches_and_laughter_are_ignored(tmp_path: Path, nsmc: EvaluationFile) -> None:
     texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
     innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
-    assert not texts.decontaminate(innocent).touched
+    assert not texts.decontaminate(innocent).changed
 
 
-def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:
+def test_a_document_of_evaluation_texts_only_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:
     drop = texts_of(tmp_path, nsmc).decontaminate("굿\n\n닫히지 않은 따옴표").drop
     assert drop is not None
     assert (drop.reason, drop.rule) == ("contaminated", "nsmc: nothing else in it")
@@ -222,18 +221,12 @@ def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Pa
         document(3, "굿", "nsmc"),
         document(4, prose(9, 4), "nsmc"),
     ]
-    spec = DedupSpec(decontaminate=(nsmc,))
-    outputs = []
-    for workers in (1, 2):
-        out = tmp_path / f"out{workers}"
-        stats = ran(STAGE, spec, {"nsmc": stored(tmp_path / f"in{workers}", films, 2)}, out, workers)
-        outputs.append((stats, [one.text for one in kept(out)], dropped(out)))
-    assert outputs[0] == outputs[1]
-    stats, texts, gone = outputs[0]
-    assert sorted(texts) == sorted([left, prose(9, 4)])
-    assert {reason for reason, _ in gone.values()} == {"exact_duplicate", "contaminated"}
+    out = tmp_path / "out"
+    stats = ran(STAGE, DedupSpec(decontaminate=(nsmc,)), {"nsmc": stored(tmp_path / "in", films, 2)}, out)
+    assert sorted(one.text for one in kept(out)) == sorted([left, prose(9, 4)])
+    assert {reason for reason, _ in dropped(out).values()} == {"exact_duplicate", "contaminated"}
     assert stats["dropped"] == {"contaminated": 1, "exact_duplicate": 1}
-    survivor = next(one for one in kept(tmp_path / "out1") if one.text == left)
+    survivor = next(one for one in kept(out) if one.text == left)
     assert stats["paragraphs_decontaminated"] == (1 if survivor.id == films[0].id else 0)
 
 
@@ -340,7 +333,7 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ("[null]", {"format": "json", "columns": ["t"]}, "record 1: no field 't' in NoneType"),
     ],
 )
-def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_an_invalid_set_is_named_in_the_error(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
     path = tmp_path / "set.txt"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:
@@ -356,7 +349,7 @@ def test_a_table_needs_columns() -> None:
             EvaluationFile.model_validate({"name": "x", "path": "x", "format": form, "columns": [0], "unit": unit})
 
 
-def test_recipes_without_a_unit_mean_what_they_meant() -> None:
+def test_a_table_without_unit_keeps_its_identity() -> None:
     table = EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "conll", "columns": [0]})
     assert "unit" not in table.as_before()
 
@@ -419,7 +412,7 @@ def test_of_two_benchmarks_with_one_text_the_stricter_decides(first: str, tmp_pa
     assert texts.decontaminate(f"앞말 {long} 뒷말").drop is not None
 
 
-def test_a_stretch_of_two_benchmarks_drops_the_document_where_one_says_so(tmp_path: Path) -> None:
+def test_a_stretch_of_two_benchmarks_drops_the_document_if_one_says_so(tmp_path: Path) -> None:
     files = [lines_of(tmp_path / f"{each}.txt", PASSAGE, passages=each) for each in ("paragraph", "document")]
     assert texts_of(tmp_path, *files).decontaminate(f"첫 문단이다.\n\n앞말 {PASSAGE[5:]}").drop is not None
 
@@ -437,8 +430,8 @@ def test_a_title_that_is_a_benchmark_text_is_emptied(tmp_path: Path) -> None:
     assert stats["decontaminated"] == {"ynat": 1} and stats["lines_decontaminated"] == 1
 
 
-def test_masked_personal_data_hides_no_copy(tmp_path: Path) -> None:
-    """Sources mask different kinds, or none; a number alone is masked like all numbers, and its placeholder proves nothing."""
+def test_masked_personal_data_does_not_hide_a_copy(tmp_path: Path) -> None:
+    """Sources mask different kinds, or none. Nothing is removed for a placeholder alone, which stands for any address."""
     texts = [
         "정말 최고였어요 문의는 010-1234-5678 또는 hong@press.example 로",
         "hong@press.example",

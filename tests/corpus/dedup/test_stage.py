@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus.dedup import candidates
-from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates, rank_documents
+from korealbert.corpus.dedup.candidates import NEIGHBOURS, Partitions, near_duplicates, rank_documents
 from korealbert.corpus.dedup.signatures import (
     BANDS,
     Candidates,
@@ -34,11 +31,11 @@ from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.corpus.dedup.subjects import compared as compared_by_title
 from korealbert.corpus.dedup.subjects import different_subjects
 from korealbert.documents.schema import Document
-from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
+from tests.corpus.documents_made import bytes_of, document, dropped, json_lines, kept, prose, ran, stored
 
 
 def edited(text: str, every: int) -> str:
-    """The text with every n-th word exchanged."""
+    """Exchange every n-th word."""
     words = text.split(" ")
     return " ".join(f"바뀐{number}" if number % every == 1 else word for number, word in enumerate(words))
 
@@ -58,7 +55,7 @@ def outcome(tmp_path: Path, spec: DedupSpec, **sources: list[Document]) -> tuple
     return {one.id for one in kept(tmp_path / "out")}, dropped(tmp_path / "out")
 
 
-def test_the_made_texts_are_as_similar_as_the_tests_think() -> None:
+def test_the_texts_of_these_tests_are_as_similar_as_expected() -> None:
     assert 0.85 < similarity(BASE, NEAR) < 1
     assert similarity(BASE, FAR) < 0.7
     assert similarity(BASE, prose(2, 40)) < 0.3
@@ -76,7 +73,7 @@ def test_spacing_and_punctuation_do_not_hide_a_copy(tmp_path: Path) -> None:
     assert gone == {copies[1].id: ("exact_duplicate", longest)}
 
 
-def test_near_duplicates_go_and_less_similar_texts_stay(tmp_path: Path) -> None:
+def test_near_duplicates_are_dropped_and_less_similar_texts_kept(tmp_path: Path) -> None:
     base, near, far = document(1, BASE), document(2, NEAR), document(3, FAR)
     survivors, gone = outcome(tmp_path, DedupSpec(priority=("news",)), news=[near, far, base])
     better, worse = (base, near) if len(BASE) > len(NEAR) else (near, base)
@@ -88,8 +85,6 @@ def test_near_duplicates_go_and_less_similar_texts_stay(tmp_path: Path) -> None:
 
 
 def test_the_sample_pair_of_two_outlets_is_found(tmp_path: Path, sample_dir: Path) -> None:
-    from tests.corpus.documents_made import json_lines
-
     texts = {record["id"]: record["text"] for record in json_lines(sample_dir / "news.jsonl")}
     pair = [document(name, texts[name]) for name in ("yna-20110412-0031", "seoul-20110412-k77")]
     survivors, _ = outcome(tmp_path, DedupSpec(), news=pair)
@@ -104,7 +99,7 @@ def test_the_better_source_wins_over_the_longer_text(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_edits_does_not_fall_as_a_whole(tmp_path: Path) -> None:
-    """A ~ B ~ C with A and C less alike than the threshold: only B goes."""
+    """If A ~ B ~ C, but A and C are less similar than the threshold, only B is dropped."""
     words = BASE.split(" ")
     third = len(words) // 9
     middle = " ".join([f"새말{n}" if n < third else word for n, word in enumerate(words)])
@@ -119,35 +114,25 @@ def test_a_chain_of_edits_does_not_fall_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_the_result_depends_on_neither_order_nor_shards_nor_workers(tmp_path: Path) -> None:
-    texts = [prose(number % 7, 10) + ("." if number > 7 else "") for number in range(14)] + [
-        BASE,
-        NEAR,
-        FAR,
-        "",
-        "ㅋ",
-        "!!",
-        "! !",
-    ]
+    (tmp_path / "set.txt").write_text(prose(3, 2), "utf-8")
+    evaluation = {"name": "set", "path": tmp_path / "set.txt", "format": "lines", "passages": "paragraph"}
+    spec = DedupSpec.model_validate({"decontaminate": [evaluation], "repeats": {"sentences": 1, "words": 9}})
+    texts = [prose(number % 7, 10) + ("." if number > 7 else "") for number in range(14)]
+    texts += [BASE, NEAR, FAR, "", "ㅋ", "!!", "! !", f"{prose(8, 3)}\n{prose(1, 2)}", f"{prose(9, 2)}\n\n{prose(3, 2)}"]
     documents = [document(number, text, ("news", "wiki")[number % 2]) for number, text in enumerate(texts)]
-    results = []
-    for number, (order, per_shard) in enumerate([(1, 5), (-1, 3), (1, 100)]):
+    results, stats = [], []
+    for number, (order, per_shard, workers) in enumerate([(1, 5, 1), (1, 5, 2), (-1, 3, 1)]):
         out = tmp_path / f"out{number}"
         sources = {
             name: stored(tmp_path / f"{name}{number}", [one for one in documents[::order] if one.source == name], per_shard)
             for name in ("news", "wiki")
         }
-        ran(STAGE, DedupSpec(), sources, out)
+        stats.append(ran(STAGE, spec, sources, out, workers))
         results.append(({one.id: one.text for one in kept(out)}, dropped(out)))
     assert results[0] == results[1] == results[2]
-    two = ran(
-        STAGE,
-        DedupSpec(),
-        {n: stored(tmp_path / f"{n}w", [d for d in documents if d.source == n]) for n in ("news", "wiki")},
-        tmp_path / "two",
-        workers=2,
-    )
-    assert two["documents_in"] == len(documents)
-    assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "out0")
+    assert stats[0] == stats[1] and bytes_of(tmp_path / "out0") == bytes_of(tmp_path / "out1")
+    assert {reason for reason, _ in results[0][1].values()} >= {"exact_duplicate", "near_duplicate"}
+    assert stats[0]["decontaminated"] and stats[0]["characters_repeated"]
 
 
 def test_deduplicating_again_drops_nothing(tmp_path: Path) -> None:
@@ -175,7 +160,7 @@ def test_long_and_tiny_documents(tmp_path: Path) -> None:
     assert survivors == {documents[i].id for i in (0, 3, 4, 5)}
 
 
-def test_exact_copies_only_when_asked(tmp_path: Path) -> None:
+def test_near_copies_stay_if_only_exact_ones_are_dropped(tmp_path: Path) -> None:
     survivors, _ = outcome(tmp_path, DedupSpec(near=False), news=[document(1, BASE), document(2, NEAR), document(3, BASE)])
     assert len(survivors) == 2
 
@@ -194,7 +179,7 @@ def test_a_name_given_twice_is_refused() -> None:
 
 @settings(max_examples=60)
 @given(st.text(st.sampled_from("가나다abc한글12漢"), max_size=60), st.integers(1, 12))
-def test_windows_hash_alike_where_and_only_where_the_text_is(text: str, width: int) -> None:
+def test_windows_have_equal_hashes_if_and_only_if_their_texts_are_equal(text: str, width: int) -> None:
     hashes = PrefixHashes(text).windows(width).tolist()
     runs = [text[i : i + width] for i in range(len(text) - width + 1)]
     assert len(hashes) == len(runs)
@@ -206,7 +191,7 @@ def test_squeezing_keeps_letters_and_digits_of_every_script() -> None:
     assert fingerprint("", "! !") == fingerprint("", "!!") != fingerprint("", "??")
 
 
-def test_bands_do_not_depend_on_the_company() -> None:
+def test_bands_do_not_depend_on_other_texts() -> None:
     sets = [shingles(squeeze(prose(number, 5))) for number in range(9)]
     together = band_hashes(sets, seed=7)
     alone = np.concatenate([band_hashes([one], seed=7) for one in sets])
@@ -216,11 +201,11 @@ def test_bands_do_not_depend_on_the_company() -> None:
 
 def test_similar_texts_share_a_band_and_unlike_ones_do_not() -> None:
     shared = []
-    for number in range(60):
+    for number in range(30):
         text = prose(number, 40)
         bands = band_hashes([shingles(squeeze(one)) for one in (text, edited(text, 60), prose(number + 500, 40))], seed=1)
         shared.append(((bands[0] == bands[1]).any(), (bands[0] == bands[2]).any()))
-    assert sum(bool(near) for near, _ in shared) >= 57
+    assert sum(bool(near) for near, _ in shared) >= 28
     assert not any(unlike for _, unlike in shared)
 
 
@@ -232,7 +217,7 @@ def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
     assert (bands[:800] == bands[800:]).any(axis=1).mean() >= 0.97
 
 
-def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
+def test_a_text_is_dropped_only_for_a_near_copy_that_is_kept(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
     nothing = np.empty(0, dtype=np.uint64)
     write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing) for _, hashes in sets))
@@ -251,7 +236,7 @@ _PROBE = (
 
 
 def test_near_copies_about_different_subjects_stay(tmp_path: Path) -> None:
-    """Names of the titles or most of the numbers differ; the same text with another title, or a number corrected, goes."""
+    """Texts stay if a name of the title or most numbers differ; with another title or one corrected number they are copies."""
     race = "{who} 100미터 달리기는 닷새 동안 열렸다. " + prose(9, 14).translate(str.maketrans("", "", "0123456789"))
     race += " 우승은 {who} 선수들이 본 적 없는 기록이었다."
     sixth = _PROBE.format(number=6, place="화성", year=1969, month=2, day=24, photos=75)
@@ -273,8 +258,8 @@ def test_near_copies_about_different_subjects_stay(tmp_path: Path) -> None:
     assert len(lost) == 1
 
 
-def test_a_text_that_a_longer_one_holds_goes(tmp_path: Path) -> None:
-    """The first report of an article that grew, and one that another quotes, whatever source comes first."""
+def test_a_text_in_a_longer_one_is_dropped(tmp_path: Path) -> None:
+    """The first version of a report, and a text that another quotes, are dropped whatever their sources."""
     first, other = prose(21, 4), prose(22, 8)
     grown = f"{first}\n{prose(23, 20)}"
     quoting = f"{prose(24, 10)}\n“{other}”\n{prose(25, 10)}"
@@ -293,7 +278,7 @@ def test_a_text_that_a_longer_one_holds_goes(tmp_path: Path) -> None:
     assert not outcome(tmp_path / "exact", DedupSpec(near=False), **sources)[1]
 
 
-def test_parts_of_parts_go_for_the_whole(tmp_path: Path) -> None:
+def test_parts_of_parts_are_dropped_for_the_whole(tmp_path: Path) -> None:
     texts = [prose(31, 40)[:length] for length in (200, 500, 1200)]
     texts += [f"{prose(number, 12)}\n{texts[0]}" for number in range(40, 40 + 2 * NEIGHBOURS)]  # in more than are counted
     survivors, lost = outcome(tmp_path, DedupSpec(), news=[document(number, text) for number, text in enumerate(texts)])
@@ -305,7 +290,7 @@ def compared(text: str, title: str = "") -> Compared:
     return compared_by_title(title, text, shingles(squeeze(text)))
 
 
-def test_numbers_tell_subjects_without_titles() -> None:
+def test_numbers_distinguish_subjects_without_titles() -> None:
     report = "코스피는 {} 오른 {}, 코스닥은 {} 내린 {}에 마감했다. 외국인은 {}억 원을 샀다."
     monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
     assert different_subjects(compared(monday), compared(tuesday))
@@ -360,14 +345,14 @@ def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp
     ],
 )
 def test_names_with_other_particles_are_one_subject(name: str, one: str, other: str) -> None:
-    """Nor do verbs tell subjects, which each text has in its own form."""
+    """Different forms of a verb do not make different subjects either."""
     text = _PLACE.format(name=name)
     left, right = (compared(text.replace("책과 방송에", title), title) for title in (one, other))
     assert not different_subjects(left, right)
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
-    """A bucket larger than the number of neighbours compared still collapses to its best text."""
+    """Of a bucket with more texts than are compared, only the best is kept."""
     template = prose(3, 30)
     documents = [document(number, f"{template}\n{number}번째 끝.") for number in range(3 * NEIGHBOURS)]
     survivors, _ = outcome(tmp_path, DedupSpec(), news=documents)
@@ -376,7 +361,7 @@ def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
 
 def mixed_documents() -> list[Document]:
     """Exact and near copies, chains, templates and tiny texts of three sources."""
-    texts = [prose(number % 40, 12) + f" 끝{number % 7}" * (number % 3) for number in range(150)]
+    texts = [prose(number % 20, 12) + f" 끝{number % 7}" * (number % 3) for number in range(60)]
     texts += [edited(prose(number, 30), 50 + number) for number in range(5)] + [prose(number, 30) for number in range(5)]
     texts += ["", "ㅋ", "!!", "! !", "가", "가."]
     return [document(number, text, ("book", "news", "wiki")[number % 3]) for number, text in enumerate(texts)]
@@ -393,17 +378,17 @@ def run_on(documents: list[Document], tmp_path: Path, name: str) -> Path:
 
 def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bytes_of(run_on(mixed_documents(), tmp_path, "whole"))
-    for rows, most in ((1, 1 << 10), (13, 1 << 10), (1, 2)):
-        monkeypatch.setattr(candidates, "_BUCKET_PARTITIONS_AT_MOST", most)
+    for rows, most in ((7, 1 << 10), (1, 2)):
+        monkeypatch.setattr(candidates, "_MAX_BUCKET_PARTITIONS", most)
         monkeypatch.setattr(candidates, "ROWS_PER_PARTITION", rows)
         monkeypatch.setattr(candidates, "RANKS_PER_PARTITION", rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["news", "wiki"])), max_size=25), st.randoms())
 def test_copies_leave_one_whatever_the_order(made: list[tuple[int, int, str]], chance: Random) -> None:
-    """Every dropped document has a survivor that is alike, and no two survivors are exact copies."""
+    """Every dropped document has a similar survivor, and no two survivors are exact copies."""
     texts = [prose(seed, 12) + " 끝" * more for seed, more, _ in made]
     documents = [document(number, text, source) for number, (text, (_, _, source)) in enumerate(zip(texts, made))]
     outcomes = []
@@ -444,24 +429,23 @@ def test_an_id_of_another_shape_is_refused(tmp_path: Path) -> None:
         outcome(tmp_path, DedupSpec(), news=[Document("first", "news", BASE)])
 
 
-def test_a_stage_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    documents = [document(number, prose(number % 60, 40) + f" 끝{number}" * (number % 2)) for number in range(600)]
-    source = stored(tmp_path / "in", documents, 60)
-    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "straight", workers=2)
-    (tmp_path / "killed").mkdir()
-    program = (
-        "import sys; from pathlib import Path; from korealbert.artifact import Artifact, Runtime\n"
-        "from korealbert.corpus.dedup.stage import STAGE, DedupSpec\n"
-        "source, out = map(Path, sys.argv[1:])\n"
-        "STAGE.run(DedupSpec(), {'news': Artifact('in', source)}, out, Runtime(workers=1))\n"
-    )
-    killed = 0
-    for step in ("sign-00003", "prepare-00002"):
-        child = subprocess.Popen([sys.executable, "-c", program, str(source.path), str(tmp_path / "killed")])
-        while child.poll() is None and not (tmp_path / "killed" / ".done" / f"{step}.json").exists():
-            time.sleep(0.002)
-        child.kill()
-        killed += child.wait() == -signal.SIGKILL
-    assert killed
-    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "killed", workers=2)
-    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "straight")
+def test_files_of_interrupted_tries_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions are appended to, so that rows of an earlier try would count twice; tests/flows kills the stage itself."""
+    source = stored(tmp_path / "in", mixed_documents(), 20)
+    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "straight")
+    append, left = Partitions.append, 0
+
+    def interrupted(self: Partitions, *rows: Any) -> None:
+        nonlocal left
+        append(self, *rows)
+        left -= 1
+        if not left:
+            raise InterruptedError
+
+    monkeypatch.setattr(Partitions, "append", interrupted)
+    for writes in (2, 5, 30, 43):
+        left = writes
+        with pytest.raises(InterruptedError):
+            ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "interrupted")
+    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "interrupted")
+    assert bytes_of(tmp_path / "interrupted") == bytes_of(tmp_path / "straight")

@@ -1,4 +1,4 @@
-"""Arbitrary markup for property tests, and a measure of work that does not depend on the clock."""
+"""Arbitrary markup for property tests, and a measure of work that does not use the clock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mutated(texts: list[str]) -> st.SearchStrategy[str]:
 
 
 def plain_text() -> st.SearchStrategy[str]:
-    """Prose that no markup parser has any business with: lines with at least two Hangul syllables."""
+    """Prose without markup; lines have at least two Hangul syllables."""
     word = st.text("가나다라마바사아자차카타파하강산들봄", min_size=2, max_size=6)
     sentence = (
         st.lists(word, min_size=1, max_size=6)
@@ -61,7 +61,7 @@ def plain_text() -> st.SearchStrategy[str]:
 
 
 def calls(function: Callable[..., Any], *arguments: Any) -> int:
-    """How many functions, Python's and C's, a call runs: the same on any machine, whatever garbage other tests have left."""
+    """Count the functions of Python and C that a call runs, which are the same on any machine."""
     count = 0
 
     def count_call(frame: Any, event: str, argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""What both wiki markups have in common: golden tables of their constructs, golden documents, and what holds of any text."""
+"""Properties of both wiki markups: golden tables of constructs, golden documents, and what is true of any text."""
 
 from __future__ import annotations
 
@@ -113,12 +113,7 @@ def test_an_address_goes_whole_and_its_particle_stays(extract: Extractor, addres
 
 @BOTH
 def test_addresses_cost_linear_time(extract: Extractor) -> None:
-    soups = (
-        "https://a.kr/가" + "." * 100_000,
-        "https://a.kr" + "/가" * 100_000,
-        "https://" * 20_000,
-        "http://a_(" * 20_000,
-    )
+    soups = ("https://a.kr/가" + "." * 100_000, "https://a.kr" + "/가" * 100_000, "https://" * 20_000, "http://a_(" * 20_000)
     with linear_work():
         for soup in soups:
             extract(soup, DEFAULT)
@@ -150,7 +145,7 @@ def test_a_tag_in_other_letters_is_text(extract: Extractor, tag: str) -> None:
 
 @EACH
 @given(data=st.data())
-def test_no_paired_mark_is_left_whatever_comes_in(markup: Markup, data: st.DataObject) -> None:
+def test_no_paired_mark_is_left_of_any_markup(markup: Markup, data: st.DataObject) -> None:
     text = markup.text_of(data.draw(soup(markup.marks)))
     assert not [pair for pair in PAIRS if pair in text]
     assert text == text.strip()

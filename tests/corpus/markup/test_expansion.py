@@ -91,13 +91,13 @@ def test_calls_within_lines_show_what_the_dump_says(markup: str, expected: str, 
     assert text_of(tmp_path, markup) == expected
 
 
-def test_a_recipe_that_does_not_ask_is_as_before(tmp_path: Path) -> None:
+def test_templates_are_not_expanded_by_default(tmp_path: Path) -> None:
     markup = "선수는 {{KOR}} 출신이고 {{거리|3}} 달린다."
     assert text_of(tmp_path, markup, expand_templates=False) == "선수는 출신이고 달린다."
     assert "expand_templates" not in WikiOptions().as_before()
 
 
-def test_names_of_the_recipe_come_first(tmp_path: Path) -> None:
+def test_inline_templates_of_the_recipe_have_priority(tmp_path: Path) -> None:
     assert text_of(tmp_path, "길은 {{거리|3|5}} 이어진다.", inline_templates={"거리": 2}) == "길은 5 이어진다."
 
 
@@ -123,9 +123,9 @@ MARKS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=100)
 @given(MARKS.map("".join), MARKS.map("".join), MARKS.map("".join))
-def test_whatever_is_unbalanced_nothing_raises(page: str, first: str, second: str) -> None:
+def test_unbalanced_markup_raises_nothing(page: str, first: str, second: str) -> None:
     bodies = {"가": template_body(first) or "", "나": template_body(second) or ""}
     expanded = TemplatePages(bodies).expand(f"말 {page} 말", "문서", WikiOptions())
     assert expanded.startswith("말 ") and expanded.endswith(" 말")
@@ -154,7 +154,7 @@ def test_work_is_linear_in_a_template(unit: str) -> None:
         )
     )
 )
-def test_what_is_hidden_is_what_a_pattern_says(marks: list[str]) -> None:
+def test_hidden_text_is_what_a_simple_pattern_finds(marks: list[str]) -> None:
     source = "".join(marks)
     shown = re.sub(r"(?is)<!--.*?-->|<noinclude\b[^<>]*>.*?</noinclude\s*>|<noinclude\s*/>", "", source)
     only = re.findall(r"(?is)<onlyinclude\b[^<>]*>(.*?)</onlyinclude\s*>", shown)

@@ -1,4 +1,4 @@
-"""Namumark → text: options, what is lost, and what holds for any input at all."""
+"""Namumark: options, counts of removed characters, and properties of any input."""
 
 from __future__ import annotations
 
@@ -42,11 +42,7 @@ def text_of(markup: str, **options: object) -> str:
             "강은 길다.[* 재어 보았다.[* 자로[*가 긴 자로] 쟀다.] 두 번.] 깊다.[* [둘]과[* 셋]]\n\n끝이다.",
             "강은 길다. 깊다.\n재어 보았다. 두 번.\n자로 쟀다.\n긴 자로\n[둘]과\n셋\n\n끝이다.",
         ),
-        (
-            {"keep_footnotes": True},
-            "강은 길다.[* 하나[* 둘[* 셋[* 넷[* 다섯]]]]]",
-            "강은 길다.\n하나\n둘\n셋\n넷\n다섯",
-        ),
+        ({"keep_footnotes": True}, "강은 길다.[* 하나[* 둘[* 셋[* 넷[* 다섯]]]]]", "강은 길다.\n하나\n둘\n셋\n넷\n다섯"),
         ({"headings": False}, "강은 길다.\n== 이름 ==\n산은 높다.", "강은 길다.\n\n산은 높다."),
         ({"math_placeholder": "[수식]"}, "넓이는 [math(a^2)]와 $b$이다.", "넓이는 [수식]와 [수식]이다."),
         (
@@ -72,7 +68,7 @@ EVERYTHING = WikiOptions(keep_tables=True, keep_footnotes=True, keep_strikethrou
 
 
 def unaccounted(source: str, options: WikiOptions) -> int:
-    """Characters that are neither in the text nor counted as lost: marks, link targets, blanks."""
+    """Count the characters that are neither in the text nor counted as lost: marks, link targets, blanks."""
     found = extract_namumark(source, options)
     assert all(count >= 0 for count in found.lost.values()), found.lost
     return len(source) - len(found.text) - sum(found.lost.values())

@@ -1,4 +1,4 @@
-"""Wikitext → text: options, what is lost, and what holds for any input at all."""
+"""Wikitext: options, counts of removed characters, and properties of any input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny encoders of every family, randomly initialised, each with a tokenizer of its own kind trained on sentences of ours."""
+"""Tiny, randomly initialised encoders of every family, each with its kind of tokenizer, trained on our own sentences."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TEXT = [*sentences(400), "The café at Naïve Street sells 3kg of rice.", "Züri
 
 
 def wordpiece(directory: Path, *, special: list[str] = BERT_SPECIAL, lowercase: bool = False, **config: Any) -> int:
-    """``vocab.txt``; lower-casing takes accents off and Hangul apart, so that its vocabulary is one of jamo."""
+    """Write ``vocab.txt``. Lower-casing removes accents and splits Hangul, so that its vocabulary consists of jamo."""
     tokenizer = BertWordPieceTokenizer(lowercase=lowercase, strip_accents=lowercase)
     tokenizer.train_from_iterator(TEXT, vocab_size=700, min_frequency=1, special_tokens=special, show_progress=False)
     tokenizer.save_model(str(directory))
@@ -62,7 +62,7 @@ def wordpiece(directory: Path, *, special: list[str] = BERT_SPECIAL, lowercase: 
 
 
 def unigram(path: Path, **options: Any) -> int:
-    """A SentencePiece model, as files of the first years have nothing beside."""
+    """Write only a SentencePiece model, like early checkpoints."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT), model_writer=model, model_type="unigram", vocab_size=400, hard_vocab_limit=False,
@@ -85,7 +85,7 @@ def bert(directory: Path) -> Any:
 
 
 def bert_uncased(directory: Path) -> Any:
-    """With the prefix and the head of masked words, and no pooler."""
+    """A BERT with the prefix and head of masked language models, and no pooler."""
     return BertForMaskedLM(BertConfig(vocab_size=wordpiece(directory, lowercase=True), **SIZES))
 
 
@@ -99,7 +99,7 @@ def roberta(directory: Path) -> Any:
 
 
 def klue_roberta(directory: Path) -> Any:
-    """RoBERTa with BERT's word pieces, whose special ones stand in RoBERTa's order; saved without a pooler."""
+    """RoBERTa with BERT's word pieces, with special pieces in RoBERTa's order; saved without a pooler."""
     pieces = wordpiece(directory, special=["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"])
     config = RobertaConfig(vocab_size=pieces, max_position_embeddings=130, type_vocab_size=1, **SIZES)
     return RobertaModel(config, add_pooling_layer=False)
@@ -107,13 +107,13 @@ def klue_roberta(directory: Path) -> Any:
 
 def xlm_roberta(directory: Path) -> Any:
     pieces = unigram(directory / "sentencepiece.bpe.model")
-    # XLM-R puts <pad> before and <mask> behind the pieces of its SentencePiece model.
+    # XLM-R adds <pad> before and <mask> after the pieces of its SentencePiece model.
     config = XLMRobertaConfig(vocab_size=pieces + 2, max_position_embeddings=130, type_vocab_size=1, **SIZES)
     return XLMRobertaModel(config)
 
 
 def electra(directory: Path) -> Any:
-    """The discriminator, with its prefix and its head."""
+    """ELECTRA's discriminator, with its prefix and head."""
     return ElectraForPreTraining(ElectraConfig(vocab_size=wordpiece(directory), embedding_size=8, **SIZES))
 
 
@@ -147,7 +147,7 @@ def kobert_xlnet(directory: Path) -> Any:
 
 
 def kf_deberta(directory: Path) -> Any:
-    """DeBERTa-v2 with BERT's word pieces and tokenizer class, relative positions alone and no segments, as KF-DeBERTa."""
+    """DeBERTa-v2 with BERT's word pieces and tokenizer class, only relative positions and no segments, like KF-DeBERTa."""
     relative = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"], "share_att_key": True}
     config = DebertaV2Config(
         **{"vocab_size": wordpiece(directory), "type_vocab_size": 0, "norm_rel_ebd": "layer_norm"},
@@ -173,7 +173,7 @@ def modern(directory: Path, tokenizer: Tokenizer, special: dict[str, str], *, to
 
 
 def ax_encoder(directory: Path) -> Any:
-    """ModernBERT over byte-level BPE, as A.X-Encoder."""
+    """ModernBERT with byte-level BPE, like A.X-Encoder."""
     special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
     special |= {"pad_token": "<pad>", "mask_token": "<mask>", "unk_token": "<unk>"}
     tokenizer = Tokenizer(models.BPE())
@@ -187,14 +187,14 @@ def ax_encoder(directory: Path) -> Any:
 
 
 def mmbert(directory: Path) -> Any:
-    """ModernBERT with the tokenizer of Gemma, as mmBERT: BPE over whole texts, blanks as ``▁``, unknown characters as bytes."""
+    """ModernBERT with Gemma's tokenizer, like mmBERT: BPE over whole texts, blanks as ``▁``, unknown characters as bytes."""
     special = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>", "mask_token": "<mask>"}
     tokenizer = Tokenizer(models.BPE(unk_token=special["unk_token"], byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     pieces = [*special.values(), *(f"<0x{byte:02X}>" for byte in range(256))]
-    # Merges within words of a training text keep this small vocabulary from being one of whole sentences.
+    # Training on words keeps this small vocabulary from consisting of whole sentences.
     words = (piece for text in TEXT for piece in text.replace(" ", " ▁").split(" "))
     tokenizer.train_from_iterator(words, trainers.BpeTrainer(vocab_size=900, special_tokens=pieces, show_progress=False))
     tokenizer.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special.values()])
@@ -222,7 +222,7 @@ FAMILIES: dict[str, Callable[[Path], Any]] = {
 
 
 def write_family(name: str, directory: Path) -> Path:
-    """The directory with ``config.json``, ``model.safetensors`` and the files of the family's tokenizer."""
+    """Write ``config.json``, ``model.safetensors`` and the tokenizer files of a family to a directory."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         FAMILIES[name](directory).save_pretrained(directory)

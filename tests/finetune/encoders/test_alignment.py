@@ -1,4 +1,4 @@
-"""Pieces and characters: right for SentencePiece, WordPiece and byte-level BPE alike."""
+"""Pieces are aligned with characters for SentencePiece, WordPiece and byte-level BPE."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_frame_is_what_the_tokenizer_itself_builds(family: Any) -> None:
     assert pair.around(a, b)[1][-len(b) - 1 :] == [1] * (len(b) + 1)
 
 
-def test_a_unit_belongs_to_its_first_piece_alone() -> None:
+def test_a_unit_belongs_only_to_its_first_piece() -> None:
     assert owned_units([(0, 2), (2, 3), (3, 3), (4, 6)], [(0, 3), (4, 6)]) == [[0], [], [], [1]]
     assert owned_units([(0, 3), (3, 3), (4, 5)], [(n, n + 1) for n in range(5)]) == [[0, 1, 2], [], [4]]
     assert owned_units([(1, 3)], [(0, 3)]) == [[0]]
@@ -130,7 +130,7 @@ def tagged_text(draw: st.DrawFn) -> Tagged:
 
 
 def continuation(tag: str) -> str:
-    """The tag of a unit that goes on with what bears this one."""
+    """The tag of a unit that continues one with this tag."""
     return tag if tag == "O" else f"I-{tag[2:]}"
 
 
@@ -146,7 +146,7 @@ def test_gold_labels_of_pieces_give_gold_tags_unless_a_piece_straddles_them(fami
     assert wrong == straddled
 
 
-def test_gold_as_prediction_scores_100_where_nothing_straddles(family: Any) -> None:
+def test_gold_as_prediction_scores_100_unless_a_piece_has_two_tags(family: Any) -> None:
     task = tasks.load("naver_ner")
     words = ["김구", "선생은", "\u200b", "서울에", "갔다"]
     tags = ("B-PER", "B-CVL", "O", "B-LOC", "O")
@@ -178,7 +178,7 @@ def marked(family: Any) -> Any:
     return family
 
 
-def test_markers_stand_at_the_entities_and_particles_continue_their_word(marked: Any) -> None:
+def test_markers_surround_the_entities_and_particles_continue_their_word(marked: Any) -> None:
     example = Related("1", "김구는 서울에 갔다", 0, subject_entity=(0, 2), object_entity=(4, 6))
     ids = marked_ids(example, marked)
     names = [marked.convert_ids_to_tokens(i) for i in ids]
@@ -203,5 +203,5 @@ def test_a_tokenizer_that_knows_no_offsets_is_refused() -> None:
         is_fast = False
         name_or_path = "theirs"
 
-    with pytest.raises(ValueError, match=r"theirs: its tokenizer knows no offsets; save it with a tokenizer.json"):
+    with pytest.raises(ValueError, match=r"theirs: its tokenizer has no offsets; save it with a tokenizer.json"):
         pieces(["가"], Slow())

@@ -1,4 +1,4 @@
-"""Models whose export says less than their training: fine-tuned by our own encoder, with what layers share as one parameter."""
+"""Models whose layers share more than their export can express are fine-tuned by our own encoder, with shared parameters."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Made(NamedTuple):
 
 
 def made(fields: dict[str, Any], directory: Path) -> Made:
-    """A pretraining model and its export, as the two stages leave them."""
+    """Make a pretraining model and its export, as the two stages do."""
     config = ModernConfig(**fields) if "architecture" in fields else ModelConfig(**fields)
     replaced = isinstance(config, ModelConfig) and config.generator_hidden_size
     model = ReplacedTokenModel(config) if replaced else PretrainingModel(config)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_vectors_before_the_first_step_are_those_of_the_untied_export(mode: Made
     torch.testing.assert_close(found.hidden_BLH[real], expected.hidden_BLH[real], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found.pooled_BH, expected.pooled_BH, atol=1e-5, rtol=1e-5)
     assert (ours.hidden_size, ours.max_length) == (theirs.hidden_size, theirs.max_length)
-    assert checkpoint.says_less(mode.config)
+    assert checkpoint.needs_trained_config(mode.config)
     if not isinstance(mode.config, ModernConfig):
         assert count_parameters(ours) < count_parameters(theirs)
 
@@ -119,6 +119,7 @@ def test_it_is_written_back_as_the_class_of_its_export(mode: Made) -> None:
     torch.testing.assert_close(theirs(batch).hidden_BLH[real], ours(batch).hidden_BLH[real], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["attention in two groups", "RoBERTa", "discriminator", "modern"], indirect=True)
 def test_a_cell_has_as_many_parameters_as_the_training_and_repeats_itself(
     mode: Made, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
@@ -169,7 +170,7 @@ def test_markers_get_rows_and_leave_the_others(tmp_path: Path) -> None:
 
 
 def test_another_vocabulary_may_be_put_in(tmp_path: Path) -> None:
-    """As the English side of a post-training does, whose weights of layers are those of the phase."""
+    """The English side of a post-training does this; its layers have the weights of the phase."""
     mode = made(MODES["edge layers"], tmp_path)
     assert isinstance(mode.config, ModelConfig)
     rows = torch.randn(40, 16).numpy()
@@ -225,9 +226,10 @@ def test_parameters_are_counted_alike_before_and_after_the_export(name: str, tmp
     ],
 )
 def test_what_an_export_says(shape: dict[str, Any], less: bool) -> None:
-    assert checkpoint.says_less(PretrainSpec(steps=1, model=shape, sop_weight=0.0, wop_weight=0.0).shape) == less
+    assert checkpoint.needs_trained_config(PretrainSpec(steps=1, model=shape, sop_weight=0.0, wop_weight=0.0).shape) == less
 
 
+@pytest.mark.parametrize("mode", ["feed-forward", "modern"], indirect=True)
 def test_retrieval_s_random_baseline_is_of_the_shape_that_was_trained(
     mode: Made, runtime: TrainingRuntime, fresh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

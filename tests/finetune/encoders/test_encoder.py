@@ -1,4 +1,4 @@
-"""Loading of encoders: any family, safetensors only, whole or not at all."""
+"""Encoders of any family are loaded from complete safetensors only."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def test_padding_does_not_change_what_an_example_is(model_dir: Path) -> None:
     torch.testing.assert_close(together[:1], alone)
 
 
-def test_other_families_work_with_the_first_position_where_they_have_no_pooler(
-    model_dir: Path, fresh: Callable[[str], Path]
-) -> None:
+def test_families_without_a_pooler_use_the_first_position(model_dir: Path, fresh: Callable[[str], Path]) -> None:
     sizes = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     electra, roberta = fresh("electra"), fresh("roberta")
     ElectraModel(ElectraConfig(**sizes, embedding_size=16, max_position_embeddings=16)).save_pretrained(electra)

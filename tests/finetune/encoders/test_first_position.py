@@ -1,4 +1,4 @@
-"""The pooled vector, and its gradients, are the same when the last layer computes the first position alone."""
+"""The pooled vector, and its gradients, are the same when the last layer computes only the first position."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def test_the_pooled_vector_is_that_of_the_whole_layer(model_type: str, padded: b
     assert sum(p.grad is not None for p in gradients[1].values()) >= 30
 
 
-def test_a_family_whose_last_layer_is_also_its_first_is_left_alone() -> None:
+def test_a_family_whose_last_layer_is_also_its_first_is_not_changed() -> None:
     shared = AutoModel.from_config(AutoConfig.for_model("albert", **SHAPE, embedding_size=8))
     assert not keep_first_position(shared)

@@ -1,4 +1,4 @@
-"""Every visible character of a text belongs to one piece, whatever normalisation and the kind of vocabulary do to it."""
+"""Every visible character of a text belongs to one piece, with any normalisation and any kind of vocabulary."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ TEXTS = st.one_of(
 
 
 def vocabulary_in(directory: Path, spec: VocabSpec) -> Path:
-    """A small vocabulary of our own sentences, as an exported model has it."""
-    text = [*sentences(800), *["[ M A S K ] C L S E P < u n k p a d >"] * 20]
+    """Train a small vocabulary on our own sentences, in the form of an exported model."""
+    text = [*sentences(400), *["[ M A S K ] C L S E P < u n k p a d >"] * 20]
     model = train_model(spec, list(map(split_morphemes, text)) if spec.morphemes == "everywhere" else text)
     write_vocabulary(model, directory)
     fast_tokenizer(model).save(str(directory / "tokenizer.json"))
@@ -55,18 +55,18 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def tokenizer(directory: Path) -> Any:
-    """As ``load_tokenizer`` gives it."""
+    """The tokenizer that ``load_tokenizer`` would return."""
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_PIECES, strict=True))
     given = AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **names)
     return for_directory(given, directory)
 
 
 def shown(text: str) -> str:
-    """A text with a space for each character that a vocabulary reads as one."""
+    """Replace each character that a vocabulary reads as a space by a space."""
     return "".join(" " if character in SEPARATORS or character.isspace() else character for character in text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_each_visible_character_belongs_to_exactly_one_piece(tokenizer: Any, text: str) -> None:
     (found,) = pieces([text], tokenizer)
@@ -75,11 +75,11 @@ def test_each_visible_character_belongs_to_exactly_one_piece(tokenizer: Any, tex
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(found.spans))
     slices = [text[begin:end] for begin, end in found.spans]
     assert all(part == part.strip() for part in map(shown, slices))
-    # The boundary of morphemes, found in a text, is a space to a vocabulary of them and a character to all others.
+    # The mark between morphemes is a space for a vocabulary of morphemes, and a character for all others.
     assert "".join(shown("".join(slices)).split()).replace(BOUNDARY, "") == "".join(shown(text).split()).replace(BOUNDARY, "")
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_pretraining_and_fine_tuning_cut_any_text_alike(vocabulary: Vocabulary, tokenizer: Any, text: str) -> None:
     (ids,) = vocabulary.encode([text])

@@ -1,4 +1,4 @@
-"""Fine-tuned models as ONNX: the logits are torch's, and scores have names of their own."""
+"""Fine-tuned models as ONNX have torch's logits, and scores under separate names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from korealbert.artifact import build
 from korealbert.finetune import tasks
 from korealbert.finetune.encoders import stage as encoder_stage
 from korealbert.finetune.encoders.encoder import Encoder, load_encoder, load_input
-from korealbert.finetune.encoders.onnx_model import OnnxModel, write_model
-from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.model import FinetunedModel, OnnxModel, write_model
 from korealbert.finetune.search import trial_cell
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import STAGE
@@ -37,13 +36,14 @@ def features(target: Any) -> list[Feature]:
     return [Feature([2, *random.integers(5, 25, n - 2), 3], [0] * (n // 2) + [1] * (n - n // 2), target) for n in LENGTHS]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("mode", "name", "head"),
     [
-        pytest.param(None, "nsmc", "own", marks=pytest.mark.soak),
+        (None, "nsmc", "own"),
         ("BERT", "klue_ner", "own"),
-        pytest.param("modern", "nsmc", "mean", marks=pytest.mark.soak),
-        pytest.param("feed-forward", "squad2", "answerability", marks=pytest.mark.soak),
+        ("modern", "nsmc", "mean"),
+        ("feed-forward", "squad2", "answerability"),
     ],
 )
 def test_logits_are_torchs_with_padding(mode: str | None, name: str, head: Any, model_dir: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Parameters to the last one, and speeds relative to M-BERT's shape."""
+"""Exact numbers of parameters, and speeds relative to M-BERT."""
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -49,8 +50,8 @@ def test_every_shape_runs_in_small_as_an_encoder(name: str) -> None:
     assert Encoder(encoder).max_length >= 512
 
 
-def measure(tmp_path: Path, *names: str) -> Artifact:
-    spec = SpeedSpec(architectures=names, batch_size=4, sequence_length=32, steps=3, shrink=16)
+def measure(tmp_path: Path, *names: str, inference: bool = False) -> Artifact:
+    spec = SpeedSpec(architectures=names, batch_size=4, sequence_length=32, steps=3, shrink=16, inference=inference)
     return build(STAGE, spec, {}, TrainingRuntime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
 
 
@@ -60,16 +61,13 @@ def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table
     rows = found["rows"]
     assert list(rows) == ["M-BERT", "DistilKoBERT", "KoreALBERT large"] and found["baseline"] == BASELINE
     assert rows["M-BERT"]["speedup"] == 1 and rows["M-BERT"]["parameters"] == PUBLISHED["M-BERT"]
-    # A quarter of the layers, and twice as many that are wider.
+    # The first has a quarter of M-BERT's layers, the second twice as many, which are wider.
     assert rows["DistilKoBERT"]["speedup"] > 1.3
     assert rows["KoreALBERT large"]["speedup"] < 1
     for row in rows.values():
         assert row["lowest"] <= row["speedup"] <= row["highest"] or row is rows["M-BERT"]
         assert row["pieces_per_second"] > 0
-    out = tmp_path / "report"
-    out.mkdir()
-    REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
-    text = (out / "report.md").read_text("utf-8")
+    text = report_of(artifact, tmp_path / "report")
     assert "| KoreALBERT large | 17,939,968 |" in text and "| 18M | 1.3x | Disagrees with the text" in text
     assert "1/16 of the shapes'" in text
 
@@ -84,25 +82,45 @@ def test_threads_are_as_before_and_nothing_to_measure_is_an_error(tmp_path: Path
         SpeedSpec(architectures=("GPT",))
 
 
-def test_inference_is_measured_in_torch_and_as_onnx_and_shown_in_a_table(tmp_path: Path) -> None:
+def report_of(artifact: Artifact, out: Path) -> str:
+    out.mkdir()
+    REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
+    return (out / "report.md").read_text("utf-8")
+
+
+def test_a_measured_process_prints_the_seconds_of_each_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of("DistilKoBERT", shrink=32)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["inference", str(tmp_path), "torch", str(config.vocab_size), "2", "16", "1"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n"))
+    inference.main()
+    seconds = capsys.readouterr().out.splitlines()[-2:]  # Libraries may print before.
+    assert all(float(each) > 0 for each in seconds)
+
+
+def test_measured_inference_is_shown_in_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    settings = {"batch_size": 4, "sequence_length": 32, "steps": 2, "shrink": 16, "inference": True}
-    spec = SpeedSpec(architectures=("DistilKoBERT",), **settings)
-    artifact = build(STAGE, spec, {}, TrainingRuntime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
+    figures = {name: {"examples_per_second": 8.0, "speedup": 2.0, "peak_mb": 90.0} for name in BACKENDS}
+    monkeypatch.setattr(inference, "measure_inference", lambda *given, **settings: figures)
+    text = report_of(measure(tmp_path, "DistilKoBERT", inference=True), tmp_path / "report")
+    assert "| ONNX int8, examples/s | ONNX fp32 / torch fp32 |" in text and "| DistilKoBERT | " in text
+
+
+@pytest.mark.soak
+def test_inference_is_measured_in_torch_and_as_onnx(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    artifact = measure(tmp_path, "DistilKoBERT", inference=True)
     for row in json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"].values():
         found = row["inference"]
         assert list(found) == list(BACKENDS) and found["torch"]["speedup"] == 1
         assert all(backend["examples_per_second"] > 0 for backend in found.values())
-        # These processes have not loaded torch, which takes more memory than such a model.
+        # The ONNX processes do not load torch, which takes more memory than such a model.
         assert 20 < found["int8"]["peak_mb"] < found["torch"]["peak_mb"] > found["fp32"]["peak_mb"] > 20
-    out = tmp_path / "report"
-    out.mkdir()
-    REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
-    text = (out / "report.md").read_text("utf-8")
-    assert "| ONNX int8, examples/s | ONNX fp32 / torch fp32 |" in text and "| DistilKoBERT | " in text
 
 
-def test_what_a_measured_process_said_before_it_ended_is_told(tmp_path: Path) -> None:
+def test_the_message_of_a_measured_process_that_fails_is_shown(tmp_path: Path) -> None:
     code = "import sys; sys.stdin.readline(); sys.exit('no room for 7 GB')"
     with (tmp_path / "errors.txt").open("w+b") as errors:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}

@@ -1,4 +1,4 @@
-"""Answers are compared as the official scripts of KorQuAD, SQuAD and KLUE-MRC do, or as their texts say."""
+"""Answers are compared like in the official scripts of KorQuAD, SQuAD and KLUE-MRC, or as their papers say."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_squad_f1_is_twice_the_shared_words_over_all_words(predicted: str, gold:
     assert squad_f1(predicted, gold, "official") == pytest.approx(expected if left or right else 0.0)
 
 
-def test_squad_2_wants_an_empty_answer_where_there_is_none() -> None:
+def test_squad_2_wants_an_empty_answer_for_no_answer() -> None:
     examples = [question("1", "cat"), question("2"), question("3")]
     scores = tasks.load("squad2").score(examples, ["The cat!", "", "dog"], "official").values
     assert scores["em"] == scores["f1"] == pytest.approx(200 / 3)

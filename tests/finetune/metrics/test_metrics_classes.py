@@ -1,4 +1,4 @@
-"""Scores of classes and relations are those of scikit-learn to the last bit; collapsed models get the published constants."""
+"""Scores of classes and relations equal scikit-learn's to the last bit; collapsed models get the published constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
@@ -33,6 +33,7 @@ def columns(rows: Rows) -> tuple[list[int], list[int]]:
     return list(gold), list(predicted)
 
 
+@settings(max_examples=30)
 @given(rows)
 def test_f1_and_matthews_are_those_of_scikit_learn(rows: Rows) -> None:
     gold, predicted = columns(rows)
@@ -44,6 +45,7 @@ def test_f1_and_matthews_are_those_of_scikit_learn(rows: Rows) -> None:
         assert mcc(gold, predicted) == pytest.approx(100 * sklearn_metrics.matthews_corrcoef(gold, predicted), abs=1e-9)
 
 
+@settings(max_examples=30)
 @given(rows, st.integers(0, 5))
 def test_relation_f1_counts_false_relations_but_not_the_left_out_class(rows: Rows, without: int) -> None:
     gold, predicted = columns(rows)
@@ -71,6 +73,7 @@ def scored(draw: st.DrawFn, classes: int = 5) -> tuple[list[int], np.ndarray[Any
     return gold, np.array(values).reshape(len(gold), classes) / 4
 
 
+@settings(max_examples=30)
 @given(scored())
 def test_areas_under_curves_are_those_of_scikit_learn(case: tuple[list[int], np.ndarray[Any, Any]]) -> None:
     gold, scores_NC = case

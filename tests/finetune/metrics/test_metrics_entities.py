@@ -1,11 +1,11 @@
-"""Entities are those of seqeval, characters are scored as scikit-learn does, and the challenge's scorer keeps its quirks."""
+"""Entities are scored like seqeval, characters like scikit-learn, and the challenge's scorer with its quirks."""
 
 from __future__ import annotations
 
 import warnings
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score as seqeval_f1
 from seqeval.scheme import IOB2
@@ -36,6 +36,7 @@ def split(sentences: Sentences) -> tuple[list[list[str]], list[list[str]]]:
     return list(gold), list(predicted)
 
 
+@settings(max_examples=30)
 @given(sentences)
 def test_entity_scores_are_those_of_seqeval(sentences: Sentences) -> None:
     gold, predicted = split(sentences)
@@ -71,12 +72,13 @@ def test_the_quirks_of_the_challenge() -> None:
     assert challenge_f1([["B-PER", "I-PER"]], [["B-PER", "I-PER"]], "corrected") == 100
 
 
-def test_an_entity_needs_its_beginning_only_where_scoring_is_strict() -> None:
+def test_only_strict_entities_need_a_beginning() -> None:
     tags = ["I-PS", "O", "B-PS", "I-LC", "I-LC", "B-LC", "I-LC"]
     assert strict_entities(tags) == [("PS", 2, 3), ("LC", 5, 7)]
     assert lenient_entities(tags) == [("PS", 0, 1), ("PS", 2, 3), ("LC", 3, 5), ("LC", 5, 7)]
 
 
+@settings(max_examples=30)
 @given(sentence)
 def test_character_scores_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
     gold, predicted = map(list, zip(*rows, strict=True))
@@ -108,7 +110,7 @@ def test_klue_ner_leaves_spaces_out_and_officially_counts_a_position_around_each
     assert official["char_f1_all13"] == expected * 100.0
 
 
-def test_an_entity_that_begins_on_a_space_is_lost_by_the_official_script_alone() -> None:
+def test_only_the_official_script_loses_an_entity_that_begins_on_a_space() -> None:
     task = tasks.load("klue_ner")
     examples = [klue("약 24살", ["O", "B-QT", "I-QT", "I-QT", "I-QT"])]
     for predicted in (list(examples[0].target), ["O", "O", "B-QT", "I-QT", "I-QT"]):

@@ -1,10 +1,10 @@
-"""Attachment scores are those of scikit-learn on KLUE's classes; one wrong head costs the official macro a seventeenth."""
+"""Attachment scores equal scikit-learn's on KLUE's classes; one wrong head costs the official macro a seventeenth."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -20,6 +20,7 @@ def four(words: Words) -> tuple[list[int], ...]:
     return tuple(map(list, zip(*words, strict=True)))
 
 
+@settings(max_examples=30)
 @given(words)
 def test_scores_are_those_of_scikit_learn_on_the_collapsed_classes(words: Words) -> None:
     gold_heads, heads, gold_relations, relations = four(words)

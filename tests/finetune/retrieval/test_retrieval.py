@@ -1,4 +1,4 @@
-"""Retrieval: scores as pytrec_eval's, BM25 by its formula, files of BEIR's format with their defects, and the stage."""
+"""Retrieval: pytrec_eval's scores, BM25's formula, files in BEIR's format with their defects, and the stage."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ import pytest
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.metrics.rankings import METRICS, ranking_scores
 from korealbert.finetune.retrieval import stage as retrieval
-from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import read_collection
+from korealbert.finetune.retrieval.ranking import METRICS, Bm25, ranking_scores
 from korealbert.finetune.retrieval.stage import RetrievalSpec, best
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.vocab.morphemes import morphemes
@@ -58,7 +57,7 @@ def collection(tmp_path: Path) -> Callable[..., Path]:
 
 
 def trec_order(scores: dict[str, float]) -> list[str]:
-    """Documents as ``trec_eval`` orders them: by score in single precision; of equal ones the id that sorts last is first."""
+    """Documents as ``trec_eval`` orders them: by score in single precision, equal scores by descending id."""
     return sorted(scores, key=lambda document: (np.float32(scores[document]), document), reverse=True)
 
 
@@ -68,7 +67,7 @@ def test_scores_are_those_of_pytrec_eval(case: dict[str, Any]) -> None:
     assert scores == pytest.approx({name: 100 * value for name, value in case["scores"].items()}, abs=1e-10)
 
 
-def test_the_best_are_those_of_a_full_sort_whatever_is_equal() -> None:
+def test_the_best_are_those_of_a_full_sort_with_any_ties() -> None:
     random = np.random.default_rng(1)
     for depth in (1, 5, 40, 60):
         score_N = random.integers(0, 6, 40).astype(np.float32)
@@ -137,7 +136,7 @@ def test_archives_and_compressed_files_are_the_directory(collection: Callable[..
     assert read_collection(directory, "test") == expected
 
 
-def test_what_is_odd_is_told_and_counted(collection: Callable[..., Path]) -> None:
+def test_oddities_are_counted_in_warnings(collection: Callable[..., Path]) -> None:
     corpus = lines([*CORPUS, CORPUS[1], {"_id": "d6", "text": ""}])
     qrels = f"{QRELS}q1\td1\t1\nq3\td1\t0\nq1\tgone\t1\n"
     found = read_collection(collection(corpus=corpus, qrels=qrels), "test")
@@ -227,7 +226,7 @@ def test_vectors_are_searched_chunk_by_chunk_in_trec_order(
     fresh: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Against transformers by hand, one text at a time; equal documents are found last id first."""
+    """Compared with vectors by transformers of one text at a time; equal documents come in descending order of ids."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -274,7 +273,7 @@ def test_baselines_find_what_shares_terms_and_means_know_who_has_none_to_find(
 
 
 @pytest.mark.torch
-def test_a_document_with_the_querys_own_id_is_left_out_where_told(
+def test_a_document_with_the_querys_own_id_is_left_out_if_wanted(
     model: Artifact, collection: Callable[..., Path], runtime: TrainingRuntime, fresh: Callable[[str], Path]
 ) -> None:
     path = collection(queries=lines([{"_id": "d1", "text": "영화 배우"}]), qrels="d1\td2\t1\n")

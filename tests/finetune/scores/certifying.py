@@ -26,7 +26,7 @@ def score(desk: Path, *more: object, task: object = "nsmc") -> tuple[int, list[s
 
 
 def change(field: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """A certificate with another value of a field of this dotted name."""
+    """Return a function that changes a field of a certificate, given by its dotted name."""
 
     def changed(found: dict[str, Any]) -> None:
         *parents, last = field.split(".")

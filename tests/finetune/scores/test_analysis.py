@@ -1,4 +1,4 @@
-"""Error analysis: distributions add up, the published tables follow from their counts, and every task has labels to count."""
+"""Error analysis: distributions add up, published tables follow from their counts, and every task has labels to count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of scores: what they hold, that they are checked by scoring again, and what a forger can try."""
+"""Certificates of scores: their content, verification by scoring again, and what a forger can try."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from korealbert.finetune.scores.certificate import certify, read_certificate, ve
 from tests.finetune.scores.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
 
 
-def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: Path) -> None:
+def test_a_certificate_has_the_origin_of_a_score_and_is_reproducible(desk: Path) -> None:
     status, printed = score(desk)
     content = (desk / "score.json").read_bytes()
     found = json.loads(content)
@@ -39,7 +39,7 @@ def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: 
     assert (desk / "score.json").read_bytes() == content
 
 
-def test_it_is_checked_by_scoring_again_wherever_it_lies(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_it_is_checked_by_scoring_again_in_any_directory(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     score(desk)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "copy"
     shutil.copytree(desk, elsewhere)
@@ -88,7 +88,7 @@ def test_the_benchmark_is_named_by_its_own_name(desk: Path) -> None:
         (change("code.version", "0.0.1"), "note    code: scored with korealbert 0.0.1"),
     ],
 )
-def test_each_change_is_told_in_its_line(desk: Path, changed: Callable[[dict[str, Any]], None], told: str) -> None:
+def test_each_change_is_reported_in_a_line(desk: Path, changed: Callable[[dict[str, Any]], None], told: str) -> None:
     score(desk)
     rewrite(desk / "score.json", changed)
     status, lines = call("verify-score", desk / "score.json")
@@ -113,7 +113,7 @@ def test_changed_files_are_found(desk: Path) -> None:
         (None, "not the canonical JSON"),
     ],
 )
-def test_what_is_no_certificate_is_told(desk: Path, content: bytes | None, told: str) -> None:
+def test_other_files_than_certificates_are_refused(desk: Path, content: bytes | None, told: str) -> None:
     score(desk)
     path = desk / "score.json"
     path.write_bytes(path.read_bytes().replace(b":", b": ", 1) if content is None else content)
@@ -151,7 +151,7 @@ def test_a_benchmark_of_a_toml_file_is_part_of_it(desk: Path) -> None:
 def artifact(
     store: Path, stage: str, files: dict[str, bytes], inputs: dict[str, Artifact], *, seed: int = 1, **spec: Any
 ) -> Artifact:
-    """A manifest as the store writes it, with files that need no training."""
+    """Write an artifact's manifest like the store, for files that need no training."""
     named = Identity(stage, 1, {"seed": seed, **spec}, {role: each.name for role, each in inputs.items()})
     directory = store / named.name
     directory.mkdir(parents=True)
@@ -178,7 +178,7 @@ def cell(desk: Path) -> Artifact:
 
 
 def verdicts(path: Path, **places: Path) -> dict[str, list[str]]:
-    """What was found, by verdict: the first words of its lines."""
+    """The first words of the findings, by verdict."""
     found: dict[str, list[str]] = {"agrees": [], "differs": [], "note": []}
     for verdict, text in verify(path, **places):
         found[verdict].append(text.split(":")[0])
@@ -217,7 +217,7 @@ def test_a_forged_lineage_differs_from_the_manifest_beside_the_predictions(desk:
         rewrite(desk / "score.json", change(field, value))
         assert told in verdicts(desk / "score.json")["differs"], field
         (desk / "score.json").write_bytes(content)
-    # Name and recipe that fit each other are another cell's still.
+    # A name and a recipe that match each other are still another cell's.
     rewrite(desk / "score.json", change("cell.name", better.name))
     rewrite(desk / "score.json", change("cell.recipe", better.document))
     assert verdicts(desk / "score.json")["differs"] == ["name", "recipe"]
@@ -335,7 +335,7 @@ def test_a_certificate_is_not_written_into_the_artifact_of_its_predictions(desk:
     assert (cell.path / "manifest.json").read_bytes() == manifest
 
 
-def test_names_that_are_not_utf8_and_paths_that_are_too_long_are_told(desk: Path) -> None:
+def test_names_that_are_not_utf8_and_paths_that_are_too_long_are_refused(desk: Path) -> None:
     strange = Path(os.fsdecode(bytes(desk) + b"/\xbf\xb9.jsonl"))
     shutil.copy(desk / "given.jsonl", strange)
     with pytest.raises(ValueError, match=r"udcbf.*a certificate holds names in UTF-8; rename the file"):
@@ -346,7 +346,7 @@ def test_names_that_are_not_utf8_and_paths_that_are_too_long_are_told(desk: Path
     assert status == 1 and any(line.startswith("differs gold:") and "cannot be read" in line for line in lines)
 
 
-def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path, cell: Artifact, keys: Path) -> None:
+def test_neither_artifacts_nor_keys_are_overwritten(desk: Path, cell: Artifact, keys: Path) -> None:
     weights = cell.inputs()["model"].path / "model.safetensors"
     (desk / "link").symlink_to(weights)
     (desk / "store/finetune-0.partial").mkdir()
@@ -358,7 +358,7 @@ def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path
     public = (keys / "mine.pub").read_bytes()
     for name in ("mine", "mine.pub"):
         status, lines = score(desk, "--sign", keys / "mine", "--certificate", keys / name)
-        told = {"mine": "which is read", "mine.pub": "no certificate that this command wrote"}[name]
+        told = {"mine": "which is read", "mine.pub": "not a certificate that this command wrote"}[name]
         assert status == 2 and any(told in line for line in lines), lines
     assert (keys / "mine.pub").read_bytes() == public
     (desk / "site").mkdir()
@@ -366,7 +366,7 @@ def test_neither_artifacts_nor_keys_are_overwritten_wherever_they_lie(desk: Path
     assert score(desk, "--certificate", desk / "site/score.json")[0] == 0
 
 
-def test_nothing_but_a_certificate_and_its_signature_is_replaced(desk: Path, keys: Path) -> None:
+def test_only_a_certificate_and_its_signature_are_replaced(desk: Path, keys: Path) -> None:
     secret = b"untrusted comment: minisign encrypted secret key\nRWRTY0Iyff\n"
     others = {"c.json": b'{"notes": 1}\n', "empty": b"", "s.sig": (keys / "mine").read_bytes(), "t.minisig": secret}
     for name, content in others.items():
@@ -376,7 +376,7 @@ def test_nothing_but_a_certificate_and_its_signature_is_replaced(desk: Path, key
     for place in (keys / "other", keys / "other.pub", *(desk / name for name in ("c.json", "empty", "s", "t", "dangling"))):
         for more in ((), ("--sign", keys / "mine")):
             status, lines = score(desk, "--certificate", place, *more)
-            assert status == 2 and any("it is there already" in line and "name another" in line for line in lines), lines
+            assert status == 2 and any("it exists already" in line and "name another" in line for line in lines), lines
     assert (keys / "other").read_bytes() == private
     assert {name: (desk / name).read_bytes() for name in others} == others
     for more in (("--sign", keys / "mine"), ("--sign", keys / "mine"), ()):
@@ -401,7 +401,7 @@ def test_a_machine_that_a_certificate_does_not_name_does_not_agree(desk: Path) -
         )
 
 
-def test_a_toml_file_of_a_benchmark_that_has_none_is_told_and_its_member_is_checked(desk: Path) -> None:
+def test_a_toml_file_for_a_shipped_benchmark_and_a_member_of_one_are_reported(desk: Path) -> None:
     score(desk)
     status, lines = call("verify-score", desk / "score.json", "--benchmark", desk / "none.toml")
     assert status == 2 and "leave --benchmark" in " ".join(lines)
@@ -437,7 +437,7 @@ def test_the_gold_file_of_a_cell_may_be_packed(desk: Path) -> None:
     assert status == 2 and any("name the task and the gold file of the cell" in line for line in lines)
 
 
-def test_predictions_in_a_store_are_scored_with_the_gold_file_of_their_cell_alone(desk: Path) -> None:
+def test_predictions_in_a_store_are_scored_only_with_the_gold_file_of_their_cell(desk: Path) -> None:
     """Ids and labels of another file may be the same."""
     made = packed_cell(desk, "test.txt", GOLD.encode(), task="nsmc")
     other = desk / "gold/dev.txt"
@@ -445,10 +445,10 @@ def test_predictions_in_a_store_are_scored_with_the_gold_file_of_their_cell_alon
     assert call("score", "nsmc", desk / "gold/test.txt", made.path / "predictions.arrow")[0] == 0
     status, lines = call("score", "nsmc", other, made.path / "predictions.arrow")
     assert status == 2 and any("as its test file; name the task and the gold file of the cell" in line for line in lines)
-    # What a packed file held is not known from its digest.
+    # The digest of a packed file does not tell its content.
     packed = packed_cell(desk, "test.txt.gz", gzip.compress(GOLD.encode()), task="nsmc")
     status, lines = call("score", "nsmc", desk / "gold/test.txt", packed.path / "predictions.arrow")
-    assert status == 0 and any("what it held is not known" in line for line in lines)
+    assert status == 0 and any("its content is not known" in line for line in lines)
     zipped = desk / "a.zip"
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("test.txt", GOLD)

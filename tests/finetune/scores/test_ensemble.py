@@ -1,4 +1,4 @@
-"""What several models answer together: means of probabilities of classes, of predictions, and of spans with their decisions."""
+"""Ensembles average probabilities of classes, predicted scores, and spans with the decision that there is no answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.report.conftest import made
 LINES = "id\tdocument\tlabel\n" + "".join(f"{n}\t문장 {n}\t{n % 2}\n" for n in range(4))
 
 
-def test_a_class_has_the_largest_mean_probability_where_a_vote_would_differ() -> None:
+def test_classes_are_averaged_by_probability_not_by_vote() -> None:
     nsmc = tasks.load("nsmc")
     logits = torch.tensor([[0.2, 0.0], [0.1, 0.0], [0.0, 3.0]])
     evidence = nsmc.weigh(logits, [])
@@ -68,7 +68,7 @@ def test_spans_of_all_windows_share_a_probability_and_the_decision_of_none_is_av
     assert tasks.load("squad1").agreed(question, [one(9.0, a=1.0)]) == "a", "every question has an answer"
 
 
-def test_one_model_alone_agrees_with_itself() -> None:
+def test_a_single_model_agrees_with_itself() -> None:
     squad = tasks.load("squad2")
     logits = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 12, 2)).astype(np.float32))
     layout = Window(3, [(n, n + 1) for n in range(9)])

@@ -1,4 +1,4 @@
-"""``predictions.arrow`` of a fine-tuning as predictions to score: matched by id, refused by row where they are wrong."""
+"""``predictions.arrow`` of a fine-tuning is scored: matched by id, and refused by row if it is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.finetune.scores.test_scoring import DP, EOJEOLS, GOOD, NER, NSMC, RE,
 
 
 def kept(path: Path, predictions: dict[str, int]) -> str:
-    """Predictions as a fine-tuning of ours writes them."""
+    """Write predictions like a fine-tuning."""
     table = pa.table({"id": list(predictions), "pred": pa.array(predictions.values(), tasks.load("nsmc").prediction_type)})
     with ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
@@ -64,14 +64,14 @@ def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refuse
     gold, sts = tmp_path / "gold", tmp_path / "sts"
     gold.write_text(NSMC, "utf-8")
     sts.write_text(STS, "utf-8")
-    with pytest.raises(ValueError, match="of other examples than the gold file's: '9' is in one of them only"):
+    with pytest.raises(ValueError, match="of other examples than the gold file's: '9' is in only one of them"):
         score_file("nsmc", str(gold), kept(tmp_path / "few.arrow", {"7": 1, "8": 0}), "official")
-    with pytest.raises(ValueError, match="of other examples than the gold file's: '10' is in one of them only"):
+    with pytest.raises(ValueError, match="of other examples than the gold file's: '10' is in only one of them"):
         score_file("nsmc", str(gold), kept(tmp_path / "more.arrow", {"7": 1, "8": 0, "9": 0, "10": 1}), "official")
-    with pytest.raises(ValueError, match="predictions of another kind than those of KorSTS"):
+    with pytest.raises(ValueError, match="these are not predictions of KorSTS"):
         score_file("korsts", str(sts), kept(tmp_path / "kind.arrow", {"0": 1, "1": 0, "2": 0}), "official")
     (tmp_path / "no.arrow").write_bytes(b"no arrow")
-    with pytest.raises(ValueError, match="no predictions of ours"):
+    with pytest.raises(ValueError, match="not predictions of korealbert"):
         score_file("nsmc", str(gold), str(tmp_path / "no.arrow"), "official")
 
 
@@ -171,5 +171,5 @@ def test_damaged_tables_are_refused_by_name(tmp_path: Path) -> None:
     whole = Path(kept(tmp_path / "whole.arrow", {"7": 1, "8": 0, "9": 0})).read_bytes()
     for size in (0, 8, len(whole) // 2, len(whole) - 4):
         (tmp_path / "cut.arrow").write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=r"cut\.arrow: no predictions of ours"):
+        with pytest.raises(ValueError, match=r"cut\.arrow: not predictions of korealbert"):
             score_file("nsmc", str(tmp_path / "gold"), str(tmp_path / "cut.arrow"), "official")

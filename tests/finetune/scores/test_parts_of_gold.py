@@ -1,4 +1,4 @@
-"""Predictions of cells that were tested on a part of a file are scored on that part, which their recipe names."""
+"""Predictions of cells that were tested on a part of a file are scored on the part that their recipe names."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_a_cell_is_scored_on_what_it_was_tested_on(
     out = tmp_path / "score.json"
     assert certify("nsmc", gold, predictions, "official", out).values == scored.values
     assert "differs" not in {finding.verdict for finding in verify(out)}
-    # Where the store is not, the certificate has the recipe.
+    # Outside of the store the recipe is read from the certificate.
     moved = tmp_path / Path(predictions).name
     moved.write_bytes(Path(predictions).read_bytes())
     assert "differs" not in {finding.verdict for finding in verify(out, predictions=moved)}
-    with pytest.raises(ValueError, match=r"one of them only; .* in the cell's own directory: its manifest tells which"):
+    with pytest.raises(ValueError, match=r"only one of them; .* in the cell's own directory, whose manifest says which"):
         score_file("nsmc", gold, str(moved), "official")
 
 

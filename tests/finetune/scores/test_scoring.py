@@ -1,4 +1,4 @@
-"""``korealbert score``: predictions of any system against official files, and errors that say what to mend."""
+"""``korealbert score``: predictions of any system against official files, and errors with remedies."""
 
 from __future__ import annotations
 
@@ -213,11 +213,11 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         (
             "korquad",
             squad(question(1, "한강", 0))[:-1],
-            "line 1, .* and no more .*is the download complete, and one file alone",
+            "line 1, .* is not just .*is the download complete, and one file alone",
         ),
         ("korquad", squad(question(1, "한강", 0))[:-1] + ', "data": []}', "field 'data' is given twice"),
         ("korquad", '{"a": [NaN], ' + squad(question(1, "한강", 0))[1:], "the file is not an object .*NaN is no JSON number"),
-        ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not a list and no more .*one file alone"),
+        ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not just a list .*one file alone"),
         ("klue_re", RE[:-1] + ",]", "line 1, field 'record': no JSON"),
         ("korquad", "[]", "the file is not an object with a list 'data'"),
         (
@@ -372,9 +372,9 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), task=st.sampled_from(sorted(GOOD)), mode=st.sampled_from(["official", "corrected"]))
-def test_whatever_a_prediction_file_holds_the_answer_is_finite_scores_or_its_line(
+def test_any_prediction_file_gives_finite_scores_or_an_error_with_its_line(
     data: st.DataObject, task: str, mode: Mode, tmp_path: Path
 ) -> None:
     gold, records = GOOD[task]
@@ -428,7 +428,7 @@ def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and
         assert math.isnan(f1_score([["O"] * 5], [["O"] * 5], average="macro", mode="strict", scheme=IOB2))
 
 
-def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_official_file_has_its_origin_and_licence(tmp_path: Path) -> None:
     missing = [str(tmp_path / "gone.json"), str(tmp_path / "p")]
     result = CliRunner().invoke(app, ["score", "korquad", *missing, "--store", str(tmp_path)])
     assert result.exit_code == 2 and not result.stdout

@@ -1,4 +1,4 @@
-"""Signatures of certificates: what they hold for, and which keys make and check them."""
+"""Signatures of certificates: what they cover, and which keys make and check them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.finetune.scores.certifying import PREDICTIONS, call, change, rewrite, score
 
 
-def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Path) -> None:
+def test_a_signature_is_valid_only_for_its_key_and_bytes(desk: Path, keys: Path) -> None:
     assert score(desk, "--sign", keys / "mine")[0] == 0
     path = desk / "score.json"
     status, lines = call("verify-score", path, "--key", keys / "mine.pub")
@@ -25,7 +25,7 @@ def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Pat
     rewrite(path, change("code.version", "9"))
     assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
     path.write_bytes(signed)
-    # A signature of the same key for another purpose is none.
+    # A signature by the same key for another purpose is not accepted.
     command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(keys / "mine"), "-n", "file"]
     other = subprocess.run(command, input=signed, capture_output=True, check=True).stdout
     Path(f"{path}.sig").write_bytes(other)
@@ -42,7 +42,7 @@ def test_an_earlier_signature_does_not_stay_beside_a_new_certificate(desk: Path,
     assert not (desk / "score.json.sig").exists()
 
 
-def test_a_key_that_cannot_sign_is_told(desk: Path, tmp_path: Path) -> None:
+def test_a_key_that_cannot_sign_is_reported(desk: Path, tmp_path: Path) -> None:
     assert score(desk, "--sign", tmp_path / "none")[0] == 2 and not (desk / "score.json").exists()
     (tmp_path / "empty").write_text("")
     if shutil.which("ssh-keygen"):
@@ -63,7 +63,7 @@ def test_a_certificate_that_cannot_be_signed_leaves_everything_as_it_was(desk: P
     assert not [path.name for path in desk.iterdir() if path.name.startswith((".", "new"))]
 
 
-def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: Path, keys: Path) -> None:
+def test_a_public_key_is_read_from_any_editor_and_other_files_are_reported(desk: Path, keys: Path) -> None:
     score(desk, "--sign", keys / "mine")
     public = (keys / "mine.pub").read_bytes()
     (keys / "saved.pub").write_bytes(b"\xef\xbb\xbf# mine\r\n" + public.replace(b"\n", b"\r\n"))
@@ -78,7 +78,7 @@ def test_a_public_key_is_read_as_editors_save_it_and_other_files_are_told(desk: 
         assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
 
 
-def test_keys_may_stand_in_lines_of_ssh_s_own_files(desk: Path, keys: Path) -> None:
+def test_keys_may_be_in_authorized_keys_and_allowed_signers(desk: Path, keys: Path) -> None:
     score(desk, "--sign", keys / "mine")
     public = (keys / "mine.pub").read_text().strip()
     other = (keys / "other.pub").read_text().strip()
@@ -103,7 +103,7 @@ def test_the_key_says_which_program_checks(desk: Path, keys: Path, monkeypatch: 
     for content in (f"untrusted comment: minisign public key\n{MINISIGN_KEY}\n", f"{MINISIGN_KEY}\n"):
         public.write_text(content)
         status, lines = call("verify-score", path, "--key", public)
-        told = "there is none of minisign, whose key is in"
+        told = f"{public} is a key of minisign, but there is no"
         assert status == 1 and lines[0].startswith(f"differs signature: {told}") and "score.json.minisig" in lines[0]
     (keys / "bin").mkdir()
     program = keys / "bin/minisign"
@@ -116,7 +116,7 @@ def test_the_key_says_which_program_checks(desk: Path, keys: Path, monkeypatch: 
         assert status == 0 and lines[0].startswith(f"agrees  signature: good, by the key in {key}"), lines
     Path(f"{path}.sig").unlink()
     status, lines = call("verify-score", path, "--key", keys / "mine.pub")
-    assert status == 1 and lines[0].startswith("differs signature: there is none of ssh, whose key is in")
+    assert status == 1 and "is a key of ssh, but there is no" in lines[0]
 
 
 def test_a_link_to_a_certificate_has_its_signature_and_its_files(desk: Path, keys: Path) -> None:

@@ -1,4 +1,4 @@
-"""Intervals and tests against textbook values, scipy, and what they must do on made-up systems."""
+"""Intervals and tests agree with textbook values and scipy, and keep their promises on simulated systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
 
@@ -34,7 +34,7 @@ def bootstrap(system: Additive, *, resamples: int = 400, seed: int = 3) -> Inter
 
 
 def difference(first: Additive, second: Additive, *, resamples: int = 400, seed: int = 3) -> Comparison:
-    """How two systems differ."""
+    """Compare two systems."""
     (found,) = compare([[first], [second]], Draws(len(first.quantities_NK), resamples, seed), confidence=0.95)
     return found
 
@@ -111,6 +111,7 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     assert alarms <= 8
 
 
+@settings(max_examples=30)
 @given(st.floats(0, 60), st.floats(0.5, 1e5))
 def test_tails_and_quantiles_of_students_t_are_scipys(value: float, freedom: float) -> None:
     assert t_tails(value, freedom) == pytest.approx(2 * t.sf(value, freedom), rel=1e-9, abs=1e-15)
@@ -125,7 +126,7 @@ def test_students_t_of_many_is_normal() -> None:
 
 
 def seeds(random: np.random.Generator, *, examples: int, count: int, sd: float, difficulty: np.ndarray) -> list[Additive]:
-    """Runs of one system: each seed is better or worse by so many points, on examples that are hard for all alike."""
+    """Simulate runs of a system: seeds differ by ``sd`` points, the difficulty of examples is the same for all."""
     chances = [np.clip(difficulty + random.normal(0, sd / 100), 0, 1) for _ in range(count)]
     return [accuracy(random.random(examples) < chance) for chance in chances]
 
@@ -134,10 +135,10 @@ def seeds(random: np.random.Generator, *, examples: int, count: int, sd: float, 
     ("examples", "count", "sd", "spread_of_difficulty"),
     [(1_000, 3, 0.5, 0.0), (1_000, 3, 1.0, 0.25), pytest.param(4_000, 5, 1.0, 0.25, marks=pytest.mark.soak)],
 )
-def test_two_systems_that_differ_by_seeds_alone_are_told_apart_in_one_of_twenty_trials(
+def test_systems_that_differ_only_by_seeds_are_told_apart_in_one_of_twenty_trials(
     examples: int, count: int, sd: float, spread_of_difficulty: float
 ) -> None:
-    """Intervals over examples alone would do so in 20 to 80 of 100."""
+    """Intervals over examples only would do so in 20 to 80 of 100 trials."""
     random, trials, alarms, outside = np.random.default_rng(1), 300, 0, 0
     draws = _Drawn(examples, 100, 0, np.hstack(list(Draws(examples, 100, seed=0).counts())))
     for _ in range(trials):
@@ -161,7 +162,7 @@ class _Drawn(Draws):
 
 
 def false_alarms(random: np.random.Generator, counts: tuple[int, ...], of_examples: float, trials: int) -> float:
-    """How often a mean over seeds, or the difference of two, is told apart from 0, which is its true value.
+    """How often a mean over seeds, or the difference of two, differs significantly from its true value, 0.
 
     Seeds' effects have variance 1; other examples change the result with variance ``of_examples``, which is known.
     """
@@ -184,7 +185,7 @@ _COUNTS = [(1, 2), (1, 3), (1, 5), (2, 2), (2, 3), (2, 5), (3, 3), (3, 5), (3, 1
 
 @pytest.mark.parametrize("counts", [*_COUNTS, (2,), (3,)])
 def test_false_alarms_are_as_rare_as_promised_for_any_numbers_of_seeds(counts: tuple[int, ...]) -> None:
-    """Where the variance of examples is a tenth of that of a seed, two seeds are furthest from the 5 % promised."""
+    """Two seeds are furthest from 5 % if the variance of examples is a tenth of a seed's."""
     random = np.random.default_rng(11)
     assert 0.03 <= false_alarms(random, counts, 0.0, 4_000) <= 0.07
     assert 0.025 <= false_alarms(random, counts, 0.1, 4_000) <= 0.08
@@ -193,12 +194,12 @@ def test_false_alarms_are_as_rare_as_promised_for_any_numbers_of_seeds(counts: t
 @pytest.mark.soak
 @pytest.mark.parametrize("counts", [*_COUNTS, (2,), (3,)])
 @pytest.mark.parametrize("of_examples", [0.03, 0.3, 1.0, 4.0])
-def test_false_alarms_are_rare_whatever_examples_add(counts: tuple[int, ...], of_examples: float) -> None:
+def test_false_alarms_are_rare_for_any_variance_of_examples(counts: tuple[int, ...], of_examples: float) -> None:
     assert 0.02 <= false_alarms(np.random.default_rng(12), counts, of_examples, 20_000) <= 0.08
 
 
 def test_one_seed_against_three_is_a_false_alarm_in_one_of_twenty_trials() -> None:
-    """From answers on: other seeds score otherwise on examples that are equally hard for all."""
+    """Simulated from answers: seeds differ on examples that are equally hard for all."""
     random, trials, examples = np.random.default_rng(1), 300, 50
     draws = Draws(examples, 20, seed=0)
     difficulty = 0.8 + random.normal(0, 0.1, examples)

@@ -1,4 +1,4 @@
-"""The summary of a benchmark's cells: scores are those of the cells, sums give what scoring gives, systems are compared."""
+"""The summary of a benchmark's cells: it has their scores, sums give the same as scoring, and systems are compared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Random = np.random.Generator
 
 
 def some_answer(task_name: str, example: Example, others: list[Example], random: Random) -> Any:
-    """The gold answer, or that of some other example where it fits."""
+    """Return the gold answer, or another example's if it fits."""
     target = example.target if random.random() < 0.6 else others[int(random.integers(len(others)))].target
     if task_name == "klue_re":
         return Relation(target, list(random.dirichlet(np.ones(30))))
@@ -76,7 +76,7 @@ def test_cells_are_summed_up_and_compared(
     which: str, model: Artifact, runtime: Runtime, fresh: Callable[[str], Path], request: pytest.FixtureRequest
 ) -> None:
     files: dict[str, Any] = request.getfixturevalue(which)
-    spec = FinetuneSpec(**{**files, **QUICK, "epochs": 3})
+    spec = FinetuneSpec(**{**files, **QUICK, "epochs": 3, "max_train_examples": 200})
     cells = {}
     for system, more in {"pretrained": {}, "short": {"epochs": 1, "learning_rate": 1e-5}}.items():
         for seed in (1, 2):

@@ -1,4 +1,4 @@
-"""Where the official script prints nan, in every split of a metrics.json: what tasks say of it is what is read there."""
+"""The reasons for a nan of the official script, as tasks give them, are read back from every split of metrics.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def correlations(value: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_warnings_of_a_task_tell_what_is_undefined_where_a_cell_has_no_field_for_it(split: str) -> None:
+def test_warnings_tell_what_is_undefined_in_cells_without_that_field(split: str) -> None:
     examples = [Example(str(n), "", float(n)) for n in range(4)]
     for predicted, gold, why in (([2.0] * 4, 1, SAME), ([0.0, 1, 3, 2], 0, "every gold score is the same")):
         scored = [Example(e.id, "", gold * e.target) for e in examples]

@@ -1,4 +1,4 @@
-"""The server of one run: for nobody else, whatever listens on the configured port and whoever starts at the same time."""
+"""The server of one run serves nobody else, whatever listens on the configured port and whoever starts at the same time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(2 * SECONDS_TO_END)
 
 
 def start(store: Path, **environment: str) -> subprocess.Popen[str]:
-    """``korealbert run`` of the smallest part of a recipe, where no ``prefect.toml`` names a server."""
+    """Start ``korealbert run`` of the smallest part of a recipe, without a ``prefect.toml`` that names a server."""
     command = [sys.executable, "-m", "korealbert", "run", str(TINY), "--store", str(store), "--until", "extract"]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "DO_NOT_TRACK"))}
     return subprocess.Popen(
@@ -69,7 +69,7 @@ def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path
         fcntl.flock(lock, fcntl.LOCK_EX)
         thread = threading.Thread(target=second)
         thread.start()
-        assert not started.wait(3), "both would migrate one file"
+        assert not started.wait(1), "both would migrate one file"
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert started.wait(SECONDS_TO_END)
         thread.join()
@@ -97,7 +97,7 @@ def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_n
 
 
 def test_no_command_of_ours_reports_to_prefect_or_says_that_it_would(tmp_path: Path) -> None:
-    """Prefect shows its notice on terminals alone; both variables are what it names for opting out."""
+    """Prefect prints its notice only on terminals; it documents both variables for opting out."""
     asked = "import os, korealbert.flows.cli; from prefect.settings import get_current_settings as settings; "
     asked += "print(os.environ['DO_NOT_TRACK'], settings().server.analytics_enabled)"
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "DO_NOT_TRACK"))}
@@ -113,7 +113,7 @@ def test_no_command_of_ours_reports_to_prefect_or_says_that_it_would(tmp_path: P
 
 
 class Stranger(BaseHTTPRequestHandler):
-    """A server of another checkout: healthy, and everything else wants a password that is not ours."""
+    """A server of another checkout: healthy, and everything else needs a password that is not ours."""
 
     def do_GET(self) -> None:
         self.answer(200 if self.path.endswith("/health") else 401)
@@ -134,7 +134,7 @@ class Stranger(BaseHTTPRequestHandler):
 
 
 class AnyPage(Stranger):
-    """A server of something else, with a page for whatever is asked and no method but GET."""
+    """Another kind of server: it has a page for every URL and no method but GET."""
 
     def do_GET(self) -> None:
         self.answer(200)
@@ -167,7 +167,7 @@ class Counts(Stranger):
 
 
 class BadGateway(Stranger):
-    """Healthy, as a proxy whose server is gone."""
+    """Healthy, like a proxy whose server is gone."""
 
     def do_GET(self) -> None:
         self.answer(200 if self.path.endswith("/health") else 502)
@@ -184,7 +184,7 @@ class Closes(Stranger):
 
 
 class Elsewhere(Stranger):
-    """Sends everybody to an address that is none, with the password if one followed."""
+    """Redirects every request to an invalid address, which must not receive the password."""
 
     def answer(self, code: int) -> None:
         self.send_response(302)
@@ -212,7 +212,7 @@ def test_a_server_of_something_else_is_told_from_prefect(handler: type[BaseHTTPR
 
 
 class Late(Stranger):
-    """Is healthy when it is asked for the third time."""
+    """Healthy from the third request on."""
 
     asked = 0
 
@@ -261,8 +261,8 @@ def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -
 @pytest.mark.parametrize("target", ["up", "ui", "run", "clean"])
 def test_make_gives_the_store_that_it_is_told_of(target: str, variables: tuple[str, ...]) -> None:
     clean = {key: value for key, value in os.environ.items() if key not in ("STORE", "KOREALBERT_STORE", "MAKEFLAGS")}
-    told = dict(each.split("=") for each in variables)
-    done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean | told, capture_output=True, text=True, check=True)
+    given = dict(each.split("=") for each in variables)
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean | given, capture_output=True, text=True, check=True)
     assert '"my store"' in done.stdout
     done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert ('"store"' in done.stdout) is (target == "clean") and "--store" not in done.stdout, "commands know it"

@@ -1,4 +1,4 @@
-"""Processes of other users on this machine: none gets a password, none takes the place of a server or database of ours."""
+"""Processes of other users on this machine get no password and cannot take the place of our server or database."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as 
 
 
 class Server(ThreadingHTTPServer):
-    """Healthy, refuses everything else, and keeps what it was asked and with which password."""
+    """Healthy, refuses everything else, and records each request with its password."""
 
     def __init__(self, family: socket.AddressFamily, host: str, user: int) -> None:
         self.address_family = family
         self.asked: list[tuple[str, str | None]] = []
         super().__init__((host, 0), Handler)
-        os.fchown(self.fileno(), user, -1)  # As if that user had made it.
+        os.fchown(self.fileno(), user, -1)  # As if that user had created it.
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -74,16 +74,16 @@ def listening(host: str = "127.0.0.1", user: int = NOBODY) -> Iterator[tuple[Ser
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104
 def test_a_process_of_another_user_is_sent_no_password(host: str) -> None:
     with listening(host) as (server, url), temporary_settings({PREFECT_API_AUTH_STRING: AUTH}):
-        told = refused(url)
-        assert told is not None and f"uid {NOBODY}" in told
+        refusal = refused(url)
+        assert refusal is not None and f"uid {NOBODY}" in refusal
         assert server.asked == []
 
 
 @as_root
 def test_a_process_of_ones_own_is_sent_it() -> None:
     with listening(user=0) as (server, url), temporary_settings({PREFECT_API_AUTH_STRING: AUTH}):
-        told = refused(url)
-        assert told is not None and "401" in told
+        refusal = refused(url)
+        assert refusal is not None and "401" in refusal
         assert [password is not None for _, password in server.asked] == [True]
 
 
@@ -139,7 +139,7 @@ def test_no_command_of_prefect_in_this_directory_sends_a_stranger_the_password()
 
 
 class Dripping(BaseHTTPRequestHandler):
-    """Healthy; any other answer begins, goes on byte by byte, and never ends."""
+    """Healthy; any other answer goes on byte by byte and never ends."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -157,17 +157,18 @@ class Dripping(BaseHTTPRequestHandler):
 
 
 def test_an_answer_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_server, "_SECONDS_TO_SAY_WHO", 1)
+    monkeypatch.setattr(local_server, "_SECONDS_TO_IDENTIFY", 1)
+    monkeypatch.setattr(local_server, "_SECONDS_TO_ANSWER", 1)
     with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{server.server_address[1]}/api"
-        told = refused(url)
+        refusal = refused(url)
         drips = answers(f"{url}/anything")
         server.__dict__["ended"] = True
         server.shutdown()
         thread.join()
-    assert told is not None and "still had not ended its answer" in told
+    assert refusal is not None and "its answer had not ended" in refusal
     assert not drips
 
 
@@ -195,7 +196,7 @@ def test_the_port_of_make_up_is_held_before_its_supervisor_starts(tmp_path: Path
 
 
 def held(*arguments: str, **options: Any) -> None:
-    """A process that is about to start inherits a socket that listens, and its command line does not name the port."""
+    """Check that a process about to start inherits a listening socket, and that its command line does not name the port."""
     (inherited,) = options["pass_fds"]
     with socket.socket(fileno=os.dup(inherited)) as listener:
         port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The supervisor of a topology: what it starts again, what it does not give up, and what it does not believe."""
+"""The supervisor of a topology: what it restarts, what it keeps trying, and which records it does not trust."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from korealbert.flows.services.topology import ROOT, Service, Topology, down, up
 
 
 @pytest.fixture
-def topology(tmp_path: Path) -> Iterator[Topology]:
+def topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Topology]:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # before a service is started again
     with listen("127.0.0.1", 0) as listener:
         yield Topology(tmp_path, listener, tmp_path / "store")
 
@@ -29,7 +30,7 @@ def topology(tmp_path: Path) -> Iterator[Topology]:
 def services() -> Iterator[list[Service]]:
     """A database and its server, which do nothing."""
     database = Service("database", sleeper)
-    made = [database, Service("server", sleeper, beside=database)]
+    made = [database, Service("server", sleeper, depends_on=database)]
     yield made
     for service in made:
         service.end()
@@ -40,8 +41,8 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def noted(topology: Topology) -> dict[str, int]:
-    told = json.loads((topology.home / "processes.json").read_text("utf-8"))
-    return {name: told[name] for name in ("database", "server")}
+    processes = json.loads((topology.home / "processes.json").read_text("utf-8"))
+    return {name: processes[name] for name in ("database", "server")}
 
 
 def died(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""The whole installation at work: PostgreSQL, a server with a password, two workers; then everything that may die is killed."""
+"""The whole installation at work: PostgreSQL, a server with a password, two workers; then each of them is killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SECONDS_TO_DIE = 300
 
 @dataclass(frozen=True)
 class Installation:
-    """A running topology, and what a person at a terminal in the project's root does with it."""
+    """A running topology, and what a user at a terminal in the project's root does with it."""
 
     home: Path
     store: Path
@@ -62,11 +62,11 @@ class Installation:
     def begin(self, deployment: str, **parameters: Any) -> str:
         """``prefect deployment run NAME``; returns the run's id."""
         options = [part for key, value in self.given(parameters).items() for part in ("--param", f"{key}={json.dumps(value)}")]
-        told = self.prefect("deployment", "run", deployment, *options)
-        return next(line.split()[-1] for line in told.splitlines() if "UUID:" in line)
+        output = self.prefect("deployment", "run", deployment, *options)
+        return next(line.split()[-1] for line in output.splitlines() if "UUID:" in line)
 
     def schedule(self, deployment: str, **parameters: Any) -> str:
-        """What that command asks the server for, without loading Prefect once more; returns the run's id."""
+        """Send the request of that command without loading Prefect again; returns the run's id."""
         [found] = self.api("deployments/filter", {"deployments": {"name": {"any_": [deployment]}}})
         return str(self.api(f"deployments/{found['id']}/create_flow_run", {"parameters": self.given(parameters)})["id"])
 
@@ -127,7 +127,7 @@ def installation() -> Iterator[Installation]:
     except PostgresMissing as error:
         pytest.skip(str(error))
     place = Path(tempfile.mkdtemp(prefix="korealbert-topology-"))
-    place.chmod(0o711)  # Root's PostgreSQL is another user's.
+    place.chmod(0o711)  # PostgreSQL runs as another user if we are root.
     home, store = place / "service", place / "store"
     with listen("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
@@ -142,7 +142,7 @@ def installation() -> Iterator[Installation]:
     yield up
     subprocess.run([*command, "down", *options], cwd=place, env=environment, check=True)
     deadline = time.monotonic() + SECONDS_TO_DIE
-    while left := alive(of(place)):  # A kill takes effect when the killed comes to its turn.
+    while left := alive(of(place)):  # A killed process ends only when it is scheduled.
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -250,7 +250,7 @@ def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: In
 
 
 def test_each_documented_automation_is_triggered_by_what_it_is_for(installation: Installation) -> None:
-    """The last: a run that has no process of its own makes the server call any run lost that is silent for seconds."""
+    """Must be last: a run without a process makes the server call every run lost that is silent for seconds."""
     made = automations.create(installation.api)
     failing, ending, silent = (automations.begin(installation.api, "corpus-to-model") for _ in range(3))
     automations.heartbeat(installation.api, silent)
@@ -263,12 +263,12 @@ def test_each_documented_automation_is_triggered_by_what_it_is_for(installation:
 
 
 def of(place: Path) -> Callable[[Path, int], bool]:
-    """Whether a process was started for what lies in a directory."""
+    """Return a filter for processes that were started for what is in a directory."""
     return lambda path, _: any(str(place).encode() in (path / name).read_bytes() for name in ("cmdline", "environ"))
 
 
 def alive(wanted: Callable[[Path, int], bool]) -> bool:
-    """Whether a process lives whose directory in /proc and group are wanted."""
+    """Whether a live process matches; ``wanted`` gets its directory in /proc and its process group."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             state, _, group = (path / "stat").read_text().rpartition(") ")[2].split()[:3]

@@ -1,4 +1,4 @@
-"""What ``korealbert new`` makes of archives and of what files hold: what it says is left out is not read."""
+"""How ``korealbert new`` reads archives and files of any content; what it reports as left out is not read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.corpus.extracting import PAGE, dump, extract
 from tests.recipe.new.test_project import built, prose, records, table, written
 
 TWIN = b"\0\5\x16\7\0\2\0\0Mac OS X        " + b"\0" * 60
-"""As macOS writes one beside each file."""
+"""The AppleDouble file that macOS writes beside each file."""
 
 
 def packed(path: Path, members: dict[str, str | bytes]) -> Path:
-    """A zip or tar archive of these members."""
+    """Write a zip or tar archive of these members."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {name: text if isinstance(text, bytes) else text.encode() for name, text in members.items()}
     if path.suffix == ".zip":
@@ -43,7 +43,7 @@ def packed(path: Path, members: dict[str, str | bytes]) -> Path:
 
 
 def texts_of(mine: Path) -> list[str]:
-    """All documents of a project, extracted with nothing in quarantine."""
+    """Extract all documents of a project, none of which may be quarantined."""
     stages = built(mine / "recipe.toml", mine / "store", "extract")
     assert not any(artifact.stats["quarantined"] for artifact in stages.values())
     return sorted(d.text for a in stages.values() for path in a.files("documents-*.arrow") for d in read_documents(path))
@@ -148,7 +148,7 @@ def test_text_files_that_hold_another_format_are_read_as_that(texts: dict[str, s
 def test_prose_is_no_table_and_no_markup(text: str, tmp_path: Path) -> None:
     assert not table_of_text(text.encode(), cut=False).records
     here = written(tmp_path / "t", {f"{n}.txt": text + prose(n) for n in range(30)})
-    assert [source.format for source in project.write(tmp_path / "mine", [here]).sources] == ["text"]
+    assert [source.format for source in project.look([here], tmp_path / "mine").sources] == ["text"]
 
 
 def test_a_first_cell_of_any_length_is_looked_at(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_first_cell_of_any_length_is_looked_at(tmp_path: Path) -> None:
     assert found.sources[0].fields["text"] == "text" and len(texts_of(tmp_path / "mine")) == 41
 
 
-def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> None:
+def test_files_that_no_reader_can_read_are_left_out_and_reported(tmp_path: Path) -> None:
     feed = f'<?xml version="1.0"?><rss version="2.0"><channel><item><title>{prose(1)}</title></item></channel></rss>'
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)} | {"feed.xml": feed}
     texts |= {"u32.txt": prose(40).encode("utf-32"), "u16.txt": prose(41).encode("utf-16-le"), "p.parquet": b"PAR1"}
@@ -170,7 +170,7 @@ def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> 
     }
     texts |= {"squad.json": json.dumps({"data": [{"context": prose(1)}]})}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
-    told = " ".join(line for line in project.told(found) if line.startswith("left out"))
+    message = " ".join(line for line in project.summary(found) if line.startswith("left out"))
     for each in (
         "1 .xml that is no dump of MediaWiki",
         "1 .txt in UTF-32",
@@ -181,15 +181,17 @@ def test_files_that_no_reader_can_read_are_left_out_and_told(tmp_path: Path) -> 
         "1 .json whose text is in 'data', a list",
         "1 .md of which nothing can be read (bad.md",
     ):
-        assert each in told, told
+        assert each in message, message
     assert texts_of(tmp_path / "mine") == sorted(map(prose, range(30)))
 
 
-def test_more_unreadable_files_than_a_run_bears_are_told_as_that(tmp_path: Path) -> None:
+def test_more_unreadable_files_than_a_run_bears_are_reported_as_that(tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
     texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
-    assert any("a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.told(found))
+    found = project.look([written(tmp_path / "t", texts)], tmp_path / "mine")
+    assert any(
+        "a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.summary(found)
+    )
 
 
 def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path) -> None:
@@ -238,13 +240,13 @@ def test_a_text_that_the_first_records_lack_is_found(kind: str, tmp_path: Path) 
     else:
         lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in late)
         (tmp_path / "t" / "a.jsonl").write_text("".join(lines), "utf-8")
-    [source] = project.write(tmp_path / "mine", [tmp_path / "t"]).sources
+    [source] = project.look([tmp_path / "t"], tmp_path / "mine").sources
     assert (source.fields["text"], source.fields["title"]) == ("text", "title")
 
 
 def test_the_schema_of_an_older_project_is_none_of_the_files(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {"old/recipe.schema.json": '{"$defs": {"a": "b"}}', **records("a.jsonl", text=prose)})
-    assert project.write(here / "mine", [here]).left_out == {}
+    assert project.look([here], here / "mine").left_out == {}
 
 
 @pytest.mark.parametrize("place", ["${data}", "t/${data}", "${shipped}"])
@@ -270,22 +272,24 @@ def long_text(number: int) -> str:
     return "\n".join(prose(number + 100 * k) for k in range(20))
 
 
-@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize(
     ("text", "unit", "documents"),
     [
         ("\n".join(long_text(n).replace("\n", " ") for n in range(40)), "line", 40),
-        ("\n".join(long_text(n).replace("\n", " ") for n in range(600)), "line", 600),
+        ("\n".join(long_text(n).replace("\n", " ") for n in range(300)), "line", 300),
         ("\n\n".join(long_text(n) for n in range(40)), "record", 40),
         ("\r\r".join(long_text(n).replace("\n", "\r") for n in range(40)), "record", 40),
-        ("\n".join(prose(n)[: 40 + n % 60] + "\n" * (n % 2_000 == 0) for n in range(60_000)), "line", 60_000),
+        ("\n".join(prose(n)[: 40 + n % 60] + "\n" * (n % 500 == 0) for n in range(12_000)), "line", 12_000),
     ],
     ids=["lines", "lines of much text", "paragraphs", "carriage returns", "few blank lines"],
 )
-def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, beside: bool, tmp_path: Path) -> None:
-    here = written(tmp_path / "t", {"all.txt": text, **(records("b.jsonl", text=prose) if beside else {})})
-    source = next(source for source in project.write(tmp_path / "mine", [here]).sources if source.format == "text")
-    assert (source.document, len(source.read.lengths)) == (unit, documents)
+def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, tmp_path: Path) -> None:
+    here = written(tmp_path / "t", {"all.txt": text})
+    [source] = project.look([here], tmp_path / "mine").sources
+    assert (source.document, len(source.sample.lengths)) == (unit, documents)
+    beside = [written(here, records("b.jsonl", text=prose))] if documents == 40 else []
+    for source in project.look(beside, tmp_path / "mine").sources:
+        assert source.document == (unit if source.format == "text" else ""), "also beside files of another format"
 
 
 def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
@@ -298,10 +302,10 @@ def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
     assert texts_of(tmp_path / "mine") == sorted(map(prose, [*range(30), *range(90, 95), *range(50, 90)]))
 
 
-def test_files_named_one_by_one_that_are_not_read_are_told(tmp_path: Path) -> None:
+def test_files_named_one_by_one_that_are_not_read_are_reported(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)} | {".a.txt": prose(90), "b.pdf": "%PDF"})
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), here / "c.parquet")
-    found = project.write(tmp_path / "mine", sorted(here.iterdir()))
+    found = project.look(sorted(here.iterdir()), tmp_path / "mine")
     assert found.left_out == {".a.txt": 1, ".pdf": 1, ".parquet without a row": 1}
 
 
@@ -317,21 +321,21 @@ def test_thousands_of_named_files_are_compared_once(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
-    english = "the quiet harbour was full of small boats\n"
-    texts = {f"{n}.txt": (english * 2_000 + prose(n)).encode("cp949") for n in range(25)}
-    rows = "n,text\n" + "".join(f'{n},"{english.strip() * 30}"\n' for n in range(80)) + table("", rows=100, first=80)
+    english = "the quiet harbour was full of small boats " * 10 + "\n"
+    texts = {f"{n}.txt": (english * 160 + prose(n)).encode("cp949") for n in range(20)}
+    rows = "n,text\n" + "".join(f'{n},"{english.strip() * 3}"\n' for n in range(80)) + table("", rows=100, first=80)
     here = written(tmp_path / "t", {**texts} if kind == "txt" else {"a.csv": rows.encode("cp949")})
     [source] = project.write(tmp_path / "mine", [here]).sources
-    assert (source.encoding, source.read.bad) == ("auto", 0)
-    assert any(prose(24 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
+    assert (source.encoding, source.sample.bad) == ("auto", 0)
+    assert any(prose(19 if kind == "txt" else 179) in text for text in texts_of(tmp_path / "mine"))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
 @pytest.mark.parametrize("first", ['{"text": "잘린 줄', '", "meta": {"n": 1}}', '{"text": "글\ttab"}'])
 def test_records_behind_a_broken_line_are_found(first: str, kind: str, tmp_path: Path) -> None:
     lines = "".join(json.dumps({"text": prose(n), "n": {"a": 1}}, ensure_ascii=False) + "\n" for n in range(60))
-    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})]).sources
-    assert source.fields["text"] == "text" and len(source.read.lengths) >= 60
+    [source] = project.look([written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})], tmp_path / "mine").sources
+    assert source.fields["text"] == "text" and len(source.sample.lengths) >= 60
 
 
 @pytest.mark.parametrize("above", ["# exported\n# in 2024\n\n", "cut"])
@@ -355,7 +359,7 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
             "text",
             "utf-8",
         )
-        assert len(source.read.lengths) == (199 if above == "cut" else 200)
+        assert len(source.sample.lengths) == (199 if above == "cut" else 200)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +380,7 @@ def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> Non
 def test_the_rest_of_a_long_record_is_no_text(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(60))
     [source] = project.look([written(tmp_path / "t", {"a.txt": f'{"가" * 30_000}"}}\n{lines}'})], tmp_path / "mine").sources
-    assert (source.format, len(source.read.lengths)) == ("jsonl", 60)
+    assert (source.format, len(source.sample.lengths)) == ("jsonl", 60)
 
 
 @pytest.mark.parametrize("ending", ["txt", "xml"])
@@ -389,7 +393,7 @@ def test_pages_behind_a_cut_one_are_pages(ending: str, tmp_path: Path) -> None:
     }
     for name, text in texts.items():
         [source] = project.look([written(tmp_path / name[0], {name: text})], tmp_path / "mine").sources
-        assert (source.format, len(source.read.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
+        assert (source.format, len(source.sample.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
 
 
 @pytest.mark.parametrize("above", ["제목 한 줄\n", "cut"])
@@ -398,10 +402,10 @@ def test_rows_below_a_heading_or_a_cut_row_are_a_table(ending: str, delimiter: s
     rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
     text = rows[30:] if above == "cut" else f"{above}id{delimiter}text{delimiter}label\n{rows}"
     if above == "cut" and (ending, delimiter) == ("txt", ","):
-        pytest.skip("rows of CSV without a header are not told from prose with commas")
+        pytest.skip("rows of CSV without a header cannot be told from prose with commas")
     [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
     expected = ("csv", 1, "column2", 39) if above == "cut" else ("csv", 1, "text", 40)
-    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == expected
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == expected
 
 
 def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path) -> None:
@@ -409,7 +413,7 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
     for ending in ("tsv", "txt"):
         here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
         [source] = project.look([here], tmp_path / "mine").sources
-        assert (source.delimiter, source.quoted, source.skip_rows, len(source.read.lengths)) == ("\t", True, 1, 40)
+        assert (source.delimiter, source.quoted, source.skip_rows, len(source.sample.lengths)) == ("\t", True, 1, 40)
 
 
 @pytest.mark.parametrize("blank", ["{0}{0}\n", " \n"])
@@ -418,26 +422,26 @@ def test_a_blank_row_below_a_title_is_no_header(ending: str, delimiter: str, bla
     rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
     text = f"제목 한 줄\n{blank.format(delimiter)}id{delimiter}text{delimiter}label\n{rows}"
     [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
-    assert (source.format, source.skip_rows, source.fields["text"], len(source.read.lengths)) == ("csv", 1, "text", 40)
+    assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == ("csv", 1, "text", 40)
 
 
 def test_a_text_that_ends_in_rows_of_tabs_is_a_text(tmp_path: Path) -> None:
     text = "".join(f"{prose(n)}\n" for n in range(7)) + "".join(f"{n}\t{prose(n)[:20]}\t{n % 2}\n" for n in range(300))
     [source] = project.look([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
-    assert (source.format, source.read.bad) == ("text", 0)
+    assert (source.format, source.sample.bad) == ("text", 0)
 
 
-def test_objects_of_texts_by_their_ids_are_told(tmp_path: Path) -> None:
+def test_objects_of_texts_by_their_ids_are_reported(tmp_path: Path) -> None:
     for number, value in enumerate((prose, lambda n: {"text": prose(n)})):
         whole = json.dumps({str(n): value(n) for n in range(40)}, ensure_ascii=False)
         with pytest.raises(RecipeError, match=r"only 1 \.json that is one object of texts by their ids, and not of records"):
-            project.write(tmp_path / "mine", [written(tmp_path / f"t{number}", {"a.json": whole})])
+            project.look([written(tmp_path / f"t{number}", {"a.json": whole})], tmp_path / "mine")
     numbered = {f"{n}.json": json.dumps({str(k): prose(40 * n + k) for k in range(40)}) for n in range(3)}
     with pytest.raises(RecipeError, match=r"only 3 \.json that is one object of texts by their ids, and not of records"):
-        project.write(tmp_path / "mine", [written(tmp_path / "numbered", numbered)])
+        project.look([written(tmp_path / "numbered", numbered)], tmp_path / "mine")
     many = json.dumps({"본문": prose(1) * 30, **{f"note{n}": "two words" for n in range(40)}})
     here = written(tmp_path / "many", {f"{n}.json": many for n in range(5)})
-    assert project.write(tmp_path / "mine", [here]).sources[0].fields["text"] == "본문"
+    assert project.look([here], tmp_path / "mine").sources[0].fields["text"] == "본문"
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "json"])
@@ -446,8 +450,8 @@ def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Pat
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     as_csv = "\n".join(",".join(f'"{field}"' for field in row) for row in (rows[0], *(row.values() for row in rows)))
     text = {"csv": as_csv, "jsonl": "\n".join(lines), "json": f"[{','.join(lines)}]"}[kind]
-    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{kind}": text})]).sources
-    assert source.fields["text"].startswith("질문") and len(source.read.lengths) == 10
+    [source] = project.look([written(tmp_path / "t", {f"a.{kind}": text})], tmp_path / "mine").sources
+    assert source.fields["text"].startswith("질문") and len(source.sample.lengths) == 10
 
 
 def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,17 +459,17 @@ def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, m
     monkeypatch.setattr(
         sources, "_outcomes", lambda source, *more, was=sources._outcomes: read.append(source.encoding) or was(source, *more)
     )
-    project.write(tmp_path / "mine", [written(tmp_path / "t", records("a.jsonl", text=prose))])
+    project.look([written(tmp_path / "t", records("a.jsonl", text=prose))], tmp_path / "mine")
     assert read == ["utf-8"]
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])
-def test_tags_that_stay_in_texts_are_told(ending: str, tmp_path: Path) -> None:
+def test_tags_that_stay_in_texts_are_reported(ending: str, tmp_path: Path) -> None:
     texts = [f'<div class="a"><p>{prose(n)}</p></div>' for n in range(30)]
     files = {f"{n}.txt": text for n, text in enumerate(texts)}
     here = written(tmp_path / "t", files if ending == "txt" else records("a.jsonl", 30, text=texts.__getitem__))
-    told = " ".join(project.told(project.write(tmp_path / "mine", [here])))
-    assert re.search("many of its texts hold </(p|div)>, and tags of HTML or XML stay: ", told)
-    assert ("markdown = true strips those of HTML" in told) == (ending == "txt")
+    message = " ".join(project.summary(project.look([here], tmp_path / "mine")))
+    assert re.search("many of its texts contain </(p|div)>; tags of HTML or XML are kept: ", message)
+    assert ("markdown = true strips those of HTML" in message) == (ending == "txt")
     plain = written(tmp_path / "p", {f"{n}.txt": f"1 < 2 > 0 <앵커> {prose(n)}" for n in range(30)})
-    assert not any("tags of HTML" in line for line in project.told(project.write(tmp_path / "other", [plain])))
+    assert not any("tags of HTML" in line for line in project.summary(project.look([plain], tmp_path / "other")))

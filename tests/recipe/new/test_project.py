@@ -1,4 +1,4 @@
-"""A new project from a look at files: formats, columns, encodings, and a recipe that runs as it is."""
+"""New projects: formats, columns and encodings are found, and the recipe can be run at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import random
 import re
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,9 @@ WORDS = (
 )
 
 
+@cache
 def prose(number: int) -> str:
-    """Some sentences, no two alike."""
+    """Return some sentences that differ for each number."""
     sentences = [" ".join(WORDS[(number * k + i * i) % len(WORDS)] for i in range(7)) + f" {number}번." for k in range(1, 9)]
     return " ".join(sentences)
 
@@ -53,7 +55,7 @@ def varied(number: int) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Twenty text files in two folders, posts packed and not, a table in CP949, an article of a wiki, and what is no text."""
+    """Twenty text files in two folders, posts with and without compression, a table in CP949, a README and a picture."""
     root = tmp_path / "내 글"
     (root / "sub").mkdir(parents=True)
     for number in range(20):
@@ -87,7 +89,7 @@ def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(file
     by_members = {source.members: source for source in sources}
     assert by_members["*.jsonl"].fields["text"] == "body" and by_members["*.jsonl"].fields["url"] == "link"
     assert by_members["*.csv"].fields["text"] == "소개" and by_members["*.csv"].encoding == "auto"
-    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "mine" / "store", "clean")
+    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "mine" / "store", "examples")
     counts = {label: artifact.stats["documents_out"] for label, artifact in found.items() if label.startswith("extract/")}
     assert {f"extract/{s.name}": counts[f"extract/{s.name}"] for s in sources} == {
         f"extract/{by_members['*.txt'].name}": 20,
@@ -97,17 +99,12 @@ def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(file
     }
     assert not any(artifact.stats["quarantined"] for artifact in found.values() if "quarantined" in artifact.stats)
     assert (tmp_path / "mine" / ".gitignore").read_text() == "store/\n"
+    wanted = recipes.load(tmp_path / "mine" / "recipe.toml").vocab.size
+    assert found["vocab"].stats["pieces"] < wanted, "the vocabulary takes as many pieces as there are"
+    assert found["examples"].stats["rows"] > 0, "a little text is enough for rows to train on"
 
 
-def test_a_little_text_is_enough_for_rows_to_train_on(files: Path, tmp_path: Path) -> None:
-    """The vocabulary takes as many pieces as there are."""
-    project.write(tmp_path / "mine", [files])
-    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "mine" / "store", "views")
-    assert found["vocab"].stats["pieces"] < recipes.load(tmp_path / "mine" / "recipe.toml").vocab.size
-    assert found["examples"].stats["rows"] > 0
-
-
-def test_known_dumps_are_told_by_what_they_hold(tmp_path: Path) -> None:
+def test_known_dumps_are_recognised_by_their_content(tmp_path: Path) -> None:
     paths = [SAMPLE / name for name in ("namuwiki.json", "mediawiki.xml", "news.jsonl", "books.csv")]
     found = project.write(tmp_path / "mine", paths).sources
     assert [source.format for source in found] == ["namuwiki", "mediawiki", "jsonl", "csv"]
@@ -132,7 +129,7 @@ def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> N
         ([f"{varied(n)}\n\n{varied(n + 30)}" for n in range(25)], "file"),
         (["\n\n".join(map(prose, range(60)))], "record"),
         (["\n\n".join(map(prose, range(10 * n, 10 * n + 10))) for n in range(4)], "record"),
-        (["\n\n".join(prose(n) for n in range(n, n + 300)) for n in range(25)], "record"),
+        (["\n\n".join(map(prose, range(n, n + 120))) for n in range(20)], "record"),
         (["\r\n\r\n".join(map(prose, range(60)))], "record"),
         (["\n".join(prose(n)[: 40 + n] for n in range(80))], "line"),
     ],
@@ -147,9 +144,10 @@ def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit
     assert recipes.load(recipe).extract["texts"].document == unit
     phrase = {"file": '"record": a paragraph is', "record": "a paragraph is a document", "line": "a line is a document"}[unit]
     assert phrase in recipe.read_text("utf-8")
-    assert f"a document is a {unit.replace('record', 'paragraph')}" in "".join(project.told(found))
-    artifact = built(recipe, tmp_path / "store", "clean")["clean/texts"]
-    assert artifact.stats["documents_out"] > 0.8 * artifact.stats["documents_in"] > 10
+    assert f"a document is a {unit.replace('record', 'paragraph')}" in "".join(project.summary(found))
+    [source] = found.sources
+    long_enough = sum(length >= source.min_characters for length in source.sample.lengths)
+    assert long_enough > 0.8 * len(source.sample.lengths) > 10
 
 
 def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
@@ -177,7 +175,7 @@ def test_names_and_titles_are_quoted_as_toml_wants_it(tmp_path: Path) -> None:
 
 
 def written(directory: Path, texts: dict[str, str | bytes]) -> Path:
-    """A directory of files, in folders of their own where their names say so."""
+    """Write files into a directory and its subdirectories."""
     for name, text in texts.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -185,12 +183,12 @@ def written(directory: Path, texts: dict[str, str | bytes]) -> Path:
 
 
 def table(header: str, rows: int = 40, first: int = 0, delimiter: str = ",") -> str:
-    """A table whose first column is a number and whose second is text."""
+    """Return a table with a column of numbers and one of text."""
     lines = [f'{n}{delimiter}"{prose(n)}"' for n in range(first, first + rows)]
     return "\n".join([header] * bool(header) + lines) + "\n"
 
 
-@pytest.mark.parametrize("documents", [12, 400])
+@pytest.mark.parametrize("documents", [12, 200])
 def test_any_amount_of_text_gives_a_vocabulary_and_rows(documents: int, tmp_path: Path) -> None:
     """With up to 1,000 different syllables, in JSON that writes each of them as ``\\uXXXX``."""
     texts = map(varied, range(documents))
@@ -270,25 +268,25 @@ def test_members_of_an_archive_with_other_columns_are_sources_of_their_own(tmp_p
 )
 def test_the_column_of_text_is_the_one_of_korean_prose(header: str, other: str, expected: str, tmp_path: Path) -> None:
     rows = "\n".join([header, *(f'{other},"{prose(n)}"' for n in range(30))])
-    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"x.csv": rows})]).sources
+    [source] = project.look([written(tmp_path / "t", {"x.csv": rows})], tmp_path / "mine").sources
     assert source.fields["text"] == expected
 
 
-def test_files_are_looked_at_however_many_and_those_left_out_are_told(tmp_path: Path) -> None:
+def test_files_are_looked_at_however_many_and_those_left_out_are_reported(tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {f"a{n:03d}.txt": prose(n) for n in range(230)}
     nested = json.dumps({"data": [{"paragraphs": [{"context": prose(n)}]} for n in range(9)]})
     texts |= {"z.csv": table("id,text"), "b.pdf": b"%PDF-1.4", "c.PDF": b"%PDF-1.4", "d.hwp": b"\xd0\xcf", "squad.json": nested}
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts)])
+    found = project.look([written(tmp_path / "t", texts)], tmp_path / "mine")
     assert {(source.format, source.files) for source in found.sources} == {("text", 230), ("csv", 1)}
     assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose text is in 'data', a list": 1}
-    assert list(project.told(found))[-1].startswith(
+    assert list(project.summary(found))[-1].startswith(
         "left out: 2 .pdf, 1 .hwp, 1 .json whose text is in 'data', a list; convert"
     )
 
 
 @pytest.mark.parametrize("where", [".", "mine"])
 def test_a_project_does_not_read_what_it_writes(where: str, tmp_path: Path) -> None:
-    """Nor hidden files, files about the others, and the stores of other projects."""
+    """Hidden files, READMEs and the stores of other projects are not read either."""
     posts = json.dumps([{"title": f"글 {n}", "body": prose(n)} for n in range(30)], ensure_ascii=False)
     old = {"older/store/.digests/a.json": posts, "older/store/clean-1/b.json": posts, "sub/.c.json": posts}
     here = written(tmp_path / "t", {"list.json": posts, "sub/d.json": posts, "README.md": prose(1), **old})
@@ -302,10 +300,10 @@ def test_a_project_does_not_read_what_it_writes(where: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("empty", [1, 2, 40])
-def test_empty_files_are_told_and_do_not_stop_a_run(empty: int, tmp_path: Path) -> None:
+def test_empty_files_are_reported_and_do_not_stop_a_run(empty: int, tmp_path: Path) -> None:
     texts = {f"{n}.txt": prose(n) for n in range(30)} | {f"empty{n}.txt": "" for n in range(empty)}
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})])
-    assert f"  {empty} of its files {'is' if empty == 1 else 'are'} empty" in project.told(found)
+    assert f"  {empty} of its files {'is' if empty == 1 else 'are'} empty" in project.summary(found)
     stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
     assert (stages["extract/t"].stats["documents_out"], stages["extract/t"].stats["quarantined"]) == (30, empty)
 
@@ -313,12 +311,12 @@ def test_empty_files_are_told_and_do_not_stop_a_run(empty: int, tmp_path: Path) 
 def test_empty_files_alone_and_records_without_text_are_refused(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": "" for n in range(3)})
     with pytest.raises(RecipeError, match=r"only 3 empty \.txt; known are"):
-        project.write(tmp_path / "mine", [here])
+        project.look([here], tmp_path / "mine")
     numbers = written(tmp_path / "n", {"n.jsonl": '{"a": 1}\n{"a": 2}\n'})
     with pytest.raises(
         RecipeError, match=r"only 1 \.jsonl whose records have no field of text;.* to \.jsonl with the field text"
     ):
-        project.write(tmp_path / "mine", [numbers])
+        project.look([numbers], tmp_path / "mine")
 
 
 def test_archives_have_files_and_a_size(tmp_path: Path) -> None:
@@ -346,7 +344,7 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error_that_names_the_source(tmp
 
 
 def records(name: str, amount: int = 60, **fields: object) -> dict[str, str]:
-    """A file of records with these fields, each with text of its own."""
+    """Return a JSONL file of records with these fields; functions get the number of the record."""
     rows = [{key: value(n) if callable(value) else value for key, value in fields.items()} for n in range(amount)]
     return {name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)}
 
@@ -354,20 +352,20 @@ def records(name: str, amount: int = 60, **fields: object) -> dict[str, str]:
 ENGLISH = "the quiet harbour was full of small boats and their owners talked about the weather of last winter "
 
 
-def test_text_in_lists_is_told_and_titles_are_not_taken_for_it(tmp_path: Path) -> None:
-    """Records of a title and a list of paragraphs were a corpus of titles, without a word."""
+def test_text_in_lists_is_reported_and_titles_are_not_taken_for_it(tmp_path: Path) -> None:
+    """Records of a title and a list of paragraphs were once read as a corpus of titles, without a warning."""
     here = written(
         tmp_path / "a", records("a.jsonl", title=lambda n: f"조용한 {n}번 마을", paragraphs=lambda n: [prose(n)] * 3)
     )
     with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'paragraphs', a list;.*convert"):
-        project.write(tmp_path / "mine", [here])
+        project.look([here], tmp_path / "mine")
     nested = records("b.jsonl", title="마을", body=lambda n: {"ko": prose(n)})
     with pytest.raises(RecipeError, match=r"whose text is in 'body', an object"):
-        project.write(tmp_path / "mine", [written(tmp_path / "b", nested)])
+        project.look([written(tmp_path / "b", nested)], tmp_path / "mine")
     both = records("c.jsonl", post=prose, comments=lambda n: [prose(n + k) for k in range(3)])
-    found = project.write(tmp_path / "mine", [written(tmp_path / "c", both)])
+    found = project.look([written(tmp_path / "c", both)], tmp_path / "mine")
     assert found.sources[0].fields["text"] == "post"
-    assert "  'comments', a list, has more text, and is not read" in project.told(found)
+    assert "  'comments', a list, has more text but is not read" in project.summary(found)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +382,7 @@ def test_text_in_lists_is_told_and_titles_are_not_taken_for_it(tmp_path: Path) -
 def test_of_columns_in_several_scripts_the_one_with_the_text_is_taken(
     fields: dict[str, object], expected: str, tmp_path: Path
 ) -> None:
-    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {**records("a.jsonl", **fields)})]).sources
+    [source] = project.look([written(tmp_path / "t", {**records("a.jsonl", **fields)})], tmp_path / "mine").sources
     assert source.fields["text"] == expected
 
 
@@ -402,11 +400,11 @@ def test_columns_of_metadata_are_known_in_any_spelling(tmp_path: Path) -> None:
     assert (document.title, document.published) == ("제목 0", "2020-01-01")
 
 
-def test_a_column_of_names_is_told_and_too_little_text_names_its_column(tmp_path: Path) -> None:
+def test_a_column_of_names_is_reported_and_too_little_text_names_its_column(tmp_path: Path) -> None:
     index = "\n".join(["No,Korean Title", *(f"{n},{WORDS[n % 13]} {WORDS[n % 7]}" for n in range(600))])
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"index.csv": index})])
-    told = "\n".join(project.told(found))
-    assert re.search(r"half of its texts have at most \d characters; if these are no texts, delete \[extract\.t\]", told)
+    message = "\n".join(project.summary(found))
+    assert re.search(r"half of its texts have at most \d characters; if these are no texts, delete \[extract\.t\]", message)
     few = "\n".join(["No,Korean Title", "1,바다가 조용하다"])
     with pytest.raises(RecipeError, match=r"too little text for a model: .*; of f the text is in 'Korean Title'"):
         project.write(tmp_path / "other", [written(tmp_path / "f", {"index.csv": few})])
@@ -415,22 +413,23 @@ def test_a_column_of_names_is_told_and_too_little_text_names_its_column(tmp_path
 def test_a_document_is_the_same_in_files_of_all_encodings(tmp_path: Path) -> None:
     lines = [" ".join(prose(n).split()[:9]) + "\n" + prose(n)[:40] + "\n" + prose(n) for n in range(60)]
     texts = {f"{n:02}.txt": text.encode("utf-16" if n % 4 == 0 else "cp949") for n, text in enumerate(lines)}
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})]).sources
+    found = project.look([written(tmp_path / "t", {**texts})], tmp_path / "mine").sources
     assert sorted((source.document, source.files) for source in found) == [("file", 15), ("file", 45)]
 
 
 def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     here = written(tmp_path / "home", {f"texts/{n}.txt": prose(n) for n in range(30)})
-    found = project.write(tmp_path / "mine", [here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"])
+    found = project.look([here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"], tmp_path / "mine")
     assert [source.files for source in found.sources] == [30]
     assert (
-        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.told(found)) == 3
+        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.summary(found))
+        == 3
     )
 
 
 @pytest.mark.parametrize("where", ["t/{}", "{}/t"])
 def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path: Path) -> None:
-    """As unpacked archives of Windows have them."""
+    """Archives from Korean Windows unpack to such names."""
     below = where.format("글".encode("cp949").decode("utf-8", "surrogateescape"))
     written(tmp_path / below, {f"{n}.txt": prose(n) for n in range(30)})
     with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
@@ -450,7 +449,7 @@ def test_lists_in_jsonl_are_read_and_packed_files_without_their_ending_say_so(tm
 
 def test_files_about_the_others_are_known_by_their_whole_name(tmp_path: Path) -> None:
     texts = {f"license_{n}.txt": prose(n) for n in range(30)} | {"README.ko.md": prose(1), "LICENSE.txt": prose(2)}
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {**texts})])
+    found = project.look([written(tmp_path / "t", {**texts})], tmp_path / "mine")
     assert [source.files for source in found.sources] == [30]
     assert found.left_out == {"README.ko.md": 1, "LICENSE.txt": 1}
 

@@ -1,4 +1,4 @@
-"""What ``korealbert new`` makes of tables: quotation marks, tabs in text files, several columns of prose, lists."""
+"""How ``korealbert new`` reads tables: quotation marks, tabs in text files, several columns of prose, lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.recipe.new.test_project import built, prose, records, written
 
 
 def rows(header: str, *, text: str = "{}", count: int = 40) -> str:
-    """A table with tabs whose second column is some prose."""
+    """Return a table with tabs whose second column is prose."""
     return "\n".join([header, *(f"{n}\t{text.format(prose(n))}\t{n % 2}" for n in range(count))]) + "\n"
 
 
@@ -61,12 +61,14 @@ def test_text_files_that_are_tables_with_tabs_are_read_as_tables(tmp_path: Path)
     assert not table_of_text("\t바다가\n도서관에서\n\t마을\n걸었다\n오래\n".encode(), cut=False).records
 
 
-def test_columns_of_prose_that_are_not_read_are_told(tmp_path: Path) -> None:
+def test_columns_of_prose_that_are_not_read_are_reported(tmp_path: Path) -> None:
     pairs = records("a.jsonl", title=prose, question=prose, answer=lambda n: prose(n) + prose(n + 1), label="긍정")
     found = project.write(tmp_path / "mine", [written(tmp_path / "t", pairs)])
-    assert found.sources[0].further == ("question",)
-    told = [line for line in project.told(found) if "too, and" in line]
-    assert told == ['  "question" has prose too, and not read; fields.text = ["answer", "question"] takes them together']
+    assert found.sources[0].unread_columns == ("question",)
+    message = [line for line in project.summary(found) if "too, which" in line]
+    assert message == [
+        '  "question" has prose too, which is not read; fields.text = ["answer", "question"] reads them together'
+    ]
     recipe = (tmp_path / "mine" / "recipe.toml").read_text("utf-8")
     assert '# "question" has prose too: text = ["answer", "question"] reads them together.\n' in recipe
 
@@ -81,7 +83,7 @@ def test_text_in_lists_is_named_whatever_else_there_is(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'text', a list;"):
         project.write(tmp_path / "mine", [written(tmp_path / "t", titled)])
     few = records("a.jsonl", 5, post="바다가 조용하다", comments=lambda n: ["도서관", "바다가 오래"])
-    with pytest.raises(RecipeError, match=r"the text is in 'post', and 'comments', a list, has more and is not read"):
+    with pytest.raises(RecipeError, match=r"the text is in 'post', but 'comments', a list, has more and is not read"):
         project.write(tmp_path / "mine", [written(tmp_path / "f", few)])
 
 
@@ -89,7 +91,7 @@ def test_pipes_and_links_to_nothing_are_left_out(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)})
     os.mkfifo(here / "pipe.txt")
     (here / "gone.txt").symlink_to(tmp_path / "nowhere")
-    found = project.write(tmp_path / "mine", [here])
+    found = project.look([here], tmp_path / "mine")
     assert found.left_out == {".txt that is no regular file": 1, ".txt that links to nothing": 1}
 
 
@@ -102,7 +104,7 @@ def test_a_recipe_is_toml_whatever_the_names_of_directories(name: str, tmp_path:
     assert recipe.endswith(b"\n")
 
 
-def test_tables_with_escaped_quotation_marks_are_told() -> None:
+def test_tables_with_escaped_quotation_marks_are_reported() -> None:
     lines = [f'그는 "{prose(n)[:20]}", 말했다.\n{prose(n)}, 끝' for n in range(30)]
     escaped = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '\\"')) for n, text in enumerate(lines))
     assert table_of_csv(escaped.encode(), first=",", cut=False).escaped
@@ -112,48 +114,55 @@ def test_tables_with_escaped_quotation_marks_are_told() -> None:
 
 
 @pytest.mark.parametrize(("delimiter", "ending"), [(",", "csv"), ("\t", "tsv"), ("\t", "txt")])
-def test_escaped_quotation_marks_are_told_where_fields_hold_nothing_else(delimiter: str, ending: str, tmp_path: Path) -> None:
+def test_escaped_quotation_marks_are_reported_where_fields_hold_nothing_else(
+    delimiter: str, ending: str, tmp_path: Path
+) -> None:
     rows = [f'{n}{delimiter}"그는 \\"{prose(n)}\\" 하고 말했다."' for n in range(60)]
     here = written(tmp_path / "t", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows])})
     with pytest.raises(RecipeError, match=r'whose quotation marks within fields are escaped \(\\"\)'):
-        project.write(tmp_path / "mine", [here])
+        project.look([here], tmp_path / "mine")
     bare = written(
         tmp_path / "b", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows]).replace(f'{delimiter}"', delimiter)}
     )
-    assert len(project.write(tmp_path / "other", [bare]).sources[0].read.lengths) == 60
+    assert len(project.look([bare], tmp_path / "other").sources[0].sample.lengths) == 60
 
 
 def test_quotation_marks_quote_fields_in_a_txt_of_tabs_too(tmp_path: Path) -> None:
     rows = "".join(f'{n}\t"그는 ""{prose(n)}"" 하고 말했다."\n' for n in range(60))
     [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.txt": f"id\ttext\n{rows}"})]).sources
-    assert source.quoted and len(source.read.lengths) == 60
+    assert source.quoted and len(source.sample.lengths) == 60
     read = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")["extract/t"]
     assert '그는 "' in next(d.text for path in read.files("documents-*.arrow") for d in read_documents(path))[:4]
 
 
-def test_a_stray_quotation_mark_in_rows_of_several_lines_is_told_by_its_row(tmp_path: Path) -> None:
+def test_a_stray_quotation_mark_in_rows_of_several_lines_is_reported_by_its_row(tmp_path: Path) -> None:
     stream = io.StringIO()
     several = [[n, f"제목 {n}", f"첫 줄 {n}.\n둘째 줄, {prose(n)}\n셋째 줄 {n}."] for n in range(300)]
     csv.writer(stream, lineterminator="\n").writerows([["id", "title", "text"], *several])
     here = written(tmp_path / "t", {"a.csv": stream.getvalue().replace("둘째", '5" 둘째', 1)})
-    [source] = project.write(tmp_path / "mine", [here]).sources
-    assert source.quoted and len(source.read.lengths) > 290 and "line 2: malformed_csv" in source.read.fault
+    [source] = project.look([here], tmp_path / "mine").sources
+    assert source.quoted and len(source.sample.lengths) > 290 and "line 2: malformed_csv" in source.sample.fault
 
 
-@pytest.mark.parametrize("beside", [{}, {"text": None}, {"text": math.nan}], ids=["no field", "null", "NaN"])
-@pytest.mark.parametrize("first", [0, 1, 400])
-def test_text_in_another_field_of_other_records_is_told(first: int, beside: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "beside"),
+    [(0, {}), (1, {}), (400, {}), (1, {"text": None}), (1, {"text": math.nan})],
+    ids=["first", "second", "late", "null", "NaN"],
+)
+def test_text_in_another_field_of_other_records_is_reported(first: int, beside: dict[str, Any], tmp_path: Path) -> None:
     of_body = [n >= first and (n % 2 == 0 or first > 1) for n in range(600)]
     mixed = [{**beside, "body": prose(n)} if of_body[n] else {"text": prose(n)} for n in range(600)]
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": lines})])
-    told = "\n".join(project.told(found))
-    assert 'the text of records without "text" is in "body", and not read: write it into "text" there' in told
-    assert "takes them together" not in told
-    assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].read.fault
+    found = project.look([written(tmp_path / "t", {"a.jsonl": lines})], tmp_path / "mine")
+    message = "\n".join(project.summary(found))
+    assert 'the text of records without "text" is in "body", which is not read: write it into "text"' in message
+    assert "reads them together" not in message
+    assert ("it is null here" if beside else "and rename it text where some do") in found.sources[0].sample.fault
 
 
-def test_a_text_that_is_empty_where_another_field_has_it_is_told(tmp_path: Path) -> None:
+def test_a_text_that_is_empty_where_another_field_has_it_is_reported(tmp_path: Path) -> None:
     rows = "id,text,body\n" + "".join(f"{n},{f',{prose(n)}' if n % 2 else f'{prose(n)},'}\n" for n in range(60))
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.csv": rows})])
-    assert '"body" has prose too (50% of the first records have no other), and not read; ' in "\n".join(project.told(found))
+    found = project.look([written(tmp_path / "t", {"a.csv": rows})], tmp_path / "mine")
+    assert '"body" has prose too (50% of the first records have no other), which is not read; ' in "\n".join(
+        project.summary(found)
+    )

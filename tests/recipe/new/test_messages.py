@@ -1,4 +1,4 @@
-"""What ``korealbert new`` takes, and what it says, of files that are not as they look."""
+"""What ``korealbert new`` reads and reports of bytes, packed files and files with faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.recipe.new.test_project import prose, written
 
 
 def of_parquet(directory: Path, **columns: Any) -> Source:
-    """The source that a Parquet file of these columns and one of titles becomes."""
+    """Return the source of a Parquet file with these columns and one of titles."""
     directory.mkdir()
     rows = max(map(len, columns.values()))
     pq.write_table(pa.table({"title": [f"조용한 마을 이야기 {n}" for n in range(rows)], **columns}), directory / "a.parquet")
@@ -45,18 +45,18 @@ def of_parquet(directory: Path, **columns: Any) -> Source:
 def test_a_text_of_bytes_is_the_text(column: Callable[[list[bytes]], pa.Array], tmp_path: Path) -> None:
     pictures = [random.Random(n).randbytes(20_000) for n in range(40)]  # noqa: S311
     source = of_parquet(tmp_path / "t", picture=pictures, text=column([prose(n).encode() for n in range(40)]))
-    assert (source.fields["text"], source.fields["title"], source.further) == ("text", "title", ())
-    assert len(source.read.lengths) >= 38
+    assert (source.fields["text"], source.fields["title"], source.unread_columns) == ("text", "title", ())
+    assert len(source.sample.lengths) >= 38
 
 
 def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> None:
     texts = [prose(n).encode() for n in range(40)]
     source = of_parquet(tmp_path / "t", text=texts, id=[hashlib.sha256(text).digest() for text in texts])
-    assert (source.fields["id"], len(source.read.lengths)) == ("", 40)
+    assert (source.fields["id"], len(source.sample.lengths)) == ("", 40)
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         (
             pa.array([prose(n).encode("cp949") for n in range(40)]),
@@ -67,13 +67,13 @@ def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> No
     ],
     ids=["cp949", "fixed", "list"],
 )
-def test_a_text_of_bytes_that_extraction_cannot_read_is_told(column: pa.Array, told: str, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_a_text_of_bytes_that_extraction_cannot_read_is_reported(column: pa.Array, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=message):
         of_parquet(tmp_path / "t", text=column)
 
 
 def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
-    """Why no project is made of some files."""
+    """Return the error for files that no project can be made of."""
     with pytest.raises(RecipeError) as refusal:
         project.write(directory / "mine", [written(directory / "t", texts)])
     return str(refusal.value)
@@ -88,28 +88,31 @@ def zipped(texts: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def test_few_paragraphs_of_a_file_are_told_to_be_no_documents(tmp_path: Path) -> None:
+def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> None:
     paragraphs = [prose(n) * 4 for n in range(3)]
-    told = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
-    assert "parted into paragraphs or lines where there are at least 20 of these, two a file: put each text into a file" in told
+    message = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
+    assert (
+        "split into paragraphs or lines only if there are at least 20 of these, and two a file: put each text into a file"
+        in message
+    )
     apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
-    assert len(project.write(tmp_path / "mine", [written(tmp_path / "apart", {**apart})]).sources[0].read.lengths) == 3
+    assert len(project.look([written(tmp_path / "apart", {**apart})], tmp_path / "mine").sources[0].sample.lengths) == 3
 
 
-def test_records_that_are_too_few_are_told_nothing_of_paragraphs(tmp_path: Path) -> None:
+def test_the_error_for_too_few_records_does_not_mention_paragraphs(tmp_path: Path) -> None:
     assert "paragraph" not in refused(tmp_path, {"a.jsonl": json.dumps({"text": prose(1)})})
 
 
 @pytest.mark.parametrize("texts", [{".a.txt": prose(1), ".b/c.txt": prose(2)}, {"a.zip": zipped({".a.txt": "", ".b/c": ""})}])
-def test_hidden_files_alone_are_told(texts: dict[str, str | bytes], tmp_path: Path) -> None:
-    assert "only 2 hidden, whose names or folders begin with a point; known are" in refused(tmp_path, texts)
+def test_hidden_files_alone_are_reported(texts: dict[str, str | bytes], tmp_path: Path) -> None:
+    assert "only 2 hidden, as their names or folders begin with a dot; known are" in refused(tmp_path, texts)
 
 
 @pytest.mark.parametrize("beside", [{"a.txt": prose(1)}, {}])
-def test_archives_in_archives_are_told(beside: dict[str, str | bytes], tmp_path: Path) -> None:
+def test_archives_in_archives_are_reported(beside: dict[str, str | bytes], tmp_path: Path) -> None:
     packed(tmp_path / "t" / "a.zip", {"in.zip": zipped({"a.txt": prose(1)}), "in.tar.gz": b""})
-    told = refused(tmp_path, beside)
-    assert "1 .gz in an archive, which must be unpacked first, 1 .zip in an archive, which must be unpacked first" in told
+    message = refused(tmp_path, beside)
+    assert "1 .gz in an archive, which must be unpacked first, 1 .zip in an archive, which must be unpacked first" in message
 
 
 @pytest.mark.parametrize(
@@ -130,19 +133,21 @@ def test_archives_in_archives_are_told(beside: dict[str, str | bytes], tmp_path:
     ],
     ids=["gzip", "zip", "nothing", "password"],
 )
-def test_packed_files_that_cannot_be_read_are_told(name: str, data: bytes, why: str, tmp_path: Path) -> None:
+def test_packed_files_that_cannot_be_read_are_reported(name: str, data: bytes, why: str, tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", texts | {name: data})])
+    found = project.look([written(tmp_path / "t", texts | {name: data})], tmp_path / "mine")
     assert found.sources[0].files == 30
-    assert [line for line in project.told(found) if line.startswith("left out: 1 .") and why in line], [*project.told(found)]
+    assert [line for line in project.summary(found) if line.startswith("left out: 1 .") and why in line], [
+        *project.summary(found)
+    ]
 
 
 def test_an_empty_file_hides_no_fault_and_bears_none(tmp_path: Path) -> None:
     lines = [json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(90)]
     cut = [line[:40] if n % 3 else line for n, line in enumerate(lines)]
-    found = project.write(tmp_path / "mine", [written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})])
-    told = [*project.told(found)]
-    assert "  1 of its files is empty" in told
+    found = project.look([written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})], tmp_path / "mine")
+    message = [*project.summary(found)]
+    assert "  1 of its files is empty" in message
     assert any(
-        line.startswith("  not everything can be read: b.jsonl, line 2") and "a run stops at 67%" in line for line in told
+        line.startswith("  not everything can be read: b.jsonl, line 2") and "a run stops at 67%" in line for line in message
     )
