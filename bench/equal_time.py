@@ -162,7 +162,7 @@ class Encoders:
                 self.built[label] = self._build_here(label, node.stage, node.spec, **inputs)
 
     def _build_here(self, label: str, stage: Stage[Any], spec: Spec, **inputs: Artifact) -> Artifact:
-        return here(Job(stage, spec, inputs, label, False), self.runtime).artifact
+        return build(stage, spec, inputs, self.runtime, label=label).artifact
 
     def finetune(self) -> None:
         """Build the rest of the recipe, with as many cells at once as threads."""

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
 
-import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from bench.common import options
 from bench.filters import prose
@@ -26,11 +26,7 @@ GENRES = ("encyclopedia", "reviews", "news", "law", "petitions", "novels", "book
 
 def area(good: list[float], bad: list[float]) -> float:
     """Return the probability that a good text has a higher score than a bad one; ties count half."""
-    scores = np.array(good + bad)
-    _, ranks, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2
-    total = middle[ranks[: len(good)]].sum()
-    return float((total - len(good) * (len(good) + 1) / 2) / (len(good) * len(bad)))
+    return float(roc_auc_score([1] * len(good) + [0] * len(bad), good + bad))
 
 
 def timed(score: Callable[[str], float], texts: list[str]) -> float:

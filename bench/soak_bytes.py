@@ -35,9 +35,9 @@ RECIPE = Path("tests/recipes/tiny.toml")
 DATA, TRAINING = "views", "pretrain"
 """The last stage of a build without training, and of one with it."""
 CHOSEN_EVERY = 4
-"""One in this many kills comes at a chosen moment,"""
+"""One in this many kills comes at a chosen moment."""
 TRAINING_EVERY = 5
-"""and one in this many of those hits training."""
+"""One in this many chosen moments is a moment of training."""
 MAX_CHILD_SECONDS = 900
 
 MOMENTS = {
