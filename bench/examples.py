@@ -11,11 +11,11 @@ machine matters little; the two sides of a row ran in turns.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,6 +55,22 @@ PACKED_ROWS, PACKED_BATCH = 4_000, 32
 BATCH = 256
 MANY_SHARDS = 256
 """Shards of a large corpus (``packing.MAX_SHARDS``): the rows of a batch may lie in as many files."""
+
+
+MEMORY_PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.examples import packing, views
+
+texts, vocab = (Artifact(Path(path).name, Path(path)) for path in sys.argv[1:])
+with tempfile.TemporaryDirectory() as store:
+    runtime = Runtime(store=store, workers=1)
+    rows = build(packing.STAGE, packing.ExamplesSpec(), {"documents": texts, "vocab": vocab}, runtime).artifact
+    build(views.STAGE, views.ViewsSpec(views=1), {"examples": rows, "vocab": vocab}, runtime)
+print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+"""
+"""Packs and draws a view, and prints its peak memory in KiB. It does not import torch, like the stages."""
 
 
 def main() -> None:
@@ -116,17 +132,22 @@ class Bench:
         return folder
 
     def documents(self, count: int | None = None) -> Iterator[Document]:
-        seen = 0
-        for path in self.shards:
-            for document in read_documents(path):
-                if seen == count:
-                    return
-                seen += 1
-                yield document
+        return islice((document for path in self.shards for document in read_documents(path)), count)
 
-    def pack(self, out_dir: Path) -> dict[str, Any]:
+    def pack(self, out_dir: Path, **fields: Any) -> dict[str, Any]:
+        """Run the examples stage; returns its statistics."""
         inputs = {"documents": self.texts, "vocab": self.vocab}
-        return packing.run(packing.ExamplesSpec(), inputs, out_dir, Runtime(workers=1))
+        return packing.run(packing.ExamplesSpec(**fields), inputs, out_dir, Runtime(workers=1))
+
+    def draw(self, examples: Path, out_dir: Path, spec: ViewsSpec, view: int = 0) -> int:
+        """Draw one view of packed rows; returns the number of their pieces."""
+        split, name = ("heldout", "heldout") if view == views.HELDOUT_VIEW else ("train", f"view-{view:03d}")
+        (out_dir / name).mkdir()
+        jobs = (
+            ViewJob(path, view, Path(name) / path.name, self.vocab.path, spec)
+            for path in sorted(examples.glob(f"{split}-*.arrow"))
+        )
+        return sum(draw_shard(job, out_dir)["pieces"] for job in jobs)
 
     def packing(self) -> None:
         sentences = [line for document in self.documents() for line in document.text.split("\n") if line]
@@ -135,11 +156,12 @@ class Bench:
             for document in self.documents()
         ]
         bare, stage, split = [], [], []
+        self.packed: dict[str, Any] = {}
         for turn in range(TURNS):
             bare.append(seconds(lambda: self.vocabulary.processor.Encode(sentences, num_threads=1)))
             out_dir = self.examples if turn == 0 else self._folder(f"again-{turn}")
             packing.encoder_of.cache_clear()  # It caches words.
-            stage.append(seconds(lambda to=out_dir: self._pack(to)))
+            stage.append(seconds(lambda to=out_dir: self.packed.update(self.pack(to))))
             split.append(seconds(lambda: [split_text(text, "rules") for text in whole]))
         peer = median(bare)
         size = sum(len(sentence.encode()) for sentence in sentences) / 1e6
@@ -150,19 +172,10 @@ class Bench:
         pieces = self.packed["pieces_in"] / 1e6
         row("    M pieces/s", f"{pieces / median(stage):.2f}", f"{pieces / peer:.2f}")
 
-    def _pack(self, out_dir: Path) -> None:
-        self.packed = self.pack(out_dir)
-
     def one_view(self) -> None:
-        (self.views / "view-000").mkdir()
-        (self.views / "heldout").mkdir()
-        taken, pieces = 0.0, 0
-        for split, view, name in (("train", 0, "view-000"), ("heldout", views.HELDOUT_VIEW, "heldout")):
-            for path in sorted(self.examples.glob(f"{split}-*.arrow")):
-                job = ViewJob(path, view, Path(name) / path.name, self.vocab.path, ViewsSpec())
-                start = time.process_time()
-                pieces += draw_shard(job, self.views)["pieces"]
-                taken += time.process_time() - start
+        start = time.process_time()
+        pieces = sum(self.draw(self.examples, self.views, ViewsSpec(), view) for view in (0, views.HELDOUT_VIEW))
+        taken = time.process_time() - start
         row("(c) drawing one view, M tokens/s", f"{pieces / taken / 1e6:.2f}", goal="≥ 3")
 
     def masked_examples(self) -> None:
@@ -205,11 +218,8 @@ class Bench:
                 for batch in packing.batches_of(some[turn :: TURNS + 1]):
                     packer.add(batch, dropped)
             packer.write(folder)
-            rows = folder / "train-00000.arrow"
             for view in range(copies):
-                (folder / f"view-{view:03d}").mkdir()
-                job_of_view = ViewJob(rows, view, Path(f"view-{view:03d}") / rows.name, self.vocab.path, ViewsSpec())
-                draw_shard(job_of_view, folder)
+                self.draw(folder, folder, ViewsSpec(), view)
             source = ExampleBatches(folder, folder, "train")
             tokens = sum(read_all(source, source.num_rows, view) for view in range(copies))
             rates.append(tokens / (time.process_time() - start))
@@ -237,12 +247,9 @@ class Bench:
     def packed_rows(self) -> None:
         """Measure rows of 1,024 tokens that hold several documents each."""
         folder = self._folder("long")
-        long = packing.ExamplesSpec(sequence_length=1024, short_seq_prob=0.0)
-        packing.run(long, {"documents": self.texts, "vocab": self.vocab}, folder, Runtime(workers=1))
-        (folder / "view-000").mkdir()
+        self.pack(folder, sequence_length=1024, short_seq_prob=0.0)
         noise = ViewsSpec(sentence_task="none", masking=MaskingSpec(rate=0.3), word_order=WordOrderSpec(portion=0.0))
-        for path in sorted(folder.glob("train-*.arrow")):
-            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, noise), folder)
+        self.draw(folder, folder, noise)
         start = time.process_time()
         source = PackedBatches(folder, folder, "train")
         opened = time.process_time() - start
@@ -267,9 +274,7 @@ class Bench:
         size = len(rows) // MANY_SHARDS
         for number in range(MANY_SHARDS):
             write_rows(folder / f"train-{number:05d}.arrow", rows.slice(number * size, (number + 1) * size), header)
-        (folder / "view-000").mkdir()
-        for path in sorted(folder.glob("train-*.arrow")):
-            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, ViewsSpec()), folder)
+        self.draw(folder, folder, ViewsSpec())
         return folder, folder
 
     def sizes(self) -> None:
@@ -315,21 +320,9 @@ def memory(corpus: Path, runtime: Runtime, vocabulary: Artifact) -> None:
     """Print the peak memory of the stages on one archive, and on three times as much text."""
     for parts in (["AA"], ["AA", "AB", "AC"]):
         texts = documents(corpus, parts, runtime)
-        code = (
-            "import sys, tempfile; from pathlib import Path\n"
-            "from korealbert.artifact import Artifact, Runtime, build\n"
-            "from korealbert.examples import packing, views\n"
-            "texts, vocab = (Artifact(Path(p).name, Path(p)) for p in sys.argv[1:])\n"
-            "with tempfile.TemporaryDirectory() as store:\n"
-            "    runtime = Runtime(store=store, workers=1)\n"
-            "    rows = build(packing.STAGE, packing.ExamplesSpec(), {'documents': texts, 'vocab': vocab}, runtime).artifact\n"
-            "    build(views.STAGE, views.ViewsSpec(views=1), {'examples': rows, 'vocab': vocab}, runtime)\n"
-            "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
-        )
-        command = [sys.executable, "-c", code, str(texts.path), str(vocabulary.path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        kibibytes = common.answer([sys.executable, "-c", MEMORY_PROGRAM, texts.path, vocabulary.path])
         size = texts.stats["bytes_out"] / 1e9
-        row(f"(e) peak memory over {size:.2f} GB of text, MB", f"{int(done.stdout) / 1024:.0f}", goal="flat")
+        row(f"(e) peak memory over {size:.2f} GB of text, MB", f"{kibibytes / 1024:.0f}", goal="flat")
 
 
 if __name__ == "__main__":
