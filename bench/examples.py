@@ -29,12 +29,12 @@ from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.clean.sentences import split_text
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, TableWriter, read_documents
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.best_fit import PackedBatches
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.schema import open_rows, write_rows
+from korealbert.examples.schema import HELDOUT_VIEW, open_rows, write_rows
 from korealbert.examples.views import ViewJob, ViewsSpec, draw_shard
 from korealbert.examples.word_order import WordOrderSpec
 from korealbert.pretrain.data import on_host, permute
@@ -141,7 +141,7 @@ class Bench:
 
     def draw(self, examples: Path, out_dir: Path, spec: ViewsSpec, view: int = 0) -> int:
         """Draw one view of packed rows; returns the number of their pieces."""
-        split, name = ("heldout", "heldout") if view == views.HELDOUT_VIEW else ("train", f"view-{view:03d}")
+        split, name = ("heldout", "heldout") if view == HELDOUT_VIEW else ("train", f"view-{view:03d}")
         (out_dir / name).mkdir()
         jobs = (
             ViewJob(path, view, Path(name) / path.name, self.vocab.path, spec)
@@ -174,7 +174,7 @@ class Bench:
 
     def one_view(self) -> None:
         start = time.process_time()
-        pieces = sum(self.draw(self.examples, self.views, ViewsSpec(), view) for view in (0, views.HELDOUT_VIEW))
+        pieces = sum(self.draw(self.examples, self.views, ViewsSpec(), view) for view in (0, HELDOUT_VIEW))
         taken = time.process_time() - start
         row("(c) drawing one view, M tokens/s", f"{pieces / taken / 1e6:.2f}", goal="≥ 3")
 
@@ -214,7 +214,7 @@ class Bench:
             job = packing.PackJob((), self.vocab.path, packing.ExamplesSpec(heldout_share=0.0), 0)
             start = time.process_time()
             packer = packing.ShardPacker(job, 0)
-            with packing.TableWriter(folder / "dropped-00000.arrow", packing.DROPPED_SCHEMA) as dropped:
+            with TableWriter(folder / "dropped-00000.arrow", DROPPED_SCHEMA) as dropped:
                 for batch in packing.batches_of(some[turn :: TURNS + 1]):
                     packer.add(batch, dropped)
             packer.write(folder)
