@@ -471,6 +471,16 @@ def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) ->
         recipes.load(editable)
 
 
+@pytest.mark.parametrize("name", ["pretrained", "random"])
+def test_a_benchmark_is_not_named_like_an_init(editable: Path, name: str) -> None:
+    table = editable.read_text().partition("[finetune.nsmc]")[2].partition("\n[")[0]
+    editable.write_text(f'{editable.read_text()}\n[finetune.{name}]\ntask = "nsmc"\n{table}\n')
+    with pytest.raises(
+        RecipeError, match=rf"\[finetune\.{name}\]: this name says what fine-tuning starts from; choose another"
+    ):
+        recipes.load(editable)
+
+
 def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> None:
     assert "speed" not in recipes.graph(recipes.load(editable))
     editable.write_text(f'{editable.read_text()}\n[speed]\narchitectures = ["KoBERT"]\n')
