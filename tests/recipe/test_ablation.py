@@ -353,6 +353,30 @@ def test_each_depth_starts_from_the_one_before_it_seed_by_seed() -> None:
     assert nodes["pretrain/layers-48/2"].spec.model.num_layers == 48  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        'set.pretrain.model.share = "attention"',
+        "set.pretrain.model.edge_layers = 1",
+        "set.pretrain.model.hidden_size = 96",
+        "set.pretrain.model.embedding_size = 128\nset.pretrain.model.hidden_size = 768\n"
+        "set.pretrain.model.intermediate_size = 3072\nset.pretrain.model.num_heads = 12",  # ALBERT-base, the default
+    ],
+)
+def test_a_cell_whose_weights_fit_no_other_is_refused_before_the_other_is_trained(specs: Path, change: str) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-11.toml"
+    edit(path, "set.pretrain.model.num_layers = 12", f"set.pretrain.model.num_layers = 12\n{change}")
+    with pytest.raises(RecipeError, match=r"cell 'layers=12': the weights of 'layers=6' do not fit its \[pretrain\.model\]"):
+        recipes.load_ablation(path)
+
+
+def test_a_cell_of_another_vocabulary_does_not_start_from_the_words_of_the_first(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-11.toml"
+    edit(path, "set.pretrain.model.num_layers = 3", "set.pretrain.model.num_layers = 3\nset.balance.seed = 7")
+    with pytest.raises(RecipeError, match="cell 'layers=3' starts from 'layers=1', whose vocabulary is another"):
+        recipes.ablation_graph(recipes.load_ablation(path))
+
+
 def test_layers_are_measured_under_the_first_noise() -> None:
     nodes = shipped("albert-table-2")
     measured = [label for label, node in nodes.items() if getattr(node.spec, "layers", False) is True]
