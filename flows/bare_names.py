@@ -34,7 +34,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Called when Prefect is imported, before a client is made."""
     result = None
     if other := stranger(str(ctx.api_url or "")):
-        print(f"the server at {ctx.api_url} is not ours: {other}; it is sent no password", file=sys.stderr)
+        print(f"the server at {ctx.api_url} is not ours: {other}; no password is sent to it", file=sys.stderr)
         result = SetupResult(env={PREFECT_API_AUTH_STRING.name: ""})
     original = getattr(PrefectClient, _WRAPPED, None)
     if original is None or hasattr(original, "__wrapped__"):

@@ -166,7 +166,7 @@ def score(
             raise ValueError("--sign signs a certificate; name its file with --certificate")
         if certificate is not None:
             if against is not None:
-                raise ValueError("a certificate is of one system; leave --against out")
+                raise ValueError("a certificate is for one system; leave out --against")
             scores = certify(task, gold, own, mode, certificate, key=sign)
         elif against is None:
             scores = score_file(task, gold, own, mode)

@@ -207,11 +207,11 @@ def _export_to_address(
     scheme, _, place = address.partition("://")
     place = place.strip("/")
     if scheme not in remote.SCHEMES:
-        raise ValueError(f"{address}: {scheme}:// is not written to; name a directory, or one of {', '.join(remote.SCHEMES)}")
+        raise ValueError(f"{address}: cannot write to {scheme}://; name a directory, or one of {', '.join(remote.SCHEMES)}")
     if scheme == "hf" and not re.fullmatch(r"datasets/[^/@]+/[^/@]+", place):
         raise ValueError(f"{address}: a dataset of the hub is hf://datasets/OWNER/NAME; for a model there is `korealbert push`")
     if not place:
-        raise ValueError(f"{address}: name a directory below it")
+        raise ValueError(f"{address}: add the name of a directory")
     with TemporaryDirectory() as scratch:
         directory = Path(scratch) / place.rpartition("/")[2]
         documents = write_dataset(artifacts, directory, form)

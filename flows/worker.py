@@ -36,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     server = str(get_current_settings().api.url or "")
     if other := stranger(server):
-        raise SystemExit(f"the server at {server} is not ours: {other}; it is sent no password. Set PREFECT_API_URL to ours")
+        raise SystemExit(f"the server at {server} is not ours: {other}; no password is sent to it. Set PREFECT_API_URL to ours")
     # When Prefect cancels a run it loads its plugins again inside an event loop and prints a traceback. Workers need no plugin.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}
     pool = ["--type", "process", "--pool", options.pool]

@@ -30,7 +30,7 @@ def main() -> None:
     """Create or update everything. It can be run again at any time."""
     url = str(get_current_settings().api.url)
     if other := stranger(url):
-        raise SystemExit(f"the server at {url} is not ours: {other}; it is sent no password")
+        raise SystemExit(f"the server at {url} is not ours: {other}; no password is sent to it")
     with get_client(sync_client=True) as client:
         for pool, queues in POOLS.items():
             _pool(client, pool, queues)

@@ -202,7 +202,9 @@ def up(home: Path, port: int, store: Path) -> None:
         printed = _pass_on(log, printed)
         if supervisor.poll() is not None or time.monotonic() > deadline:
             stop(supervisor)
-            raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
+            raise SystemExit(
+                f"the services did not start:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}"
+            )
         time.sleep(0.2)
     _pass_on(log, printed)
     print(f"up: http://127.0.0.1:{port}; store at {store.resolve()}; logs in {home / 'logs'}")

@@ -367,4 +367,4 @@ def identity_of(manifest: Mapping[str, Any]) -> Identity:
         recipe = manifest["recipe"]
         return Identity(recipe["stage"], recipe["version"], recipe["spec"], recipe["inputs"])
     except (KeyError, TypeError) as error:
-        raise ArtifactError(f"manifest.json: its recipe is not one ({error!r})") from None
+        raise ArtifactError(f"manifest.json: its recipe cannot be read ({error!r})") from None

@@ -1,7 +1,7 @@
-"""Extracts files without a recipe: one JSON-able record for each document, read and parsed as in the extract stage.
+"""`korealbert extract`: extracts files without a recipe, one JSON-able record for each document.
 
-Only the current batch is held in memory, and the templates of a dump if they are expanded. News articles are also cleaned,
-because their meta tags are usually unwanted.
+Files are read and parsed as in the extract stage. Only the current batch is held in memory, and the templates of a dump if they
+are expanded. News articles are also cleaned, because their meta tags are usually unwanted.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def extractor(
         raise ValueError(f"option {name}: {message.removeprefix('Value error, ')}" if name else message) from None
     for one in spec.paths if spec.wiki.expand_templates else ():
         if one.path.exists() and not (one.path.is_file() or one.path.is_dir()):
-            raise ValueError(f"{one.path}: expand_templates reads a dump twice, and this can be read once; save it to a file")
+            raise ValueError(f"{one.path}: expand_templates reads a dump twice, this input can be read once; save it to a file")
     return built
 
 
@@ -148,7 +148,7 @@ def _check_option(kind: Kind, key: str) -> None:
     elif key.startswith("clean."):
         uses = ("news",)
     if kind not in uses:
-        raise ValueError(f"option {key}: it is about {' and '.join(uses)}, and does nothing to {kind}")
+        raise ValueError(f"option {key}: it is about {' and '.join(uses)}, and has no effect on {kind}")
 
 
 def _set_option(tables: dict[str, dict[str, Any]], option: str) -> None:

@@ -288,8 +288,8 @@ def longest_line(vocabulary: Vocabulary) -> int:
     """Return the length in characters up to which the pieces of a line are certain to be those of its words; 0 if none is.
 
     Words have no pieces of their own if there is no space before the first word, or if pieces cross a space. SentencePiece sums
-    the scores of a unigram model over the whole line in single precision: while sums are exact, the same one of two equal cuts
-    wins in the line as in the word; beyond that, rounding decides.
+    the scores of a unigram model over the whole line in single precision. While the sums are exact, a tie between two cuts of a
+    word is decided in the line as in the word alone; beyond that, rounding decides.
     """
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     how, trained = model.normalizer_spec, model.trainer_spec

@@ -187,7 +187,7 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents;{few} look at the dropped ones")
     if stats.get("rows_unused") and not stats["rows_heldout"]:
         raise ValueError(
-            f"examples: heldout_max_rows = {spec.heldout_max_rows} are {quota} for each of {len(groups)} shards, and every "
+            f"examples: heldout_max_rows = {spec.heldout_max_rows} allows {quota} in each of {len(groups)} shards, and every "
             "held-out document has more; raise heldout_max_rows"
         )
     if spec.heldout_share and not stats["rows_heldout"]:

@@ -1,4 +1,4 @@
-"""Find the passages of a dropped document that the rule matched which dropped it.
+"""Find the passages of a dropped document that the deciding rule matched.
 
 Spans are computed again from the artifact's spec. There are none if a rule file or benchmark has been moved.
 """

@@ -248,8 +248,8 @@ class ModernSpec(Spec):
     def _check(self) -> Self:
         if self.hidden_size % (2 * self.num_heads):
             raise ValueError(
-                f"num_heads = {self.num_heads} does not cut hidden_size = {self.hidden_size} into heads of even width, which "
-                "rotary positions need; choose a number of heads that does"
+                f"num_heads = {self.num_heads} does not divide hidden_size = {self.hidden_size} into heads of even width, "
+                "which rotary positions need; choose a number of heads that does"
             )
         return self
 

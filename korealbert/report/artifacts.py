@@ -100,7 +100,7 @@ def _refuse_mixed_tasks(artifacts: Mapping[str, Artifact]) -> None:
     for benchmark, tasks in cells.items():
         if len(tasks) > 1:
             found = "; ".join(f"{task}: {', '.join(labels[:_MAX_NAMED])}" for task, labels in sorted(tasks.items()))
-            raise ValueError(f"cells of {benchmark!r} are of several tasks ({found}); give each label the artifact of its own")
+            raise ValueError(f"cells of {benchmark!r} are of several tasks ({found}); give each label its own artifact")
 
 
 def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ def needs_morphemes(directory: Path) -> bool:
         raise ValueError(f"{path}: not JSON ({error}); copy it again from the vocab artifact") from error
     if wanted != _analyser():
         raise ValueError(
-            f"{path}: text was cut by {wanted}, here it would be by {_analyser()} and give other pieces; install that version"
+            f"{path}: text was cut by {wanted}, and {_analyser()}, installed here, would cut it otherwise; install that version"
         )
     return True
 

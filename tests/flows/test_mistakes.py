@@ -152,7 +152,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "an artifact to export": ("export-corpus claen out", r"no artifact 'claen' \(did you mean 'clean/x'\?\)"),
     "an address to export to": (
         "export-corpus clean/x ftp://host/x",
-        r"ftp:// is not written to; name a directory, or one of hf",
+        r"cannot write to ftp://; name a directory, or one of hf",
     ),
     "a model to export to": ("export-corpus clean/x hf://me/x", r"a dataset of the hub is hf://datasets/OWNER/NAME"),
     "a reason": ("inspect clean/x --dropped short", r"did you mean 'too_short'|nothing.*short"),

@@ -27,7 +27,7 @@ from korealbert.pretrain.stage import check_runtime
         ),
         (
             {"model": {"architecture": "modern", "hidden_size": 96, "num_heads": 32}},
-            "num_heads = 32 does not cut hidden_size = 96",
+            "num_heads = 32 does not divide hidden_size = 96",
         ),
         ({"model": {"architecture": "modern"}, "objective": "rtd"}, "no generator of model.architecture = 'modern'"),
         ({"model": {"architecture": "modern", "share": "all"}}, "model.modern.share\n.*Extra inputs"),

@@ -141,7 +141,9 @@ class _Reader:
         index = self._json(INDEX)
         announced = index.get("artifacts")
         if index.get("format") != _FORMAT or not isinstance(announced, dict) or not announced:
-            raise ArtifactError(f"{INDEX}: no list of artifacts in format {_FORMAT}; is the archive of another korealbert?")
+            raise ArtifactError(
+                f"{INDEX}: no list of artifacts in format {_FORMAT}; did another version of korealbert write it?"
+            )
         for name, output_digest in announced.items():
             if not ARTIFACT_NAME.fullmatch(name):
                 raise ArtifactError(f"{INDEX}: {name!r} is no artifact's name")
@@ -219,7 +221,7 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
         long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
         if odd or name == MANIFEST or not name.isprintable() or "\\" in name or long or clashing:
-            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")
+            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} does not name a file within the artifact")
     return dict(files)
 
 

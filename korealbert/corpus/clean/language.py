@@ -41,7 +41,8 @@ class Language(Spec):
     keep: Names = Field(default=("ko",), min_length=1)
     """ISO 639-1 codes; ``other`` is every script but those of ko, ja and zh. Any other code (``en``) needs py3langid."""
     min_share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a document's letters in lines of these languages; less is ``language``, and so is a text without letters."""
+    """Minimum share of a document's letters in lines of these languages. Other documents, also those without letters, are
+    dropped as ``language``."""
 
     @field_validator("keep")
     @classmethod

@@ -60,7 +60,8 @@ class CleanSpec(Spec):
     decode_entities: bool = True
     """Whether to decode ``&quot;`` and the like; false if extraction did so, because texts may be about markup."""
     limits: Limits = Limits()
-    """Limits of the quality filters: a genre's name (``"law"``), or a table with or without ``preset``."""
+    """Limits of the quality filters: a genre's name (``"law"``), or a table with or without ``preset``. A text beyond
+    a limit is dropped for the reason that the limit names."""
     language: Language | None = None
     """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: any. The output then has the
     language of each document with its share."""

@@ -60,7 +60,7 @@ class Repeats(Spec):
         if not (self.sentences or self.paragraphs or self.words):
             raise ValueError("set sentences, paragraphs or words, or remove [dedup.repeats]")
         if 0 < self.words < _MIN_WORDS:
-            raise ValueError(f"words: runs of {self.words} words are ordinary phrases; {_MIN_WORDS} or more")
+            raise ValueError(f"words: runs of {self.words} words are ordinary phrases; set {_MIN_WORDS} or more")
         return self
 
 

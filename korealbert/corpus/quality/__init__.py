@@ -1,1 +1,1 @@
-"""How good a text is: classifier, perplexity, and what follows for the corpus."""
+"""Quality of documents: a classifier and a language model score them, and limits drop or repeat them."""

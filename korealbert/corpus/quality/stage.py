@@ -71,19 +71,19 @@ class QualitySpec(Spec):
     """How documents are scored, and which are dropped or repeated for their scores."""
 
     classifier: ClassifierSpec | None = None
-    """The classifier that scores quality; None: no quality."""
+    """The classifier that scores quality; None: quality is not scored."""
     perplexity: ReferenceSpec | None = None
-    """The language model that scores perplexity; None: no perplexity."""
+    """The language model that scores perplexity; None: perplexity is not scored."""
     sources: tuple[str, ...] = ()
     """Sources whose documents are dropped and repeated; empty: all. Documents of all sources are scored."""
     min_quality: float = Field(default=0.0, ge=0, le=1)
-    """A document of lower quality is ``low_quality``."""
+    """A document of lower quality is dropped as ``low_quality``."""
     pareto: float | None = Field(default=None, gt=0)
-    """A document is kept if a random number from a Pareto distribution of this shape is above 1 - quality, else it is
-    ``low_quality``. GPT-3 used 9 (Brown et al. 2020, arXiv 2005.14165, appendix A), which keeps nearly all good documents and
-    some of the others."""
+    """A document is kept if a random number from a Pareto distribution of this shape is above 1 - quality, else
+    dropped as ``low_quality``. GPT-3 used 9 (Brown et al. 2020, arXiv 2005.14165, appendix A), which keeps nearly all good
+    documents and some of the others."""
     max_perplexity: float | None = Field(default=None, gt=1)
-    """A document of higher perplexity is ``high_perplexity``."""
+    """A document of higher perplexity is dropped as ``high_perplexity``."""
     copies: dict[str, int] = Field(default_factory=dict)
     """How often a document is repeated, by the minimum of copies (with itself) that deduplication found:
     ``{ 3 = 2, 10 = 3 }``. Texts on many sites are often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
@@ -104,9 +104,7 @@ class QualitySpec(Spec):
         if self.perplexity is None and self.max_perplexity is not None:
             raise ValueError("max_perplexity needs a reference; add [quality.perplexity]")
         if bad := [size for size, times in self.copies.items() if not (size.isdecimal() and int(size) > 1 and times >= 1)]:
-            raise ValueError(
-                f"copies: {', '.join(bad)}: a number of copies above 1, and how often the document is in the corpus, 1 or more"
-            )
+            raise ValueError(f"copies: {', '.join(bad)}: give a number of copies above 1 and, as its value, 1 or more")
         return self
 
     def named_sources(self) -> Iterator[str]:
@@ -177,7 +175,9 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
     labels = {label for file in spec.classifier.labelled for label, _ in _read_labelled(file.path)}
     if missing := [label for label in ("good", "bad") if label not in labels and not getattr(spec.classifier, label)]:
         named = ", ".join(str(file) for file in spec.classifier.labelled)
-        raise QualityError(f"there is no {missing[0]} text in {named}, and no source of such; add lines, or name a source")
+        raise QualityError(
+            f"{named}: no {missing[0]} text, and no source of {missing[0]} texts is named; add lines or a source"
+        )
 
 
 def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:

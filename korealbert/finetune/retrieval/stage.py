@@ -267,7 +267,7 @@ def unit_vectors(
             mean_BH = mean_vectors(hidden_BLH.float(), batch.attention_mask_BL)
             vector_NH[rows] = torch.nn.functional.normalize(mean_BH, dim=1).cpu().numpy()
     if not np.isfinite(vector_NH).all():
-        raise ValueError("the encoder's vectors are not finite: nothing is nearest; look for damaged weights")
+        raise ValueError("the encoder's vectors are not finite, so nothing can be ranked; look for damaged weights")
     return vector_NH
 
 

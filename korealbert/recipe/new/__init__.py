@@ -1,1 +1,1 @@
-"""`korealbert new`: files that a user has, examined, to a recipe of their own."""
+"""`korealbert new`: examines a user's files and writes a recipe for them."""

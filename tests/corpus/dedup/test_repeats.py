@@ -202,7 +202,7 @@ def test_shards_order_and_ranges_change_nothing(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({}, "set sentences, paragraphs or words"), ({"words": 3}, "runs of 3 words are ordinary phrases; 8 or more")],
+    [({}, "set sentences, paragraphs or words"), ({"words": 3}, "runs of 3 words are ordinary phrases; set 8 or more")],
 )
 def test_inconsistent_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):

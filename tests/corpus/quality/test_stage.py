@@ -166,5 +166,5 @@ def test_a_missing_label_is_reported_before_the_run(tmp_path: Path) -> None:
     path.write_text('{"text": "a", "label": "good"}\n', "utf-8")
     assert STAGE.check is not None
     STAGE.check(spec(classifier={"labelled": [str(path)], "bad": ["spam"]}), Runtime(store=tmp_path))
-    with pytest.raises(ValueError, match=r"there is no bad text in .*labels\.jsonl, and no source of such"):
+    with pytest.raises(ValueError, match=r"labels\.jsonl: no bad text, and no source of bad texts is named"):
         STAGE.check(spec(classifier={"labelled": [str(path)]}), Runtime(store=tmp_path))

@@ -306,5 +306,5 @@ def test_vectors_that_are_not_finite_are_refused(
     import torch
 
     monkeypatch.setattr("korealbert.finetune.encoders.encoder.mean_vectors", lambda hidden, mask: hidden[:, 0] * torch.nan)
-    with pytest.raises(ValueError, match="the encoder's vectors are not finite: nothing is nearest"):
+    with pytest.raises(ValueError, match="the encoder's vectors are not finite, so nothing can be ranked"):
         retrieval.run(RetrievalSpec(path=collection(), depth=4), {"model": model}, fresh("out"), runtime)

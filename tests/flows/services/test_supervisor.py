@@ -98,7 +98,7 @@ def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypa
     home.mkdir()
     (home / "processes.json").write_text('{"supervisor": 1}', "utf-8")
     (home / "database").write_text("no directory", "utf-8")
-    with pytest.raises(SystemExit, match="it did not come up"):
+    with pytest.raises(SystemExit, match="the services did not start"):
         up(home, 0, tmp_path / "store")
 
 
