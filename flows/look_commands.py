@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 
 from korealbert.artifact import Store
-from korealbert.artifact.files import refuse_overwriting
+from korealbert.artifact.files import atomic_write, refuse_overwriting
 from korealbert.flows.terminal import (
     RECIPE_HERE,
     DataDir,
@@ -86,7 +86,7 @@ def inspect(
         shows = registry.shows(found.manifest["recipe"]["stage"])
         shown = look.items(found, selection, shows=shows, limit=limit, offset=offset)
         if html is not None:
-            html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
+            _write_page(html, page(f"{found.manifest['label']} · {found.name}", shown))
             console.print(str(html), soft_wrap=True)
             return
         console.push_theme(look.THEME)
@@ -135,8 +135,16 @@ def diff(
         one, other = side(first), side(second)
         sections, lede = comparison.compare(one, other), comparison.lede(one, other)
         if html is not None:
-            html.write_text(page(f"{one.name} and {other.name}", lede, sections), "utf-8")
+            _write_page(html, page(f"{one.name} and {other.name}", lede, sections))
             console.print(str(html), soft_wrap=True)
             return
         console.print(lede, soft_wrap=True)
         print_sections(sections)
+
+
+def _write_page(path: Path, text: str) -> None:
+    """Write a page as a whole or not at all, except into what is no file, such as a pipe."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")
+    else:
+        atomic_write(path.resolve(), text.encode())
