@@ -32,6 +32,8 @@ app = typer.Typer()
 _WIDE = 80
 """Terminal width from which a list of artifacts shows when they were built."""
 
+_PAGE_BEGINS = b"<!doctype html>"
+
 
 @app.command()
 def show(
@@ -81,7 +83,7 @@ def inspect(
     with clear_errors():
         found = find(store, artifact)
         if html is not None:
-            refuse_overwriting(html, [found.path])
+            _check_target(html, found.path)
         selection = look.Selection(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shows = registry.shows(found.manifest["recipe"]["stage"])
         shown = look.items(found, selection, shows=shows, limit=limit, offset=offset)
@@ -126,7 +128,7 @@ def diff(
             recipe /= RECIPE_HERE
         artifact = None if recipe.suffix == ".toml" else find(store, name, names())
         if html is not None:
-            refuse_overwriting(html, [artifact.path if artifact else recipe])
+            _check_target(html, artifact.path if artifact else recipe)
         if artifact is not None:
             return comparison.of_artifact(artifact)
         return comparison.of_recipe(recipe, Store(store), _display_name(name), data=data)
@@ -140,6 +142,16 @@ def diff(
             return
         console.print(lede, soft_wrap=True)
         print_sections(sections)
+
+
+def _check_target(path: Path, read: Path) -> None:
+    """Raise ValueError if a page written there would replace what is read, a file of an artifact, or a file that is no page."""
+    refuse_overwriting(path, [read])
+    if path.is_file():
+        with path.open("rb") as file:
+            beginning = file.read(len(_PAGE_BEGINS))
+        if beginning and beginning.lower() != _PAGE_BEGINS:
+            raise ValueError(f"{path} exists and is no page; name another file to write")
 
 
 def _write_page(path: Path, text: str) -> None:

@@ -129,7 +129,7 @@ def test_every_command_names_the_full_disk_and_spoils_no_page(tmp_path: Path) ->
         from typer.testing import CliRunner
         from korealbert.flows.cli import app
         page = disk / "page.html"
-        page.write_text("an older page")
+        page.write_text("<!doctype html> an older page")
         made = build(STAGE, S(jobs=1), {}, Runtime(store=disk / "store", workers=1)).artifact
         with (disk / "ballast").open("wb", buffering=0) as ballast:
             try:
@@ -147,7 +147,7 @@ def test_every_command_names_the_full_disk_and_spoils_no_page(tmp_path: Path) ->
             result = CliRunner().invoke(app, arguments)
             assert result.exit_code == 2, (arguments, result.output)
             print(result.output)
-        assert page.read_text() == "an older page"
+        assert page.read_text() == "<!doctype html> an older page"
         with (disk / "shown").open("wb") as shown:
             done = subprocess.run([sys.executable, "-m", "korealbert", "show", *store], stdout=shown, stderr=subprocess.PIPE)
         assert done.returncode == 2 and done.stderr.decode().startswith("korealbert show: "), done.stderr.decode()
