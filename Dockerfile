@@ -1,7 +1,6 @@
-# One file, three images: `server` (Prefect and one file of ours), `data-worker` (corpus, vocabulary, examples, report) and
-# `training-worker` (CUDA). Dependencies are layers of their own, below the code, so that a change of code rebuilds only the last.
-# They are installed from locks/ (`make lock` writes them), each file by its hash; torch, whose build differs by platform, by its
-# version.
+# Three images: `server` (Prefect and one file of ours), `data-worker` (corpus, vocabulary, examples, report) and `training-worker`
+# (CUDA). Dependencies have layers of their own, below the code, so that a change of code rebuilds only the last layers. They are
+# installed from locks/ (written by `make lock`) by hash; torch, whose builds differ by platform, by version.
 ARG PYTHON=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON} AS base
@@ -18,7 +17,7 @@ COPY flows/services/server.py ./
 USER korealbert
 CMD ["python", "server.py", "--host", "0.0.0.0"]
 
-# The dependencies without the project, so that this layer stays while only code changes.
+# The dependencies without the project: a change of code does not rebuild this layer.
 FROM base AS dependencies
 COPY locks/build.txt locks/worker.txt locks/torch.txt /locks/
 RUN pip install --no-deps --require-hashes --requirement /locks/build.txt \

@@ -1,18 +1,15 @@
-"""Crawl pages a second beside bare Scrapy that stores the same pages as WARC, from the same loopback site, in one run.
+"""Pages per second of the crawler beside bare Scrapy that stores the same pages as WARC, from the same loopback site.
 
-python -m bench.crawl --peers PYTHON [--pages 2000] [--rounds 3]. The site is served by a process of its own. Bare Scrapy reads
-the sitemap, obeys the same robots.txt with the same concurrency, and appends each response to one WARC file with the same
-library and compression; it keeps no frontier and no log, checks no addresses, finds no duplicates. Rounds alternate; the wall
-time is that of a whole crawl, process start and final log included. Exits with 1 below the goal.
+python -m bench.crawl --peers PYTHON [--pages 2000] [--rounds 3]. A process of its own serves the site. Bare Scrapy reads the
+sitemap, obeys the same robots.txt with the same concurrency, and appends each response to one WARC file with the same library
+and compression. It keeps no frontier and no log, does not check addresses and does not find duplicates. Rounds alternate; the
+wall time is that of a whole crawl, including process start and final log. Exits with 1 below the goal.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.common import answer, cpu_seconds, in_turns, options, peer
 from korealbert.artifact import Runtime, build
 from korealbert.corpus.crawl.stage import STAGE, CrawlSpec
 from tests.corpus.crawl.crawling import source_file
@@ -29,39 +27,10 @@ from tests.corpus.crawl.site import Answer, Site, article, sitemap, text
 
 GOAL = 0.8
 CONCURRENCY = 8
-BARE = """
-import io, sys, zlib
-from scrapy.crawler import AsyncCrawlerProcess
-from scrapy.spiders import SitemapSpider
-from warcio.statusandheaders import StatusAndHeaders
-from warcio.warcwriter import WARCWriter
-
-class Bare(SitemapSpider):
-    name = "bare"
-
-    def parse(self, response):
-        writer = WARCWriter(buffer := io.BytesIO(), gzip=False, warc_version="1.1")
-        headers = [(name.decode(), value.decode()) for name, values in response.headers.items() for value in values]
-        http = StatusAndHeaders("200 OK", headers, protocol="HTTP/1.1")
-        body = io.BytesIO(response.body)
-        writer.write_record(
-            writer.create_warc_record(response.url, "response", payload=body, length=len(response.body), http_headers=http)
-        )
-        packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-        self.file.write(packer.compress(buffer.getvalue()) + packer.flush())
-
-concurrency = int(sys.argv[3])
-settings = {"ROBOTSTXT_OBEY": True, "CONCURRENT_REQUESTS": concurrency, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency,
-    "DOWNLOAD_DELAY": 0, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False, "COOKIES_ENABLED": False}
-process = AsyncCrawlerProcess(settings)
-with open(sys.argv[2], "wb") as Bare.file:
-    process.crawl(Bare, sitemap_urls=[sys.argv[1]])
-    process.start()
-"""
 
 
 def fill(site: Site, pages: int, page_bytes: int) -> None:
-    """News-like pages: a third text, two thirds markup that repeats."""
+    """Add pages like those of a newspaper: a third is text, two thirds are repeated markup."""
     chance = random.Random(3)  # noqa: S311
     syllables = [chr(code) for code in range(0xAC00, 0xB300)]
     vocabulary = ["".join(chance.choices(syllables, k=length)) for length in (2, 3, 4, 5) for _ in range(5000)]
@@ -75,43 +44,37 @@ def fill(site: Site, pages: int, page_bytes: int) -> None:
 
 
 def serve(ready: Any, pages: int, page_bytes: int) -> None:
-    """Serve the site until the parent ends; tells it the port."""
+    """Send the port to the parent, and serve the site until it ends."""
     with Site() as site:
         fill(site, pages, page_bytes)
         ready.send(site.port)
         ready.recv()
 
 
-def measured(run: Callable[[], None]) -> tuple[float, float]:
-    """Wall seconds, and CPU seconds of this process and its children, of a call."""
-    before, start = _cpu(), time.perf_counter()
-    run()
-    return time.perf_counter() - start, _cpu() - before
+def measured(run: Callable[[Path], None]) -> tuple[float, float]:
+    """Return wall seconds, and processor seconds of this process and its children, of a crawl into an empty directory."""
+    with tempfile.TemporaryDirectory() as directory:
+        before, start = cpu_seconds(), time.perf_counter()
+        run(Path(directory))
+        return time.perf_counter() - start, cpu_seconds() - before
 
 
-def _cpu() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def crawl(site: Site, directory: Path, pages: int) -> None:
-    """The crawl stage."""
-    directory.mkdir()
+def crawl(site: Site, pages: int, directory: Path) -> None:
+    """Run the crawl stage."""
     spec = CrawlSpec.model_validate({"source": str(source_file(directory, site, concurrency=CONCURRENCY))})
     assert build(STAGE, spec, {}, Runtime(store=directory / "store", workers=1)).artifact.stats["documents_out"] == pages
 
 
-def crawl_bare(peers: str, site: Site, directory: Path, pages: int) -> None:
-    """Scrapy's own sitemap spider."""
+def crawl_bare(python: str, site: Site, pages: int, directory: Path) -> None:
+    """Run Scrapy's sitemap spider."""
     path = directory / "bare.warc.gz"
-    command = [peers, "-c", BARE, f"{site.root}/sitemap.xml", str(path), str(CONCURRENCY)]
-    subprocess.run(command, check=True)
+    answer(peer(python, "scrapy", f"{site.root}/sitemap.xml", path, str(CONCURRENCY)))
     assert path.stat().st_size > pages
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", required=True, help="interpreter of the peers' environment, which has Scrapy and warcio")
+    parser = options(__doc__)
+    parser.add_argument("--peers", required=True, help="interpreter with Scrapy and warcio")
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--page-bytes", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -122,15 +85,15 @@ def main() -> int:
     )
     server.start()
     site = Site(port=here.recv())
-    ours: list[tuple[float, float]] = []
-    bare: list[tuple[float, float]] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for number in range(arguments.rounds):
-            for runs, run in ((ours, crawl), (bare, partial(crawl_bare, arguments.peers))):
-                runs.append(measured(lambda: run(site, Path(scratch) / f"round{number}", arguments.pages)))  # noqa: B023
+    sides = {
+        "korealbert": partial(measured, partial(crawl, site, arguments.pages)),
+        "bare Scrapy 2.19": partial(measured, partial(crawl_bare, arguments.peers, site, arguments.pages)),
+    }
+    found = in_turns(arguments.rounds, sides)
     here.send("end")
     server.join()
-    for name, runs in (("korealbert", ours), ("bare Scrapy 2.19", bare)):
+    ours, bare = found.values()
+    for name, runs in found.items():
         wall, cpu = median(run[0] for run in runs), median(run[1] for run in runs)
         print(f"{name:16} {arguments.pages / wall:7.1f} pages/s  {1000 * cpu / arguments.pages:6.2f} CPU ms/page")
     by_wall = median(b[0] / o[0] for o, b in zip(ours, bare))

@@ -1,9 +1,9 @@
-"""What the data stages need for 10 TB of web text on Ray: a simulation on paper, from rates measured on one core.
+"""What the data stages need for 10 TB of web text on Ray, calculated from rates that were measured on one core.
 
-python -m bench.data_scale [--bytes 10e12] [--cores 1024] [--shard-bytes 8e6 256e6]: each stage is a chain of steps, of which
-some run on all cores and some in one process; a step takes the longest of its processor time over the cores that share it, its
-bytes over the speed of the file system, and its bytes over the link of the one process where all pass through that. Rates are
-those of docs/scale.md; shares of text that stay, of candidates and of copies are assumptions and options.
+python -m bench.data_scale [--bytes 10e12] [--cores 1024] [--shard-bytes 8e6 256e6]: each stage is a chain of steps; some run on
+all cores and some in one process. A step takes the longest of three times: processor time divided by the cores that share it,
+bytes divided by the speed of the file system, and, if all bytes pass through one process, bytes divided by the speed of its
+network. Rates are those of docs/scale.md; shares of text that is kept, of candidates and of pairs are assumptions and options.
 """
 
 from __future__ import annotations
@@ -11,39 +11,41 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from bench.common import options
+
 READ_AND_FRAME = 171e6
-"""Bytes of text a second that one process unpacks from gzip and cuts into records."""
+"""Bytes of text per second that one process decompresses from gzip and cuts into records."""
 PARSE_WET, WRITE_SHARDS = 74e6, 57e6
 CLEAN, SIGN, DECONTAMINATE, BALANCE, SAMPLE = 9.7e6, 27.6e6, 7.1e6, 47e6, 47e6
-"""Bytes of text a second and core."""
+"""Bytes of text per second and core."""
 SCORE_DOCUMENTS = 7_300
-"""Documents a second and core of the linear classifier."""
+"""Documents per second and core of the linear classifier."""
 ROW_SECONDS = 156e-9
-"""To partition, sort and join one row of a reduce of deduplication."""
+"""Time to partition, sort and join one row when deduplication reduces."""
 APPEND_SECONDS = 61e-6
-"""To open a partition's file and append to it."""
+"""Time to open a partition's file and append to it."""
 PAIR_SECONDS = 0.9e-3
 SHA256 = 1.28e9
 SUBMIT_SECONDS = 1e-3
-"""For the driver to hand out one job of Ray and take its result: an assumption."""
+"""Time of the driver to submit one job of Ray and take its result; an assumption."""
 
 PACKED = 0.41
-"""Bytes of a zstd shard for a byte of text."""
+"""Bytes of a zstd shard per byte of text."""
 LETTERS = 0.310
-"""Letters and digits for a byte of text."""
+"""Letters and digits per byte of text."""
 ROWS_PER_PARTITION, BUCKET_PARTITIONS, RANKS_PER_PARTITION = 1 << 19, 1 << 10, 1 << 16
 ANCHOR_EVERY, BANDS = 8, 18
 ROW_BYTES = 12
 SIGNATURE_BYTES, SHINGLE_BYTES = 180, 8 + 3
-"""For a document; for a letter of a candidate (shingles and words)."""
+"""Bytes per document, and per letter of a candidate (shingles and words)."""
 ROWS_PER_BATCH = 2_000
 FILES = {"extract": 3, "clean": 4, "dedup": 11, "quality": 6, "balance": 5, "vocab": 3}
-"""Files that a stage writes for each shard: documents, dropped ones and logs, work files, markers."""
+"""Files that a stage writes per shard: documents, dropped documents and logs, work files, markers."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Part of a stage: what it computes and moves."""
+    """Part of a stage, with what it computes and moves."""
 
     stage: str
     name: str
@@ -52,32 +54,32 @@ class Step:
     """Bytes read and written."""
     serial: bool = False
     through_one: bool = False
-    """Whether all bytes pass through the link of one process."""
+    """Whether all bytes pass through the network of one process."""
     memory: float = 0.0
-    """Bytes in the one process of a serial step."""
+    """Bytes in the process of a serial step."""
     shuffled: float = 0.0
-    """Bytes that go from every shard to everywhere."""
+    """Bytes that go from every shard to every partition."""
 
 
 def hours(step: Step, given: argparse.Namespace) -> float:
-    """Wall time of a step."""
+    """Return the wall time of a step."""
     cores = 1 if step.serial else given.cores
     link = step.moved / given.link if step.serial or step.through_one else 0.0
     return max(step.core_seconds / cores, step.moved / given.files, link) / 3600
 
 
 def bucketed(rows: float) -> float:
-    """Seconds to partition so many rows in one process, each flush into all partitions, and to sort and join them."""
+    """Return the seconds to partition rows in one process, with each flush into all partitions, and to sort and join them."""
     flushes = max(1.0, rows / ROWS_PER_PARTITION)
     return rows * ROW_SECONDS + flushes * min(flushes, BUCKET_PARTITIONS) * APPEND_SECONDS
 
 
 def steps(given: argparse.Namespace) -> list[Step]:
-    """All steps of all stages."""
+    """Return all steps of all stages."""
     raw = given.bytes
     cleaned = raw * given.kept_by_clean
     unique = cleaned * given.kept_by_dedup
-    read = cleaned / given.document_bytes  # documents that deduplication sees
+    read = cleaned / given.document_bytes  # Documents that deduplication reads.
     anchors = cleaned * LETTERS / ANCHOR_EVERY
     candidates = given.candidates * read
     shingles = candidates * given.document_bytes * LETTERS * SHINGLE_BYTES
@@ -132,11 +134,11 @@ def steps(given: argparse.Namespace) -> list[Step]:
 
 
 def requests(given: argparse.Namespace, shard_bytes: float) -> str:
-    """Files and requests of the whole chain where a file is an object."""
+    """Return the row of files and requests of all stages if each file is an object of a cloud store."""
     shards = given.bytes / shard_bytes
     batches = max(1.0, shard_bytes / given.document_bytes / ROWS_PER_BATCH)
     written = shards * sum(FILES.values())
-    got = shards * 8 * (3 + batches) + shards * BANDS * 2  # eight readings, and the bands of every shard one by one
+    got = shards * 8 * (3 + batches) + shards * BANDS * 2  # Eight readings, and each band of every shard.
     manifest = shards * 4 * 150
     return (
         f"{shard_bytes / 1e6:>6.0f} MB {shards:>11,.0f} {written:>13,.0f} {got:>13,.0f}"
@@ -145,16 +147,18 @@ def requests(given: argparse.Namespace, shard_bytes: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--bytes", type=float, default=10e12, help="of text, as UTF-8")
     parser.add_argument("--document-bytes", type=float, default=4_000)
     parser.add_argument("--kept-by-clean", type=float, default=0.5)
     parser.add_argument("--kept-by-dedup", type=float, default=0.6)
-    parser.add_argument("--candidates", type=float, default=0.3, help="share of documents with a near or containing candidate")
-    parser.add_argument("--pairs", type=float, default=2.0, help="pairs compared a candidate")
+    parser.add_argument(
+        "--candidates", type=float, default=0.3, help="share of documents with a candidate for a near or containing copy"
+    )
+    parser.add_argument("--pairs", type=float, default=2.0, help="compared pairs per candidate")
     parser.add_argument("--cores", type=int, default=1_024)
-    parser.add_argument("--link", type=float, default=1.25e9, help="bytes a second of one machine's network")
-    parser.add_argument("--files", type=float, default=20e9, help="bytes a second of the shared file system")
+    parser.add_argument("--link", type=float, default=1.25e9, help="bytes per second of one machine's network")
+    parser.add_argument("--files", type=float, default=20e9, help="bytes per second of the shared file system")
     parser.add_argument("--shard-bytes", type=float, nargs="+", default=[8e6, 256e6])
     given = parser.parse_args()
     table = steps(given)

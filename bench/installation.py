@@ -1,4 +1,4 @@
-"""A topology of a bench's own (PostgreSQL, server, two workers), and runs on it through the literal command."""
+"""An installation for a bench alone (PostgreSQL, server, two workers), and runs on it that the command starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Installation:
         subprocess.run(arguments, cwd=self.place, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def processes(self) -> list[psutil.Process]:
-        """All that live now: the supervisor and those below it."""
+        """Return the supervisor and its descendants that live now."""
         supervisor = psutil.Process(json.loads((self.home / "processes.json").read_text("utf-8"))["supervisor"])
         return [supervisor, *supervisor.children(recursive=True)]
 
@@ -52,14 +52,14 @@ class Installation:
         os.kill(json.loads((self.home / "processes.json").read_text("utf-8"))[name], signal.SIGKILL)
 
     def begin(self, deployment: str, **parameters: Any) -> UUID:
-        """``prefect deployment run NAME``; the run's id."""
+        """Start a run by ``prefect deployment run NAME``; returns its id."""
         options = [part for key, value in parameters.items() for part in ("--param", f"{key}={json.dumps(value)}")]
         command = [sys.executable, "-m", "prefect", "deployment", "run", deployment, *options]
-        told = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True).stdout
-        return UUID(next(line.split()[-1] for line in told.splitlines() if "UUID:" in line))
+        output = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True).stdout
+        return UUID(next(line.split()[-1] for line in output.splitlines() if "UUID:" in line))
 
     def ended(self, client: SyncPrefectClient, run: UUID, seconds: float) -> Any:
-        """The run once it has ended; a server that is being killed is asked again."""
+        """Wait until a run has ended and return it, asking again while the server is down. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             try:
@@ -76,12 +76,12 @@ class Installation:
 def installation(
     environment: Callable[[Path], Mapping[str, str]] = lambda place: {},
 ) -> Iterator[tuple[Installation, SyncPrefectClient]]:
-    """A topology that is up, and a client of its server; all of it is gone afterwards.
+    """Start an installation, yield it with a client of its server, and remove it afterwards.
 
-    ``environment`` makes more variables for all its processes, from the directory that is theirs.
+    ``environment`` returns more variables for all its processes, given their directory.
     """
     place = Path(tempfile.mkdtemp(prefix="korealbert-bench-"))
-    place.chmod(0o711)  # Root's PostgreSQL is another user's.
+    place.chmod(0o711)  # Root's PostgreSQL runs as another user, who must reach it.
     here = Installation(place, environment(place))
     settings = {PREFECT_API_URL: here.environment["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: AUTH}
     here.topology("up")

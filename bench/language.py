@@ -1,20 +1,18 @@
-"""Languages of texts: accuracy and speed of the identifier of stage `clean`, beside packages that are installed.
+"""Accuracy and speed of the language identifier of stage `clean`, beside the packages that are installed.
 
-python -m bench.language DATA [--texts 400] [--catalogs /usr/share/locale]: ``DATA`` is the folder of the real corpora. Texts of
-about 300 and of about 60 characters in Korean (encyclopedia, reviews, sentences with many Hanja), Japanese, Chinese, English,
-German and French (Wikipedia), Korean in Latin letters (Revised Romanisation), and in the languages whose message catalogs the
-system has. Accuracy is the share of texts whose first language is right (``scripts``: of any but ko, ja and zh, that it is
-another); of romanised Korean, the share that is not taken for Korean. Mixed texts: mean error of the share of Korean among the
-letters of texts of Korean and English paragraphs. Speed: documents of 1,500 characters a second, on one core. Packages that are
-not installed are left out.
+python -m bench.language DATA [--texts 400] [--catalogs /usr/share/locale]: ``DATA`` is the folder of the real corpora. The
+texts have about 300 or about 60 characters. They are Korean (encyclopedia, reviews, sentences with many Hanja), Japanese,
+Chinese, English, German and French (Wikipedia), Korean in Latin letters (Revised Romanisation), and messages from the system's
+catalogs. Accuracy is the share of texts whose first language is right. ``scripts`` knows ko, ja and zh; for other languages it
+is right to say that it is another. For romanised Korean, accuracy is the share that is not taken for Korean. Then the mean
+error of the share of Korean letters in texts of Korean and English paragraphs, and documents of 1,500 characters per second on
+one core. Packages that are not installed are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import gettext
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -23,28 +21,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from korealbert.artifact import Runtime
-from korealbert.artifact.stage import build
-from korealbert.corpus import extract
+from bench.common import documents, options
 from korealbert.corpus.clean.filters import hangul_share
 from korealbert.corpus.clean.language import language_shares
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.shards import read_documents
 
 LANGUAGES = ("ja", "zh", "en", "de", "fr")
 CATALOGS = ("es", "pt", "it", "nl", "pl", "cs", "ru", "uk", "tr", "vi", "id", "sv", "fi", "hu", "el", "ar", "th", "he")
 Identify = Callable[[str], str]
 
 
-def documents(data: Path, store: Path, **table: Any) -> list[str]:
-    """Texts of one archive of the real corpora."""
-    table = {"source": "bench", "max_bad_share": 0.5, **table, "paths": [str(data / "corpus" / f"{table['paths']}.tar.zst")]}
-    artifact = build(extract.STAGE, ExtractSpec.model_validate(table), {}, Runtime(store=store), label="extract/x").artifact
-    return [one.text for shard in artifact.files("documents-*.arrow") for one in read_documents(shard)]
+def texts_in(data: Path, archive: str, **table: Any) -> list[str]:
+    """Return the texts of one archive of the real corpora."""
+    paths = [str(data / "corpus" / f"{archive}.tar.zst")]
+    spec = ExtractSpec.model_validate({"source": "bench", "paths": paths, **table})
+    return [document.text for document in documents(spec)]
 
 
 def pieces(texts: Iterable[str], characters: int) -> Iterable[str]:
-    """Each text's lines, joined until they reach a length."""
+    """Yield the lines of each text, joined until they reach a length."""
     for text in texts:
         piece = ""
         for line in text.split("\n"):
@@ -57,7 +52,7 @@ def pieces(texts: Iterable[str], characters: int) -> Iterable[str]:
 
 
 def catalog(folder: Path, language: str) -> list[str]:
-    """Messages of a language, a catalog a text."""
+    """Return the messages of a language, one text for each catalog."""
     texts = []
     for path in sorted((folder / language / "LC_MESSAGES").glob("*.mo")):
         try:
@@ -65,7 +60,9 @@ def catalog(folder: Path, language: str) -> list[str]:
                 found = gettext.GNUTranslations(file)._catalog  # type: ignore[attr-defined]
         except (OSError, ValueError, UnicodeDecodeError):
             continue
-        lines = [str(told).replace("\n", " ") for asked, told in found.items() if asked and asked != told and "%" not in told]
+        lines = [
+            str(message).replace("\n", " ") for key, message in found.items() if key and key != message and "%" not in message
+        ]
         texts.append("\n".join(line for line in lines if len(line) >= 30))
     return texts
 
@@ -76,7 +73,7 @@ _FINALS = " k k k n n n t l k m l l l p l m p p t t ng t t k t p t".split(" ")  
 
 
 def romanised(text: str) -> str:
-    """Revised Romanisation, syllable by syllable."""
+    """Return a text in Revised Romanisation, syllable by syllable."""
     parts = []
     for letter in text:
         code = ord(letter) - 0xAC00
@@ -88,7 +85,7 @@ def romanised(text: str) -> str:
 
 
 def many_hanja(texts: Iterable[str]) -> list[str]:
-    """Lines of Korean articles a fifth of whose letters are Hanja, and that end as sentences do."""
+    """Return the lines of Korean articles that end like sentences and in which more than a fifth of the letters are Hanja."""
     found = []
     for text in texts:
         for line in text.split("\n"):
@@ -99,13 +96,13 @@ def many_hanja(texts: Iterable[str]) -> list[str]:
 
 
 def peers() -> dict[str, Identify]:
-    """Identifiers that are installed, by name."""
+    """Return the identifiers that are installed, by name."""
     found: dict[str, Identify] = {"scripts": lambda text: next(iter(language_shares(text)), "und")}
     try:
         import pycld2
 
         def cld2(text: str) -> str:
-            clean = "".join(letter for letter in text if letter.isprintable() or letter == "\n")  # else it raises
+            clean = "".join(letter for letter in text if letter.isprintable() or letter == "\n")  # It raises for others.
             return {"iw": "he"}.get(code := str(pycld2.detect(clean.encode(), bestEffort=True)[2][0][1])[:2], code)
 
         found["pycld2"] = cld2
@@ -135,22 +132,18 @@ def peers() -> dict[str, Identify]:
 
 
 def texts_of(data: Path, catalogs: Path) -> dict[str, list[str]]:
-    """Documents by language and kind."""
-    with tempfile.TemporaryDirectory() as store:
-        wiki = partial(documents, data, Path(store), format="mediawiki", paths="wikipedia_xml")
-        whole = {name: wiki(members=f"*/{name}.wiki.xml.bz2") for name in LANGUAGES}
-        korean = {"format": "wikiextractor", "paths": "kowiki_extracted_AA", "members": "*/wiki_[0-3]?"}
-        whole["ko, encyclopedia"] = documents(data, Path(store), **korean)
-        nameless = {"title": "", "outlet": "", "category": "", "url": "", "published": "", "id": "", "text": "review"}
-        reviews = {"format": "json", "paths": "reviews_nsmc_raw", "members": "*/1000*.json", "fields": nameless}
-        whole["ko, reviews"] = documents(data, Path(store), **reviews)
+    """Return documents by language and kind."""
+    whole = {name: texts_in(data, "wikipedia_xml", format="mediawiki", members=f"*/{name}.wiki.xml.bz2") for name in LANGUAGES}
+    whole["ko, encyclopedia"] = texts_in(data, "kowiki_extracted_AA", format="wikiextractor", members="*/wiki_[0-3]?")
+    fields = {"title": "", "outlet": "", "category": "", "url": "", "published": "", "id": "", "text": "review"}
+    whole["ko, reviews"] = texts_in(data, "reviews_nsmc_raw", format="json", members="*/1000*.json", fields=fields)
     whole["ko, many Hanja"] = many_hanja(whole["ko, encyclopedia"])
     catalog_texts = {f"{name}, messages": catalog(catalogs, name) for name in CATALOGS}
     return whole | {name: texts for name, texts in catalog_texts.items() if texts}
 
 
 def sampled(whole: dict[str, list[str]], most: int) -> dict[tuple[str, int], list[str]]:
-    """Texts of two lengths by language and kind."""
+    """Return texts of two lengths by language and kind."""
     chance = random.Random(1)  # noqa: S311
     samples: dict[tuple[str, int], list[str]] = {}
     for name, texts in whole.items():
@@ -167,7 +160,7 @@ def sampled(whole: dict[str, list[str]], most: int) -> dict[tuple[str, int], lis
 
 
 def error_of_shares(samples: dict[tuple[str, int], list[str]]) -> float:
-    """Mean error of the share of Korean in texts of Korean and English paragraphs, in random order."""
+    """Return the mean error of the share of Korean in texts of Korean and English paragraphs in random order."""
     chance, errors = random.Random(2), []  # noqa: S311
     pools = [samples["ko, encyclopedia", 60], samples["en", 60]]
     for _ in range(300):
@@ -179,8 +172,7 @@ def error_of_shares(samples: dict[tuple[str, int], list[str]]) -> float:
 
 
 def main() -> None:
-    """Print accuracy and speed, a column for each identifier."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("--catalogs", type=Path, default=Path("/usr/share/locale"))
@@ -190,10 +182,10 @@ def main() -> None:
     print(f"{'':18}{'texts':>11}" + "".join(f"{name:>15}" for name in identifiers))
     for (name, length), texts in sorted(samples.items()):
         if texts:
-            told = [[identify(text) for text in texts] for identify in identifiers.values()]
+            guesses = [[identify(text) for text in texts] for identify in identifiers.values()]
             code = name.split(",")[0]
             wanted = {code} if code in ("ko", "ja", "zh") else {code, "other"}
-            right = [sum((one in wanted) != (name == "ko, romanised") for one in row) / len(texts) for row in told]
+            right = [sum((one in wanted) != (name == "ko, romanised") for one in row) / len(texts) for row in guesses]
             print(f"{name:18}{length:5}{len(texts):6}" + "".join(f"{share:15.1%}" for share in right), flush=True)
     print(f"mean error of the share of Korean in mixed texts: {error_of_shares(samples):.4f}")
     for what in ("ko, encyclopedia", "en"):

@@ -1,7 +1,7 @@
-"""Can the model learn what it is shown? Train on 128 real examples until all three tasks are known by heart.
+"""Train on 128 real examples until the model knows all three tasks by heart, to show that it can learn.
 
-python -m bench.memorise VIEWS [--steps 500]: the directory of a views artifact. Five to ten minutes. Exits with 1
-unless MLM, SOP and WOP accuracy on those examples all exceed 0.9.
+python -m bench.memorise VIEWS [--steps 500]: VIEWS is the directory of a views artifact. It takes five to ten minutes.
+Exits with 1 unless MLM, SOP and WOP accuracy on those examples all exceed 0.9.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Damaged real documents for a parser: none may raise, hang or go missing, and none may leave paired marks in the text.
+"""Damaged real documents for a parser: it must not raise, hang, lose a document or leave paired marks in the text.
 
-python -m bench.mutations NAME [FILE ...] [--count 10000] [--seed 1] [--members PATTERN]: NAME is a key of ``SUBJECTS``, FILEs
-hold documents in its format (default: the sample corpus or golden pages, if they have that format). Each document gets one
-to eight edits: spans deleted, doubled, moved, cut off, marks put in, a mark repeated a thousand times. Exits with 1 when one
-raises, takes longer than 10 s, leaves a paired mark or is unaccounted for.
+python -m bench.mutations NAME [FILE ...] [--count 10000] [--seed 1] [--members PATTERN]: NAME is a key of ``SUBJECTS``; FILEs
+hold documents in its format (default: the sample corpus or golden pages, if they have that format). Each document gets one to
+eight edits: a span is deleted, doubled, moved or cut off, or a mark is inserted, once or up to a thousand times. Exits with 1
+if a document raises, takes longer than 10 s, leaves a paired mark or is lost.
 """
 
 from __future__ import annotations
 
-import argparse
 import html
 import io
 import json
@@ -24,19 +23,18 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from korealbert.corpus.extract import PARSERS, frame
-from korealbert.corpus.readers.framing import RawRecords
+from bench.common import files, options
+from korealbert.corpus.extract import frame, parse
 from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Document
 from korealbert.documents.streams import RawFile, ReadLimits
 
 ROOT = Path(__file__).parents[1]
-LIMIT_SECONDS = 10
-LONGEST_CHARS = 60_000
-"""Longer documents are cut, so that ten thousand of them take minutes; pages not, whose first half is no text."""
-LONGEST_PAGE_CHARS = 400_000
+MAX_SECONDS = 10
+MAX_CHARS = 60_000
+"""Longer documents are cut, so that ten thousand take minutes. Pages have another limit: their first half is not text."""
+MAX_PAGE_CHARS = 400_000
 
 PAIRS = ("[[", "]]", "{{", "}}", "'''", "||", "<ref")
 WIKI_MARKS = (
@@ -75,23 +73,23 @@ HTML_MARKS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A parser and what it is tried with."""
+    """A parser and the documents that it is tested with."""
 
     format: str
     document: re.Pattern[bytes]
     """Finds the documents of a file; group 1 is what gets damaged."""
     read: Callable[[str], str]
-    """What the file wrote → a document's source."""
+    """Turns what is in the file into a document's source."""
     write: Callable[[str], bytes]
-    """A damaged source → a file that holds it."""
+    """Turns a damaged source into a file."""
     marks: tuple[str, ...]
     exactly_one: bool
-    """Damage stays within the document; else it may split it in two."""
+    """Whether damage never splits a document in two."""
     sample: tuple[str, ...]
-    """Patterns of the project's own files that hold such documents."""
+    """Patterns of the project's files with such documents."""
     literal: re.Pattern[str] = re.compile("(?!)")
-    """Finds what shows marks as they are, so that a source which has it may leave some."""
-    longest_chars: int = LONGEST_CHARS
+    """Finds syntax that shows marks literally; a source with it may leave paired marks."""
+    max_chars: int = MAX_CHARS
 
 
 def _as_page(source: str) -> bytes:
@@ -100,7 +98,7 @@ def _as_page(source: str) -> bytes:
 
 
 def _writable(text: str) -> str:
-    """Without what no XML file holds."""
+    """Remove characters that XML does not allow."""
     return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "", text)
 
 
@@ -176,27 +174,24 @@ SUBJECTS = {
         HTML_MARKS,
         True,
         ("tests/golden/html/**/*.html",),
-        re.compile(""),  # wiki markup in a page is text
-        LONGEST_PAGE_CHARS,
+        re.compile(""),  # Wiki markup in a page is text.
+        MAX_PAGE_CHARS,
     ),
 }
 
 
 def documents(subject: Subject, paths: list[Path], members: str) -> list[str]:
-    """The sources of all documents in some files."""
+    """Return the sources of all documents in some files."""
     found = []
-    for raw in open_files(paths, members, ReadLimits()):
-        assert isinstance(raw, RawFile), raw
-        data = b"".join(iter(lambda raw=raw: raw.read(1 << 20), b""))
+    for _, data in files(paths, members):
         found += [
-            subject.read(match[1].decode("utf-8", "replace"))[: subject.longest_chars]
-            for match in subject.document.finditer(data)
+            subject.read(match[1].decode("utf-8", "replace"))[: subject.max_chars] for match in subject.document.finditer(data)
         ]
     return found
 
 
 def mutations(sources: list[str], marks: tuple[str, ...], *, count: int, seed: int) -> Iterator[str]:
-    """``count`` damaged documents; the same for the same seed."""
+    """Yield ``count`` damaged documents; the same ones for the same seed."""
     chance = random.Random(seed)  # noqa: S311
     for _ in range(count):
         text = chance.choice(sources)
@@ -225,33 +220,33 @@ def _damaged(text: str, marks: tuple[str, ...], chance: random.Random) -> str:
 
 
 def outcomes(subject: Subject, source: str) -> list[Outcome]:
-    """What becomes of one damaged document."""
+    """Return what the parser makes of one damaged document."""
     spec = ExtractSpec.model_validate({"source": "a", "format": subject.format, "paths": ["a"]})
     tally, found = Tally(), list[Outcome]()
-    for batch in frame(spec, RawFile("a", io.BytesIO(subject.write(source)), ReadLimits())):
-        found += PARSERS[spec.format, spec.document](spec, batch, tally) if isinstance(batch, RawRecords) else [batch]
+    for part in frame(spec, RawFile("a", io.BytesIO(subject.write(source)), ReadLimits())):
+        found += parse(spec, part, tally)
     return found
 
 
 def fault(subject: Subject, source: str) -> str:
-    """What a parser does wrong with a damaged document; empty if nothing."""
+    """Return what a parser does wrong with a damaged document, or "" if nothing."""
     found = outcomes(subject, source)
     if not found or (subject.exactly_one and len(found) != 1):
         return f"{len(found)} outcomes"
     for outcome in found:
         if isinstance(outcome, Document):
-            outcome.text.encode("utf-8")  # a lone surrogate could not be stored
+            outcome.text.encode("utf-8")  # A lone surrogate could not be stored.
             if (marks := [mark for mark in PAIRS if mark in outcome.text]) and not subject.literal.search(source):
                 return f"left {marks}"
     return ""
 
 
 def _too_slow(signal_number: int, where: FrameType | None) -> NoReturn:
-    raise TimeoutError(f"longer than {LIMIT_SECONDS} s")
+    raise TimeoutError(f"longer than {MAX_SECONDS} s")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("name", choices=sorted(SUBJECTS))
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--members", default="*")
@@ -259,18 +254,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     subject = SUBJECTS[given.name]
-    files = given.files or [path for pattern in subject.sample for path in sorted(ROOT.glob(pattern))]
-    if not (sources := documents(subject, files, given.members)):
-        parser.error(f"no {subject.format} documents in {[str(path) for path in files]}: name a file that holds some")
+    paths = given.files or [path for pattern in subject.sample for path in sorted(ROOT.glob(pattern))]
+    if not (sources := documents(subject, paths, given.members)):
+        parser.error(f"no {subject.format} documents in {[str(path) for path in paths]}: name a file with some")
     print(f"{given.name}: {given.count:,} mutations of {len(sources):,} documents")
     signal.signal(signal.SIGALRM, _too_slow)
     faults, slowest, begun = Counter[str](), (0.0, 0), time.perf_counter()
     for source in mutations(sources, subject.marks, count=given.count, seed=given.seed):
         started = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
         try:
             wrong = fault(subject, source)
-        except Exception as error:  # whatever it is, it is what this looks for
+        except Exception as error:  # Any exception is a fault of the parser.
             wrong = f"{type(error).__name__}: {error}"
         signal.setitimer(signal.ITIMER_REAL, 0)
         slowest = max(slowest, (time.perf_counter() - started, len(source)))

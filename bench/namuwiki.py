@@ -1,12 +1,11 @@
-"""NamuWiki documents a second against namu-wiki-extractor, on the same dumps, with the same number of processes, in one run.
+"""NamuWiki documents per second beside namu-wiki-extractor, on the same dumps and with the same number of processes.
 
 python -m bench.namuwiki RECORDS --peers PYTHON [--documents 4000] [--processes 1] [--rounds 3]: RECORDS is an archive or folder
-of real dump records; PYTHON is the interpreter of an environment that has namu-wiki-extractor 0.3.0. Dumps of the true shape
-(one array on one line, contributors and all) are made of them, each document with its paragraphs in another order: short
-articles alone; a mix with one of 58,000 characters among 50 and one of 521,000 among 500; and all records in turn, a twentieth
-as many. Each process reads a dump of its own and writes JSON lines; ours frames it as a stream, the peer's loads it whole.
-Rates are by processor time, which other work on the machine does not change much. With --memory, the peak memory of ours over a
-dump of one array, at two sizes. Ends with an error if a document is lost.
+of real dump records; PYTHON is an interpreter with namu-wiki-extractor 0.3.0. Dumps in the original format (one array on one
+line, with contributors) are made of them, each document with shuffled paragraphs: short articles alone; a mix with one of
+58,000 characters in 50 and one of 521,000 in 500; and all records in turn, a twentieth as many. Each process reads a dump of
+its own and writes JSON lines; ours reads it as a stream, the peer loads it whole. Rates are by processor time, which other work
+on the machine hardly changes. --memory adds the peak memory of ours over one array, at two sizes. Fails if a document is lost.
 """
 
 from __future__ import annotations
@@ -15,47 +14,44 @@ import argparse
 import json
 import random
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from korealbert.corpus.extract import PARSERS, frame
+from bench.common import files, in_turns, options, outcomes, peer
 from korealbert.corpus.markup.namumark import extract_namumark
-from korealbert.corpus.readers.framing import RawRecords
-from korealbert.corpus.readers.records import Dropped, Tally
+from korealbert.corpus.readers.records import Dropped
 from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
-from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Document
-from korealbert.documents.streams import RawFile, ReadLimits
 
-PEER_SCRIPT = Path(__file__).with_name("namuwiki_peer.py")
 SHORT_CHARS = 10_000
-LONG_ONES = ((58_000, 50), (521_000, 500))
-"""Longer records of about so many characters: one among so many documents."""
+LONG_RECORDS = ((58_000, 50), (521_000, 500))
+"""Characters of a long record, and how many documents of the mix there are for each such record."""
 MEMORY_DOCUMENTS = (10_000, 40_000)
+OURS = [sys.executable, "-m", "bench.namuwiki", "--child"]
 ROW = "{:62}{:>12}{:>12}{:>8}  {}"
 
 
 def records_in(paths: Path) -> list[dict[str, Any]]:
-    """All dump records of some files, one object or one array each."""
+    """Return the dump records of some files, which hold one object or one array each."""
     found: list[dict[str, Any]] = []
-    for raw in open_files([paths], "*.json", ReadLimits()):
-        assert isinstance(raw, RawFile), raw
-        value = json.loads(b"".join(iter(lambda raw=raw: raw.read(1 << 20), b"")))
+    for _, content in files([paths], "*.json"):
+        value = json.loads(content)
         found += value if isinstance(value, list) else [value]
     return found
 
 
 def chosen(records: list[dict[str, Any]], number: int, mix: str) -> dict[str, Any]:
-    """The record that document ``number`` is made of."""
+    """Return the record that document ``number`` is made of."""
     if mix == "all in turn":
         return records[number % len(records)]
-    for characters, among in LONG_ONES if mix == "mix" else ():
+    for characters, among in LONG_RECORDS if mix == "mix" else ():
         longer = [record for record in records if abs(len(record["text"]) - characters) < 0.05 * characters]
         if longer and number % among == among - 1:
             return longer[0]
@@ -64,7 +60,7 @@ def chosen(records: list[dict[str, Any]], number: int, mix: str) -> dict[str, An
 
 
 def write_dump(path: Path, records: list[dict[str, Any]], count: int, mix: str) -> int:
-    """A dump of ``count`` documents; its characters of markup."""
+    """Write a dump of ``count`` documents; returns its characters of markup."""
     chance, characters = random.Random(1), 0  # noqa: S311
     with path.open("w", encoding="utf-8") as out:
         for number in range(count):
@@ -81,10 +77,11 @@ def write_dump(path: Path, records: list[dict[str, Any]], count: int, mix: str) 
 
 
 def extract(dump: Path, out: Path) -> tuple[float, int]:
-    """Processor seconds from opening a dump to the last JSON line written, and the documents accounted for."""
+    """Write the documents of a dump as JSON lines; returns the processor seconds of that and the number of documents."""
     begun, count = time.process_time(), 0
+    spec = ExtractSpec.model_validate({"source": "namuwiki", "format": "namuwiki", "paths": [str(dump)]})
     with out.open("w", encoding="utf-8") as target:
-        for outcome in outcomes(dump):
+        for _, outcome in outcomes(spec):
             count += 1
             document = outcome.document if isinstance(outcome, Dropped) else outcome
             assert isinstance(document, Document), document
@@ -92,19 +89,8 @@ def extract(dump: Path, out: Path) -> tuple[float, int]:
     return time.process_time() - begun, count
 
 
-def outcomes(dump: Path) -> Iterator[Any]:
-    """What becomes of each record of a dump, as in the extract stage."""
-    spec = ExtractSpec.model_validate({"source": "namuwiki", "format": "namuwiki", "paths": [str(dump)]})
-    tally = Tally()
-    for raw in open_files([dump], "*", spec.limits):
-        assert isinstance(raw, RawFile), raw
-        for batch in frame(spec, raw):
-            assert isinstance(batch, RawRecords), batch
-            yield from PARSERS[spec.format, spec.document](spec, batch, tally)
-
-
 def child(dump: Path, out: Path) -> None:
-    """What a process of ours does: prints seconds, seconds of extraction alone, documents and peak memory."""
+    """Extract a dump in this process; prints seconds, seconds of extraction alone, documents and peak memory."""
     seconds, count = extract(dump, out)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     alone = 0.0
@@ -118,7 +104,7 @@ def child(dump: Path, out: Path) -> None:
 
 
 def run(command: list[str], dumps: list[Path], folder: Path) -> list[list[float]]:
-    """One process a dump, all at once; what each printed."""
+    """Start one process for each dump, all at once; returns what each printed."""
     children = [
         subprocess.Popen([*command, str(dump), str(folder / f"{dump.stem}.jsonl")], stdout=subprocess.PIPE, text=True)
         for dump in dumps
@@ -131,41 +117,32 @@ def run(command: list[str], dumps: list[Path], folder: Path) -> list[list[float]
 def compare(
     name: str, records: list[dict[str, Any]], documents: int, given: argparse.Namespace, folder: Path
 ) -> Iterator[tuple[str, ...]]:
-    """The rows of one mix."""
+    """Yield the rows of one mix."""
     dumps = [folder / f"dump{number}.json" for number in range(given.processes)]
     characters = sum(write_dump(dump, records, documents, name) for dump in dumps)
     count = documents * given.processes
     size = sum(dump.stat().st_size for dump in dumps) / 1e6
-    print(f"{name}: {count:,} documents, {size:.0f} MB, {characters / count:,.0f} characters in the mean")
-    seconds: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
-    for _ in range(given.rounds):
-        for side, command in (
-            ("theirs", [given.peers, "-P", str(PEER_SCRIPT)]),
-            ("ours", [sys.executable, "-m", "bench.namuwiki", "--child"]),
-        ):
-            found = run(command, dumps, folder)
-            seconds[side].append((max(line[0] for line in found), max(line[1] for line in found)))
-            if side == "ours":
-                read = sum(line[2] for line in found)
-                assert read == count, f"{name}: {read:,.0f} documents of {count:,}"
+    print(f"{name}: {count:,} documents, {size:.0f} MB, {characters / count:,.0f} characters on average")
+    commands = {"theirs": peer(given.peers, "namuwiki"), "ours": OURS}
+    runs = in_turns(given.rounds, {side: partial(run, command, dumps, folder) for side, command in commands.items()})
+    for found in runs["ours"]:
+        read = sum(line[2] for line in found)
+        assert read == count, f"{name}: {read:,.0f} documents of {count:,}"
     for index, what in enumerate(("from dump to JSON lines", "markup to text alone")):
-        rate = {side: count / statistics.median(run[index] for run in of) for side, of in seconds.items()}
-        yield (
-            f"{name}, {what}, documents/s a core",
-            f"{rate['ours']:,.0f}",
-            f"{rate['theirs']:,.0f}",
-            f"{rate['ours'] / rate['theirs']:.1f}",
-            "≥ 3, aim 5",
+        ours, theirs = (
+            count / median(max(line[index] for line in found) for found in runs[side]) for side in ("ours", "theirs")
         )
+        title = f"{name}, {what}, documents/s a core"
+        yield title, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", "≥ 3, aim 5"
 
 
 def memory(records: list[dict[str, Any]], folder: Path) -> Iterator[tuple[str, ...]]:
-    """Peak memory over one array, at two sizes."""
+    """Yield the rows of peak memory over one array, at two sizes."""
     dump = folder / "array.json"
     for count in MEMORY_DOCUMENTS:
         write_dump(dump, records, count, "mix")
         size = dump.stat().st_size / 1e6
-        ((seconds, _, _, peak),) = run([sys.executable, "-m", "bench.namuwiki", "--child"], [dump], folder)
+        ((seconds, _, _, peak),) = run(OURS, [dump], folder)
         yield f"one array of {size:,.0f} MB: peak MB, MB/s", f"{peak / 1024:,.0f}, {size / seconds:.1f}", "", "", "flat"
 
 
@@ -173,9 +150,9 @@ def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         child(*map(Path, sys.argv[2:]))
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("records", type=Path)
-    parser.add_argument("--peers", required=True, help="interpreter of the environment that has namu-wiki-extractor 0.3.0")
+    parser.add_argument("--peers", required=True, help="interpreter with namu-wiki-extractor 0.3.0")
     parser.add_argument("--documents", type=int, default=4_000)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,10 +1,9 @@
-"""What scheduling costs: the whole DAG when every stage is cached, in this process and through server and worker; and what
-Prefect adds to a run that builds all of it.
+"""The cost of scheduling: of a DAG whose stages are all cached, and what Prefect adds to a run that builds all of them.
 
 Usage: python -m bench.overhead [RECIPE]
 
-The last is what the flow spends outside the stages, less what building the same stages without Prefect spends there, and a
-report of progress as often as a stage of ten minutes makes one.
+The cached DAG is run in this process, and by server and worker. What Prefect adds is the time that the flow spends outside the
+stages, minus that of `korealbert.run`, plus the reports of progress of a stage of ten minutes.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import psutil
 from prefect import flow
 from prefect.logging import get_run_logger
 
-from bench.installation import Installation, installation
-from korealbert.artifact import Progress, Store, build
+import korealbert
+from bench.common import cpu_seconds_of
+from bench.installation import installation
+from korealbert.artifact import Progress, Store
 from korealbert.flows.corpus_to_model import corpus_to_model
 from korealbert.flows.step import SECONDS_BETWEEN_REPORTS, reporter
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -31,17 +30,9 @@ RUN_SECONDS = 600
 REPORTS = 50
 
 
-def without_prefect(recipe: Path, runtime: TrainingRuntime) -> None:
-    """Build the same stages, planned in the same way, one after the other."""
-    built: dict[str, Any] = {}
-    for label, node in prepare(recipe, Store(runtime.store)).nodes.items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
-
-
 @flow(name="reports", persist_result=False)
 def reports() -> float:
-    """Seconds of one report of progress, all that a stage waits for."""
+    """Return the seconds that a stage waits for one report of progress."""
     report = reporter("bench", get_run_logger())
     report(Progress(0, REPORTS + 1, "steps", message="begins"))
     began = time.monotonic()
@@ -50,25 +41,17 @@ def reports() -> float:
     return (time.monotonic() - began) / REPORTS
 
 
-def processor_seconds(here: Installation) -> float:
-    """Of all processes of the installation, those that have ended included."""
-    total = 0.0
-    for process in here.processes():
-        try:
-            total += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
-    return total
-
-
 def main(recipe: Path) -> int:
-    logging.disable(logging.INFO)  # The flow in this process would tell of every stage.
+    logging.disable(logging.INFO)  # The flow in this process logs every stage.
     with installation() as (here, client):
         outside = {}
-        for name, job in (("without", without_prefect), ("with", corpus_to_model)):
+        for name in ("without", "with"):
             runtime = TrainingRuntime(store=here.store.with_name(f"{name}-prefect"), workers=1, threads=1)
             began = time.monotonic()
-            job(recipe, runtime=runtime)
+            if name == "with":
+                corpus_to_model(recipe, runtime=runtime)
+            else:
+                korealbert.run(recipe, runtime.store, workers=1, threads=1)
             built = sum(each.manifest["wall_seconds"] for each in Store(runtime.store).artifacts())
             outside[name] = time.monotonic() - began - built
         a_report = reports()
@@ -80,10 +63,10 @@ def main(recipe: Path) -> int:
         corpus_to_model(recipe, runtime=runtime)
         seconds["flow in this process"] = time.monotonic() - began
         run = here.begin("corpus-to-model", recipe=str(recipe.resolve()), runtime=runtime.model_dump(mode="json"))
-        began, worked = time.monotonic(), processor_seconds(here)
+        began, worked = time.monotonic(), cpu_seconds_of(here.processes())
         ended = here.ended(client, run, 600)
         seconds["flow through server and worker"] = time.monotonic() - began
-        worked = processor_seconds(here) - worked
+        worked = cpu_seconds_of(here.processes()) - worked
         assert ended.state_name == "Completed", ended.state
     print(f"{stages} stages, all cached; through the server: from the end of the command, the wait for the worker included,")
     print(f"with {worked:.1f} s of processor time of server, database and worker\n")

@@ -1,26 +1,23 @@
-"""Our training loop beside Hugging Face's `Trainer`, data loading included: tokens/s, peak memory, time outside the model, MFU.
+"""Our training loop beside Hugging Face's `Trainer`, data loading included: tokens/s, memory, time outside the model, MFU.
 
     python -m bench.pretrain [--cases small base modern-small] [--threads 1] [--peers PYTHON]
 
-Both sides take the same rows of the shipped sample (packed at each case's length), the same shape with 32,000 word embeddings,
-the same batch, AdamW and threads, each in the precision that is faster for it. Theirs is `AlbertForPreTraining`, or
-`ModernBertForMaskedLM` with logits of masked pieces alone, with `DataCollatorForLanguageModeling`; PYTHON is
-an interpreter with transformers and accelerate, by default this one, so that both compute with one torch. Each side runs in a
-process of its own, in turns, and the better turn counts; both keep the memory of a step for the next one, as our stage does.
-On a CPU seconds are processor seconds, so that other work on the machine counts little; where torch finds a GPU the cases are
-those of the GPU, in bf16, and seconds are those of the clock.
+Both sides use the same rows of the shipped sample (packed at each case's length), the same shape with 32,000 word embeddings,
+and the same batch size, AdamW and threads, each in the precision that is faster for it. Theirs is `AlbertForPreTraining`, or
+`ModernBertForMaskedLM` with logits of masked pieces alone, with `DataCollatorForLanguageModeling`. PYTHON is an interpreter
+with transformers and accelerate, by default this one, so that both use the same torch. Each side runs in a process of its own,
+in turns, and the better turn counts; both keep the memory of a step for the next one, like our stage. On a CPU, seconds are
+those of the processor, so that other work on the machine matters little. If torch finds a GPU, the cases are those of the GPU,
+in bf16, and seconds are those of the clock.
 
-MFU is as published figures are: operations of real tokens, padding left out, by the nominal peak of the GPU in bf16
-(`korealbert/data_specs/machines.toml`). Beside it stands the share of what a large matrix product reaches on the device.
+MFU is computed like published figures: operations on real tokens, without padding, divided by the nominal peak of the GPU in
+bf16 (`korealbert/data_specs/machines.toml`). The share of the rate of a large matrix product on the device is shown as well.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,21 +25,20 @@ from typing import Any
 
 import torch
 
+import korealbert
+from bench.common import answer, options
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard, read_documents
 from korealbert.examples import packing, views
-from korealbert.recipe.dag import graph
 from korealbert.recipe.machines import figures
-from korealbert.recipe.nodes import until
-from korealbert.recipe.reading import load
 
 SAMPLE = Path("data_specs/recipes/small-sample.toml")
 TURNS = 2
 COPIES = 20
-"""Times that the sample's text is repeated, so that an epoch is some thousand rows."""
+"""Repetitions of the sample's text, which make an epoch of a few thousand rows."""
 JOINED = 5
-"""Documents of the sample that make one."""
+"""Documents of the sample that are joined into one."""
 LARGE = {"hidden_size": 1024, "num_layers": 24}
 
 
@@ -55,9 +51,9 @@ class Case:
     batch: int
     """Sequences per forward pass."""
     steps: int
-    """Timed, after those of ``warm_up``."""
+    """Steps that are timed, after ``warm_up`` others."""
     goals: dict[str, float]
-    """Least speed ratio, largest memory ratio, largest share of time outside the model, least share of matrix products, MFU."""
+    """Minimum speed ratio, share of the matrix rate and MFU; maximum memory ratio and share of time outside the model."""
     warm_up: int = 1
     accumulation: int = 1
     precisions: tuple[str, ...] = ("fp32", "bf16")
@@ -82,13 +78,13 @@ ON_GPU = {
 
 
 class LongTextSpec(Spec):
-    """How often the text is repeated."""
+    """Spec of ``long_text``."""
 
     copies: int
 
 
 def long_text(spec: LongTextSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """The corpus in documents of five of its own, some times over: rows are then as full as those of a large corpus."""
+    """Write documents of five documents of the corpus, repeatedly, so that rows are as full as those of a large corpus."""
     texts = [d.text for path in inputs["documents"].files("documents-*.arrow") for d in read_documents(path)]
     joined = ["\n".join(texts[first : first + JOINED]) for first in range(0, len(texts), JOINED)]
     with DocumentShard(out_dir, 0) as shard:
@@ -98,12 +94,9 @@ def long_text(spec: LongTextSpec, inputs: Inputs, out_dir: Path, runtime: Runtim
 
 
 def rows(length: int, store: Path, *, copies: int = COPIES, heldout_share: float = 0.0) -> tuple[Artifact, Artifact, Artifact]:
-    """Vocabulary, examples and views of the sample at a length."""
+    """Return vocabulary, examples and views of the sample at a sequence length."""
+    built = korealbert.run(SAMPLE, store, until="vocab", workers=1)
     runtime = Runtime(store=store, workers=1)
-    built: dict[str, Artifact] = {}
-    for label, node in until(graph(load(SAMPLE)), "vocab").items():
-        inputs = {role: built[name] for role, name in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime).artifact
     spec = LongTextSpec(copies=copies)
     documents = build(Stage("long_text", 1, LongTextSpec, long_text), spec, {"documents": built["balance"]}, runtime).artifact
     made = {"vocab": built["vocab"]}
@@ -114,18 +107,15 @@ def rows(length: int, store: Path, *, copies: int = COPIES, heldout_share: float
 
 
 def side(python: str, name: str, job: dict[str, Any]) -> dict[str, float]:
-    """Seconds and peak memory of one side in a process of its own; raises with its words where it fails."""
+    """Run one side in a process of its own, which keeps freed memory; returns its seconds, peak memory and so on."""
     command = [python, "-m", "bench.pretrain_sides", name, json.dumps(job)]
-    kept = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **kept})
-    if done.returncode:
-        raise RuntimeError(f"{name} failed:\n{done.stderr[-4000:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    keeps_memory = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+    result: dict[str, float] = answer(command, environment=keeps_memory)
     return result
 
 
 def compare(name: str, case: Case, job: dict[str, Any], peers: str) -> bool:
-    """Run both sides in turns and print their rows; whether every goal is met."""
+    """Run both sides in turns and print their rows; returns whether every goal is met."""
     turns = [
         (side(sys.executable, "ours", {**job, "precision": p}), side(peers, "theirs", {**job, "precision": p}))
         for p in case.precisions * TURNS
@@ -149,7 +139,7 @@ def compare(name: str, case: Case, job: dict[str, Any], peers: str) -> bool:
 
 
 def nominal_peak() -> float | None:
-    """Operations a second of this machine's GPU in bf16, by its data sheet; None where it is not known, and without one."""
+    """Return the operations per second of this machine's GPU in bf16 by its data sheet, or None if it is not known."""
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     found = (chip for key, chip in figures().chips.items() if chip.memory_gb and re.search(rf"\b{key}\b", name, re.IGNORECASE))
     return max((chip.operations for chip in found), default=None)
@@ -164,7 +154,7 @@ def row(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> bool:
-    """Print one line; whether its goal is met."""
+    """Print one row; returns whether its goal is met."""
     shown = ["" if value is None else f"{value:,.0f}" for value in (ours, peer)]
     goal = f"≥ {at_least}" if at_least is not None else f"≤ {at_most}" if at_most is not None else ""
     met = (at_least is None or ratio >= at_least) and (at_most is None or ratio <= at_most)
@@ -173,11 +163,13 @@ def row(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     cases = ON_GPU if torch.cuda.is_available() else ON_CPU
     parser.add_argument("--cases", nargs="+", choices=cases, default=list(cases))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--pieces", type=int, default=32_000, help="word embeddings of the model; the sample uses the first")
+    parser.add_argument(
+        "--pieces", type=int, default=32_000, help="word embeddings of the model; the sample uses the first ones"
+    )
     parser.add_argument("--peers", default=sys.executable, help="interpreter with transformers and accelerate")
     parser.add_argument("--store", type=Path, default=Path("store/bench-pretrain"))
     arguments = parser.parse_args()

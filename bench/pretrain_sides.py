@@ -1,8 +1,9 @@
-"""The two sides of `bench.pretrain`, each run in a process of its own; prints one JSON object.
+"""The two sides of `bench.pretrain`; each runs in a process of its own and prints one JSON object.
 
     python -m bench.pretrain_sides ours|theirs JOB
 
-JOB is JSON: a case of `bench.pretrain` with the folders of vocabulary, examples and views, threads and word embeddings.
+JOB is JSON: a case of `bench.pretrain` with the folders of vocabulary, examples and views, threads and word embeddings. The
+module imports little, because the memory of its process is measured.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from korealbert.pretrain.spec import PretrainSpec
 
 
 def now() -> float:
-    """Processor seconds on a CPU, the clock's on a GPU, once it has done its work."""
+    """Return processor seconds on a CPU; on a GPU, seconds of the clock when it has done its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         return time.perf_counter()
@@ -41,7 +42,7 @@ def peak_bytes() -> int:
 
 
 def spec_of(job: dict[str, Any]) -> PretrainSpec:
-    """Dropout as in KoreALBERT, but none after the feed-forward block: theirs has none. ModernBERT has none at all."""
+    """Return the spec: dropout as in KoreALBERT, but like theirs none after the feed-forward block. ModernBERT has none."""
     steps, modern = job["warm_up"] + job["steps"], is_modern(job)
     return PretrainSpec(
         model=job["model"] if modern else {**job["model"], "ffn_dropout": False},
@@ -64,7 +65,7 @@ def is_modern(job: dict[str, Any]) -> bool:
 
 
 class Pieces:
-    """Rows whose model has more word embeddings than their vocabulary has pieces: what they cost is that of the larger one."""
+    """Rows for a model that has more word embeddings than their vocabulary has pieces."""
 
     def __init__(self, source: ExampleBatches, pieces: int) -> None:
         self.num_rows, self.num_views = source.num_rows, source.num_views
@@ -77,7 +78,7 @@ class Nothing:
 
 
 class Stopwatch:
-    """Seconds within calls, those of calls within calls once."""
+    """Adds up the seconds of calls; nested calls count once."""
 
     def __init__(self) -> None:
         self.seconds, self._depth = 0.0, 0
@@ -96,7 +97,7 @@ class Stopwatch:
 
 
 def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
-    """Our loop; what is outside the model is what forward and backward passes and updates do not take of its steps."""
+    """Train with our loop. Time outside the model is that of the steps without forward and backward passes and updates."""
     from korealbert.pretrain.engine import join
     from korealbert.pretrain.trainer import Trainer
 
@@ -113,7 +114,7 @@ def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
         ranks = join(rank=0, world_size=1, device=device)
         nothing: Any = Nothing()
         trainer = Trainer(spec, config, train=source, heldout=nothing, ranks=ranks, out_dir=Path(directory), report=report)
-        if device.type == "cpu":  # On a GPU every look at the clock would wait for it.
+        if device.type == "cpu":  # On a GPU each reading of the clock would wait for it.
             trainer.objective.forward = model.around(trainer.objective.forward)  # type: ignore[method-assign]
             torch.autograd.backward = model.around(torch.autograd.backward)
             trainer.optimizer.step = model.around(trainer.optimizer.step)  # type: ignore[method-assign]
@@ -130,7 +131,7 @@ def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
 
 
 def theirs(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
-    """`Trainer`, the model and the collator that masks as it goes, on the rows without their noise."""
+    """Train with `Trainer` and the collator that masks, on the rows without their noise."""
     from transformers import (
         AlbertConfig,
         AlbertForPreTraining,
@@ -191,7 +192,7 @@ def theirs(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
 
 
 def clean_rows(job: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows as a tokeniser would have given them, padded to the length of the case."""
+    """Return the rows as a tokeniser would return them, padded to the length of the case."""
     source = ExampleBatches(Path(job["examples"]), Path(job["views"]), "train")
     batch = source.gather(0, np.arange(source.num_rows))
     ids = batch.input_ids.copy()

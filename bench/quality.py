@@ -1,23 +1,22 @@
-"""Classifier and language model of stage `quality` on real sources: how well they tell them apart, and how fast.
+"""How well and how fast the classifier and the language model of stage `quality` tell real sources apart.
 
-python -m bench.quality DATA [--documents 3000]: ``DATA`` is the folder of the real corpora. Half of the articles of an
-encyclopedia (good) and of the pages of film reviews (bad) is trained on. Of the other half, and of genres that no model saw:
-the chance that an article has the better score (area under the curve), mean quality and median perplexity. And documents a
-second on one core.
+python -m bench.quality DATA [--documents 3000]: ``DATA`` is the folder of the real corpora. The models are trained on half of
+the articles of an encyclopedia (good) and of the pages of film reviews (bad). For the other half, and for genres that no model
+saw, it prints the probability that an article has the better score (area under the curve), mean quality and median perplexity;
+then documents per second on one core.
 """
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
 
-import numpy as np
+from sklearn.metrics import roc_auc_score
 
+from bench.common import options
 from bench.filters import prose
 from korealbert.corpus.quality.models import codes, train_classifier, train_language_model
 
@@ -26,16 +25,12 @@ GENRES = ("encyclopedia", "reviews", "news", "law", "petitions", "novels", "book
 
 
 def area(good: list[float], bad: list[float]) -> float:
-    """The chance that a good text has the higher score than a bad one; ties count half."""
-    scores = np.array(good + bad)
-    _, ranks, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2
-    total = middle[ranks[: len(good)]].sum()
-    return float((total - len(good) * (len(good) + 1) / 2) / (len(good) * len(bad)))
+    """Return the probability that a good text has a higher score than a bad one; ties count half."""
+    return float(roc_auc_score([1] * len(good) + [0] * len(bad), good + bad))
 
 
 def timed(score: Callable[[str], float], texts: list[str]) -> float:
-    """Documents a second."""
+    """Return documents per second."""
     start = time.process_time()
     for text in texts:
         score(text)
@@ -43,13 +38,11 @@ def timed(score: Callable[[str], float], texts: list[str]) -> float:
 
 
 def main() -> None:
-    """Print areas, scores by genre, and speeds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--documents", type=int, default=3_000)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as store:
-        texts = {genre: list(islice(prose(arguments.data, genre, Path(store), 10**9), arguments.documents)) for genre in GENRES}
+    texts = {genre: list(islice(prose(arguments.data, genre), arguments.documents)) for genre in GENRES}
     train = {genre: [codes(text, CHARACTERS) for text in found[::2]] for genre, found in texts.items()}
     held = {genre: found[1::2] for genre, found in texts.items()}
     start = time.process_time()

@@ -1,24 +1,23 @@
-"""Bytes and operations of one training step on a GPU, counted without one, and the time that they take by a roofline.
+"""Bytes and operations of one training step on a GPU, counted without a GPU, and their time by a roofline.
 
     python -m bench.roofline [--cases albert-128 bert-128 …]
 
-A step's forward pass, backward pass and AdamW update are run on tensors that have shapes but no values, with the types that
-autocast gives them on CUDA. Its operations are put together into kernels as torch.compile does in the main:
+Forward pass, backward pass and AdamW update of a step run on tensors with shapes but without values, with the types of CUDA's
+autocast. Operations are fused into kernels roughly like torch.compile fuses them:
 
-- Elementwise operations, reductions and normalisations over the last dimension, and gathers join the kernel of what they read,
-  where both run over as many elements and everything else that they read is there before. A kernel reads each of its inputs
-  once. A result is written where another kernel or a matrix product reads it.
-- What the backward pass reads of the forward pass is saved, or computed again where that moves fewer bytes.
-- Sums over rows (gradients of biases and norms) are kernels of their own. So are matrix products and attention.
+- Elementwise operations, reductions and normalisations over the last dimension, and gathers join the kernel of their input if
+  both run over as many elements and their other inputs were computed before. A kernel reads each of its inputs once. A result
+  is written if another kernel or a matrix product reads it.
+- Values of the forward pass that the backward pass reads are saved, or recomputed if that moves fewer bytes.
+- Sums over rows (gradients of biases and norms), matrix products and attention are kernels of their own.
 
-Time that is not matrix products: all bytes that the other kernels read and write, those of attention among them, at 3.35 TB/s
-(H100 SXM, its data sheet); caches hold nothing from kernel to kernel, and launching takes no time. Bytes of matrix products are
-not in it, nor are the products within attention.
+The time without matrix products is that of all bytes that the other kernels, including attention, read and write at 3.35 TB/s
+(data sheet of the H100 SXM). Caches keep nothing between kernels, and launches take no time. The bytes of matrix products and
+the products within attention do not count.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from bench.common import options
 from korealbert.model import encoder, modern
 from korealbert.model.config import ModelSpec, ModernSpec
 from korealbert.pretrain import objective as objectives
@@ -58,13 +58,15 @@ _Kind = Literal["fused", "column", "product", "attention", "update"]
 
 @contextmanager
 def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[None]:
-    """What the model does on CUDA under bf16, on this machine's tensors; ``varlen_attn`` in place of torch's kernel."""
+    """Make the model do on this machine what it does on CUDA in bf16; ``varlen_attn`` replaces torch's kernel."""
     layer_norm = F.layer_norm
 
-    def in_fp32(x: Tensor, shape: Any, *parameters: Any) -> Tensor:  # as CUDA's autocast has it
+    def in_fp32(x: Tensor, shape: Any, *parameters: Any) -> Tensor:  # Like CUDA's autocast.
         return layer_norm(x.float(), shape, *parameters)
 
-    def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # with a mask of bytes
+    def dropout(
+        x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:  # With a mask of bytes, like on CUDA.
         return torch.native_dropout(x, p, True)[0] if training and p else x
 
     with ExitStack() as patches:
@@ -87,7 +89,7 @@ class _Operation:
     kind: _Kind
     phase: str
     inputs: dict[Any, tuple[int, int]]
-    """Value and bytes by what of it is read."""
+    """Value and bytes by the part of it that is read."""
     outputs: dict[int, int]
     """Bytes by value."""
     elements: int
@@ -105,10 +107,10 @@ class _Kernel:
 
 
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-_PARTS = 3
-"""Query, key and value are cut out of one tensor and their gradients put together; kernels take such parts along."""
-_FREE = {
-    "zeros_like",  # the moments of the first update
+_MAX_PARTS = 3
+"""Query, key and value are slices of one tensor, and their gradients are joined; kernels are fused over such slices."""
+_WITHOUT_BYTES = {
+    "zeros_like",  # The moments of the first update.
     "empty",
     "empty_strided",
     "new_empty",
@@ -119,7 +121,7 @@ _FREE = {
 
 
 class Recorder(TorchDispatchMode):
-    """All operations that tensors see while it is entered."""
+    """Records all operations on tensors while it is entered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,12 +141,12 @@ class Recorder(TorchDispatchMode):
         is_view = bool(returned) and returned[0].alias_info is not None and not written
         if name == "_unsafe_view":
             self._values[self._storage(made[0])] = self.value(given[0])
-        elif (made or written) and not is_view and name not in _FREE:
+        elif (made or written) and not is_view and name not in _WITHOUT_BYTES:
             self._record(func, name, args, kwargs or {}, given, made, written)
         return out
 
     def value(self, tensor: Tensor) -> int:
-        """A number for what a tensor's memory holds now."""
+        """Return a number for the present content of a tensor's memory."""
         return self._values.setdefault(self._storage(tensor), self._new())
 
     def _record(
@@ -160,11 +162,11 @@ class Recorder(TorchDispatchMode):
         elif name == "sum" and len(args) > 1 and args[1] and 0 in args[1] and given[0].numel() > made[0].numel() > 1:
             kind = "column"
         if name == "embedding":
-            given = [given[1], *made]  # as many rows of the table as it gives
+            given = [given[1], *made]  # It reads as many rows of the table as it returns.
         elif name == "embedding_dense_backward":
             kind = "column"
         changed = made
-        if written:  # lists of an optimiser return nothing
+        if written:  # Lists of an optimiser return nothing.
             changed = [
                 leaf
                 for a, s in zip(args, func._schema.arguments, strict=False)
@@ -188,7 +190,7 @@ class Recorder(TorchDispatchMode):
 
     def _storage(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
-        self._kept.append(storage)  # so that no other gets its address
+        self._kept.append(storage)  # No other storage may get its address.
         return int(storage._cdata)
 
     def _new(self) -> int:
@@ -197,7 +199,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Without what is there once and read many times."""
+    """Return the bytes of a tensor, counting expanded dimensions once."""
     size = tensor.element_size()
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
         size *= length if stride else 1
@@ -206,25 +208,25 @@ def _bytes(tensor: Tensor) -> int:
 
 def _fits(kernel: _Kernel, operation: _Operation) -> bool:
     few, many = sorted((kernel.elements, operation.elements))
-    return kernel.kind == "fused" and kernel.phase == operation.phase and many <= _PARTS * few
+    return kernel.kind == "fused" and kernel.phase == operation.phase and many <= _MAX_PARTS * few
 
 
 def kernels_of(operations: list[_Operation]) -> list[_Kernel]:
-    """Operations put together, in an order in which they can run."""
+    """Fuse operations into kernels, in an order in which they can run."""
     kernels: list[_Kernel] = []
-    maker: dict[int, _Kernel] = {}
+    producer: dict[int, _Kernel] = {}
     for operation in operations:
-        read = [maker[value] for value, _ in operation.inputs.values() if value in maker]
+        read = [producer[value] for value, _ in operation.inputs.values() if value in producer]
         joined = None
         if operation.kind == "fused" and read:
             latest = max(kernel.level for kernel in read)
             members = [kernel for kernel in {id(kernel): kernel for kernel in read}.values() if kernel.level == latest]
             if all(_fits(kernel, operation) for kernel in members):
                 joined = members[0]
-                for other in members[1:]:  # None of the same level reads another.
+                for other in members[1:]:  # Kernels of the same level do not read each other.
                     joined.operations = sorted(joined.operations + other.operations, key=lambda one: one.number)
                     joined.elements = max(joined.elements, other.elements)
-                    maker |= {value: joined for one in other.operations for value in one.outputs}
+                    producer |= {value: joined for one in other.operations for value in one.outputs}
                     kernels.remove(other)
         if joined is None:
             level = 1 + max((kernel.level for kernel in read), default=0)
@@ -232,23 +234,23 @@ def kernels_of(operations: list[_Operation]) -> list[_Kernel]:
             kernels.append(joined)
         joined.operations.append(operation)
         joined.elements = max(joined.elements, operation.elements)
-        maker |= dict.fromkeys(operation.outputs, joined)
+        producer |= dict.fromkeys(operation.outputs, joined)
     return kernels
 
 
 @dataclass
 class Step:
-    """What one step takes."""
+    """Kernels, operations and bytes of one step."""
 
     kernels: int
     flops: int
     bytes_by_kind: dict[str, int]
-    """Of everything but matrix products."""
+    """Without matrix products."""
     bytes_by_operation: dict[str, int]
-    """By the names of a kernel's operations."""
+    """Keys are the names of a kernel's operations."""
 
     def with_more(self, longer: Step, times: int) -> Step:
-        """This step and what a longer one has beyond it, so many times."""
+        """Return this step plus ``times`` the difference to a longer one."""
         kinds, operations = (
             {key: mine.get(key, 0) + times * (theirs[key] - mine.get(key, 0)) for key in theirs}
             for mine, theirs in (
@@ -263,30 +265,30 @@ class Step:
 
     @property
     def milliseconds(self) -> float:
-        """Of what is not matrix products, by the roofline."""
+        """Time of everything but matrix products by the roofline."""
         return 1e3 * sum(self.bytes_by_kind.values()) / BYTES_PER_SECOND
 
 
 def step_of(kernels: list[_Kernel], final: set[int]) -> Step:
-    """Count bytes; ``final``: values that stay."""
-    _read_what_was_widened(kernels)
-    maker = {value: kernel for kernel in kernels for operation in kernel.operations for value in operation.outputs}
+    """Count the bytes of kernels. ``final`` are values that are written although no kernel reads them."""
+    _read_before_widening(kernels)
+    producer = {value: kernel for kernel in kernels for operation in kernel.operations for value in operation.outputs}
     sizes = {value: size for kernel in kernels for one in kernel.operations for value, size in one.outputs.items()}
     readers: dict[int, list[_Kernel]] = defaultdict(list)
     for kernel in kernels:
         for value in {value for one in kernel.operations for value, _ in one.inputs.values()}:
-            if maker.get(value) is not kernel:
+            if producer.get(value) is not kernel:
                 readers[value].append(kernel)
-    again: dict[int, dict[Any, int]] = {}
-    """Sources of values that are computed again."""
-    for value, kernel in maker.items():
+    recomputed: dict[int, dict[Any, int]] = {}
+    """Sources of values that the backward pass recomputes."""
+    for value, kernel in producer.items():
         later = readers[value]
         if kernel.kind != "fused" or not later or value in final:
             continue
         if all(reader.kind == "fused" and reader.phase != kernel.phase for reader in later):
             sources = _sources(kernel, value)
             if sources and sum(sources.values()) * len(later) < sizes[value] * (1 + len(later)):
-                again[value] = sources
+                recomputed[value] = sources
     by_kind: dict[str, int] = defaultdict(int)
     by_operation: dict[str, int] = defaultdict(int)
     for kernel in kernels:
@@ -295,13 +297,13 @@ def step_of(kernels: list[_Kernel], final: set[int]) -> Step:
         reads: dict[Any, int] = {}
         for operation in kernel.operations:
             for key, (value, size) in operation.inputs.items():
-                if maker.get(value) is not kernel or kernel.kind == "update":
-                    reads |= again.get(value, {key: size})
+                if producer.get(value) is not kernel or kernel.kind == "update":
+                    reads |= recomputed.get(value, {key: size})
         written = sum(
             size
             for operation in kernel.operations
             for value, size in operation.outputs.items()
-            if kernel.kind != "fused" or ((readers[value] or value in final) and value not in again)
+            if kernel.kind != "fused" or ((readers[value] or value in final) and value not in recomputed)
         )
         name = f"{kernel.phase}: {' '.join(dict.fromkeys(one.name for one in kernel.operations))}"
         by_kind[kernel.kind] += sum(reads.values()) + written
@@ -310,8 +312,8 @@ def step_of(kernels: list[_Kernel], final: set[int]) -> Step:
     return Step(len(kernels), flops, dict(by_kind), dict(by_operation))
 
 
-def _read_what_was_widened(kernels: list[_Kernel]) -> None:
-    """A cast to a wider type is made again by every kernel that reads it, from what it was made of."""
+def _read_before_widening(kernels: list[_Kernel]) -> None:
+    """Let kernels read the input of a cast to a wider type instead of its result, because each repeats the cast."""
     narrow: dict[int, tuple[Any, tuple[int, int]]] = {}
     for kernel in kernels:
         for operation in kernel.operations:
@@ -325,12 +327,12 @@ def _read_what_was_widened(kernels: list[_Kernel]) -> None:
 
 
 def _sources(kernel: _Kernel, value: int) -> dict[Any, int]:
-    """What a kernel reads to make a value; nothing where it cannot be made again."""
+    """Return what a kernel reads to compute a value, or nothing if the value cannot be recomputed."""
     wanted, sources = {value}, {}
     made = {v for operation in kernel.operations for v in operation.outputs}
     for operation in reversed(kernel.operations):
         if wanted & operation.outputs.keys():
-            if operation.name == "native_dropout":  # draws others each time
+            if operation.name == "native_dropout":  # It is random.
                 return {}
             for key, (source, size) in operation.inputs.items():
                 if source in made:
@@ -341,15 +343,17 @@ def _sources(kernel: _Kernel, value: int) -> dict[Any, int]:
 
 
 def step_of_case(name: str) -> Step:
-    """One step of a case, of 16,384 tokens: layers behind the first ones are alike, every three of them."""
+    """Count one step of a case with 16,384 tokens, from two depths: every three layers cost the same."""
     model, length = CASES[name]
     layers = ModelSpec().num_layers if model != "modern" else ModernSpec(architecture="modern").num_layers
-    few = layers % _ALIKE + _ALIKE
-    return _recorded(model, length, few).with_more(_recorded(model, length, few + _ALIKE), (layers - few) // _ALIKE)
+    few = layers % _LAYER_PERIOD + _LAYER_PERIOD
+    return _recorded(model, length, few).with_more(
+        _recorded(model, length, few + _LAYER_PERIOD), (layers - few) // _LAYER_PERIOD
+    )
 
 
-_ALIKE = 3
-"""Layers after which global and local attention repeat."""
+_LAYER_PERIOD = 3
+"""Layers after which the pattern of global and local attention repeats."""
 
 
 def _recorded(model: str, length: int, layers: int) -> Step:
@@ -367,7 +371,9 @@ def _recorded(model: str, length: int, layers: int) -> Step:
         objective = objectives.make_objective(config, seed=1)
         optimizer = make_optimizer(objective.model, spec.optimizer)
         ids, masked, nothing = (torch.zeros(rows, width, dtype=torch.long) for width in (length, slots, 0))
-        lengths = torch.zeros((rows, 4) if model == "modern" else (rows,), dtype=torch.long)  # modern rows hold several
+        lengths = torch.zeros(
+            (rows, 4) if model == "modern" else (rows,), dtype=torch.long
+        )  # Rows of modern models hold several.
         recorder = Recorder()
         with recorder:
             with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -382,9 +388,9 @@ def _recorded(model: str, length: int, layers: int) -> Step:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--kernels", action="store_true", help="the kernels that move most bytes, too")
+    parser.add_argument("--kernels", action="store_true", help="show the kernels that move most bytes")
     arguments = parser.parse_args()
     print(f"{'case':<12}{'kernels':>8}{'TFLOP':>8}{'fused':>8}{'columns':>8}{'attention':>10}{'update':>8}{'all, ms':>9}")
     for name in arguments.cases:

@@ -1,7 +1,7 @@
-"""The same curve as a plain loop around transformers' ALBERT: 200 steps, identical batches, identical optimiser.
+"""Compare losses with a plain loop around transformers' ALBERT over 200 steps, with identical batches and optimiser.
 
-python -m bench.same_curve VIEWS [--steps 200]: the directory of a views artifact. Ours accumulates two
-micro-batches on the DeepSpeed engine and computes masked positions only; theirs takes whole batches and computes MLM logits at
+python -m bench.same_curve VIEWS [--steps 200]: VIEWS is the directory of a views artifact. Ours accumulates two
+micro-batches on the DeepSpeed engine and computes only masked positions; theirs takes whole batches and computes MLM logits at
 every position, as AlbertForPreTraining does. Exits with 1 when an MLM or SOP loss differs by more than 1e-4.
 """
 
@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 
 def their_losses(model: AlbertForPreTraining, batch: Batch) -> tuple[Tensor, Tensor]:
-    """MLM and SOP loss as a user of transformers computes them."""
+    """Return the MLM and SOP loss as a user of transformers computes them."""
     ids = torch.from_numpy(batch.input_ids)
     labels = torch.full_like(ids, -100)
     used = batch.mlm_labels != -100

@@ -1,23 +1,25 @@
-"""Two trainings on the same cores: what they cost each other, by how long idle threads of libgomp look for work.
+"""Two trainings on the same cores: how much they slow each other, by how long idle threads of libgomp look for work.
 
 Usage: python -m bench.side_by_side [--steps 40] [--turns 3]
 
-A modern encoder of 4 layers × 256 on 32 rows of 64 random tokens in bf16, as many threads as there are cores; milliseconds of
-the clock a step, the least of the turns. Alone, and with another one like it beside.
+A modern encoder of 4 layers × 256 trains on 32 rows of 64 random tokens in bf16, on as many threads as there are cores: alone,
+and beside a second training like it. Shown are milliseconds of the clock per step, the minimum of the turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import time
+from functools import partial
 
+from bench.common import in_turns, options
 from korealbert.artifact.subprocess_build import SPIN_ROUNDS
 
-NAME, OURS = SPIN_ROUNDS
-LOOKS = {"libgomp's own": None, "ours": OURS, "none": "0"}
+VARIABLE, OURS = SPIN_ROUNDS
+ROUNDS = {"libgomp's own": None, "ours": OURS, "none": "0"}
+"""Values of the variable that limits how long an idle thread looks for work; None: it is not set."""
 
 
 def train(steps: int) -> None:
@@ -37,7 +39,7 @@ def train(steps: int) -> None:
     ids_BL = torch.randint(5, config.vocab_size, (32, 64))
     positions_BP = torch.arange(0, 64, 5).expand(32, -1)
     for step in range(steps + 5):
-        if step == 5:  # Kernels are chosen and memory is had in the first ones.
+        if step == 5:  # The first steps choose kernels and allocate memory.
             start = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(ids_BL, ids_BL, None, positions_BP, positions_BP).mlm_BPV
@@ -47,33 +49,34 @@ def train(steps: int) -> None:
     print((time.perf_counter() - start) / steps * 1000)
 
 
-def milliseconds(looks: str | None, beside: int, steps: int) -> float:
-    """The mean of ``beside`` trainings that begin together."""
-    environment = {name: value for name, value in os.environ.items() if name not in (NAME, "OMP_WAIT_POLICY")}
-    if looks is not None:
-        environment[NAME] = looks
+def milliseconds(spin_rounds: str | None, trainings: int, steps: int) -> float:
+    """Return the mean milliseconds per step of trainings that start together."""
+    environment = {name: value for name, value in os.environ.items() if name not in (VARIABLE, "OMP_WAIT_POLICY")}
+    if spin_rounds is not None:
+        environment[VARIABLE] = spin_rounds
     command = [sys.executable, "-m", "bench.side_by_side", "--train", "--steps", str(steps)]
-    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(beside)]
-    return sum(float(run.communicate()[0]) for run in runs) / beside
+    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(trainings)]
+    return sum(float(run.communicate()[0]) for run in runs) / trainings
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.train:
-        train(options.steps)
+    parser.add_argument("--train", action="store_true", help="train once in this process")
+    arguments = parser.parse_args()
+    if arguments.train:
+        train(arguments.steps)
         return
-    seen: dict[tuple[str, int], list[float]] = {}
-    for _ in range(options.turns):
-        for name, looks in LOOKS.items():
-            for beside in (1, 2):
-                seen.setdefault((name, beside), []).append(milliseconds(looks, beside, options.steps))
+    sides = {
+        f"{name}/{trainings}": partial(milliseconds, rounds, trainings, arguments.steps)
+        for name, rounds in ROUNDS.items()
+        for trainings in (1, 2)
+    }
+    runs = in_turns(arguments.turns, sides)
     print("| idle threads look | alone, ms a step | beside another |\n|---|---|---|")
-    for name in LOOKS:
-        print(f"| {name} | {min(seen[name, 1]):.0f} | {min(seen[name, 2]):.0f} |")
+    for name in ROUNDS:
+        print(f"| {name} | {min(runs[f'{name}/1']):.0f} | {min(runs[f'{name}/2']):.0f} |")
 
 
 if __name__ == "__main__":

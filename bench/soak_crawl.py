@@ -1,14 +1,13 @@
-"""A crawl of the hostile test site, killed again and again at random moments, must end as if nothing had happened.
+"""A crawl of the hostile test site that is killed again and again at random moments ends like an undisturbed one.
 
-python -m bench.soak_crawl [--kills 20] [--seed 1]. Each time SIGKILL hits the building process or its crawling child after a
-random number of answers. No page that was stored may be lost or, after the last kill, be asked for again; at the end every good
-page is stored once with its own bytes, and the log says of every hostile page what that of an undisturbed crawl says. Exits
-with 1 otherwise.
+python -m bench.soak_crawl [--kills 20] [--seed 1]. Each SIGKILL hits the building process or its crawling child after a random
+number of answers. No stored page may be lost, and after the last kill none may be requested again. At the end every good page
+is stored once with its own bytes, and the log has the outcome of an undisturbed crawl for every hostile page. Exits with 1
+otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -21,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.common import child_of, options
 from tests.corpus.crawl import hostile
 from tests.corpus.crawl.crawling import Crawled, crawl
 from tests.corpus.crawl.hostile import HOSTILE
@@ -28,7 +28,7 @@ from tests.corpus.crawl.site import Answer, Site, running
 
 
 def stored(store: Path) -> set[str]:
-    """Addresses that the frontier of the unfinished crawl holds as stored."""
+    """Return the addresses that are stored according to the frontier of the unfinished crawl."""
     found = list(store.glob("crawl-*.partial/.frontier.sqlite"))
     if not found:
         return set()
@@ -38,35 +38,24 @@ def stored(store: Path) -> set[str]:
     return {url for (url,) in rows}
 
 
-def child_of(process: subprocess.Popen[bytes]) -> int | None:
-    """The crawling process of a building one."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return int(children[0]) if children else None
-
-
 def kill_once(site: Site, source: Path, store: Path, chance: random.Random) -> bool:
-    """Crawl until a random number of answers later; whether it had to be killed."""
+    """Crawl until the site has given a random number of answers, and kill; returns False if the crawl had ended before."""
     command = [sys.executable, "-m", "tests.corpus.crawl.crawling", str(source), str(store)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     aim = sum(site.hits.values()) + chance.randrange(1, 250)
     while sum(site.hits.values()) < aim and process.poll() is None:
         time.sleep(0.001)
-    worker = child_of(process) if process.poll() is None and chance.random() < 0.5 else None
+    worker = child_of(process.pid) if process.poll() is None and chance.random() < 0.5 else None
     if process.poll() is None:
         os.kill(worker or process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(0.3)  # the kernel kills the child with its parent
+    time.sleep(0.3)  # The kernel kills the child with its parent.
     return process.returncode != 0
 
 
-def path_of(url: str, site: Site) -> str:
-    """The path of an address of the site."""
-    return url.removeprefix(site.root)
-
-
 def faults_of(crawled: Crawled, site: Site) -> Iterator[str]:
-    """What a finished crawl has wrong."""
-    bodies = [(path_of(url, site), body) for url, body in crawled.pages]
+    """Yield what is wrong with a finished crawl."""
+    bodies = [(url.removeprefix(site.root), body) for url, body in crawled.pages]
     times = Counter(path for path, _ in bodies)
     yield from (f"stored {times[path]} times: {path}" for path in hostile.stored_paths() | set(times) if times[path] != 1)
     for path, body in bodies:
@@ -79,7 +68,7 @@ def faults_of(crawled: Crawled, site: Site) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -88,7 +77,7 @@ def main() -> int:
     kills = 0
     with tempfile.TemporaryDirectory() as scratch, running({}) as site:
         directory = Path(scratch)
-        hostile.GOOD = 2_000  # enough for many kills
+        hostile.GOOD = 2_000  # Enough for many kills.
         hostile.fill(site)
         source = hostile.source_of(site, directory)
         before: set[str] = set()
@@ -99,7 +88,7 @@ def main() -> int:
             before = now
         hits = Counter(site.hits)
         crawled = crawl(directory, source)
-        faults += [f"asked for again: {url}" for url in before if site.hits[path := path_of(url, site)] > hits[path]]
+        faults += [f"asked for again: {url}" for url in before if site.hits[path := url.removeprefix(site.root)] > hits[path]]
         faults += faults_of(crawled, site)
     print(
         f"{kills} kills, {len(before):,} pages stored before the last, {len(crawled.pages):,} in the end, {len(faults)} faults"

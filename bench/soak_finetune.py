@@ -1,13 +1,12 @@
-"""KoreALBERT's six tasks × 5 seeds through the flow, killed with SIGKILL at random moments and resumed until all is done.
+"""Fine-tuning on KoreALBERT's six tasks × 5 seeds by the flow, killed at random moments and resumed until it is done.
 
-python -m bench.soak_finetune [--kills 6] [--cells 2] [--seed 0]. Toy files, a model of two layers: the flow is what is tried.
-After each kill every process must be gone; no cell that was finished may be built again; at the end there are 30 cells and six
-summaries, byte for byte those of a run that nobody killed. Exits with 1 where that fails.
+python -m bench.soak_finetune [--kills 6] [--cells 2] [--seed 0]. The files are toys and the model has two layers, because the
+flow is what is tested. After each SIGKILL every process must be gone, and no finished cell may be built again. At the end there
+are 30 cells and six summaries with the same bytes as those of a run that was not killed. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -19,6 +18,7 @@ from pathlib import Path
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
+from bench.common import options
 from korealbert.flows.corpus_to_model import corpus_to_model
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows.killed_grid import finish, finished, kill_after, start
@@ -28,18 +28,18 @@ CELLS = 30
 
 
 def digests(store: Path) -> dict[str, str]:
-    """Output digest of every cell and summary."""
+    """Return the output digest of every cell and summary."""
     found = [*store.glob("finetune-*/manifest.json"), *store.glob("summary-*/manifest.json")]
     return {path.parent.name: json.loads(path.read_text("utf-8"))["output_digest"] for path in found}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--cells", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    chance = random.Random(given.seed)  # noqa: S311 (no secret)
+    chance = random.Random(given.seed)  # noqa: S311
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as directory, prefect_test_harness(server_startup_timeout=180):
         root = Path(directory)

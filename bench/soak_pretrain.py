@@ -1,17 +1,16 @@
-"""A CPU pretraining run that is killed at random moments ends in the bytes of one that is not.
+"""A CPU pretraining run that is killed at random moments ends in the same bytes as one that is not.
 
     python -m bench.soak_pretrain [--kills 100] [--seed 1] [--store DIR] [--packed]
 
-Steps of milliseconds, a checkpoint every four, a scoring every six, and a change to long sequences half-way, so that kills fall
-into loading, steps, scoring and writing alike; every third waits for a checkpoint that is being written. SIGKILL goes to the
-stage or to its training process by turns, and every tenth comes while they start. ``--packed`` trains a modern encoder by Muon
-on packed rows, whose rotary positions turn otherwise in long sequences. Exits with 1 unless weights, configuration, metrics and
-events are those of the straight run.
+Steps take milliseconds, with a checkpoint every four, a scoring every six, and a change to long sequences half-way, so that
+kills hit loading, steps, scoring and writing alike. Every third kill waits until a checkpoint is being written. SIGKILL goes to
+the stage and to its training process in turns; every tenth kill comes while they start. ``--packed`` trains a modern encoder by
+Muon on packed rows, with other rotary frequencies in long sequences. Exits with 1 unless weights, configuration, metrics and
+events are equal.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import select
@@ -24,6 +23,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bench.common import child_of, options
 from bench.pretrain import rows
 from korealbert.artifact import Artifact, build
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -31,13 +31,12 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 
 STEPS_PER_KILL = 24
-"""Somewhat more than a life lasts at most, so that the run outlives all of them."""
-LIFE_SECONDS = 0.6
-"""Between the first sign of training and the kill, at most."""
-START_SECONDS = 6.0
-"""The same from the start of the processes, for kills that come before they train."""
+"""A little more than can be done between two kills, so that the run is not finished before the last one."""
+MAX_SECONDS_TRAINING = 0.6
+"""Longest time between the first step and the kill."""
+MAX_SECONDS_STARTING = 6.0
+"""Longest time between the start of the processes and a kill that comes before they train."""
 ROLES = ("vocab", "examples", "views", "examples_long", "views_long")
-
 
 ALBERT: dict[str, Any] = {
     "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 64},
@@ -80,11 +79,11 @@ def spec_for(kills: int, *, packed: bool) -> PretrainSpec:
     )
 
 
-def train(store: Path, spec: PretrainSpec, paths: list[str], *, tell: bool = False) -> None:
-    """The stage; ``tell``: with a line of output per report."""
+def train(store: Path, spec: PretrainSpec, paths: list[str], *, verbose: bool = False) -> None:
+    """Run the stage; ``verbose`` prints a line for each report of progress."""
     inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(ROLES, paths, strict=True)}
     runtime = TrainingRuntime(store=store, threads=1, device="cpu")
-    if tell:
+    if verbose:
         runtime = runtime.reporting_to(lambda progress: print(progress.done, flush=True))
     build(STAGE, spec, inputs, runtime)
 
@@ -94,29 +93,20 @@ def start(store: Path, spec: PretrainSpec, paths: list[str]) -> subprocess.Popen
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def training_process(stage: subprocess.Popen[str]) -> int | None:
-    """Process id of the rank, where it has been started."""
-    try:
-        children = Path(f"/proc/{stage.pid}/task/{stage.pid}/children").read_text().split()
-    except FileNotFoundError:
-        return None
-    return int(children[0]) if children else None
-
-
 def live_and_kill(store: Path, spec: PretrainSpec, paths: list[str], number: int, lot: random.Random) -> str | None:
-    """Start, wait and kill once; what the kill fell into, or None where the run had ended before."""
+    """Start, wait and kill once; returns what the kill hit, or None if the run had ended before."""
     stage = start(store, spec, paths)
     assert stage.stdout is not None
     starting = number % 10 == 0
     if starting:
-        time.sleep(lot.uniform(0, START_SECONDS))
+        time.sleep(lot.uniform(0, MAX_SECONDS_STARTING))
     else:
         select.select([stage.stdout], [], [], 120)
-        time.sleep(lot.uniform(0, LIFE_SECONDS))
-        deadline = time.monotonic() + LIFE_SECONDS
+        time.sleep(lot.uniform(0, MAX_SECONDS_TRAINING))
+        deadline = time.monotonic() + MAX_SECONDS_TRAINING
         while number % 3 == 0 and not writing(store) and time.monotonic() < deadline and stage.poll() is None:
             time.sleep(0.0002)
-    rank = training_process(stage)
+    rank = child_of(stage.pid)
     hit = "the start" if starting else "the stage" if number % 2 else "its training process"
     if stage.poll() is None:
         os.kill(rank if rank and hit == "its training process" else stage.pid, signal.SIGKILL)
@@ -137,9 +127,9 @@ def writing(store: Path) -> bool:
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         store, spec, *paths = sys.argv[2:]
-        train(Path(store), PretrainSpec.model_validate_json(spec), paths, tell=True)
+        train(Path(store), PretrainSpec.model_validate_json(spec), paths, verbose=True)
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", type=Path, default=Path("store/soak-pretrain"))

@@ -1,9 +1,9 @@
-"""Masked language models of transformers, pretrained by its ``Trainer`` on rows of ours for a given time: a stage.
+"""A stage that pretrains masked language models of transformers with its ``Trainer`` on our rows, for a given time.
 
-Input: roles ``vocab`` and ``examples``. Output: a directory in Hugging Face format with our tokenizer, as stage `export` writes
-it. Each peer in its best form on a processor: rows of the same examples without padding beyond the longest of a batch, special
-pieces marked beforehand, logits of masked pieces alone where the class can (ModernBERT), fused AdamW, no dropout, the faster
-one of fp32 and bf16 by a few steps of each, and a rate that follows the time. Killed, it starts over.
+Input: roles ``vocab`` and ``examples``. Output: a directory in Hugging Face format with our tokenizer, like that of stage
+`export`. Each peer runs in its best form on a processor: batches padded to their longest row, special pieces marked beforehand,
+logits of masked pieces alone if the class supports it (ModernBERT), fused AdamW, no dropout, the faster precision of fp32 and
+bf16 by a few steps of each, and a learning rate that follows the time. A killed run starts over.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from korealbert.vocab.tokenizer import SPECIAL
 Family = Literal["albert", "bert", "modernbert"]
 
 SHAPE = ("hidden_size", "num_layers", "num_heads", "max_positions")
-"""Fields that a model of ours has too."""
-_FINE = 1_000_000
+"""Fields that our models have too."""
+_SCHEDULE_STEPS = 1_000_000
 """Steps of the schedule that the time is divided into."""
 
 
 class PeerSpec(Spec):
-    """One pretraining."""
+    """Spec of one pretraining."""
 
     family: Family
     """Class of transformers: ``AlbertForMaskedLM``, ``BertForMaskedLM`` or ``ModernBertForMaskedLM``."""
     seconds: float = Field(gt=0)
-    """Time of training, loading included; start and end are not."""
+    """Time of training, with loading but without start and end."""
     hidden_size: int = Field(ge=1)
     num_layers: int = Field(ge=1)
     num_heads: int = Field(ge=1)
     max_positions: int = Field(ge=4)
     batch_size: int = Field(default=32, ge=1)
-    """Rows of an update."""
+    """Rows per update."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """AdamW's peak; 5 % of the time it rises, then it falls linearly to 0."""
+    """Peak learning rate of AdamW; it rises for 5 % of the time, then falls linearly to 0."""
     masking_rate: float = Field(default=0.15, gt=0, lt=1)
-    """Share of the pieces that is predicted."""
+    """Share of pieces that are predicted."""
     seed: int = 1
 
 
 class Rows(torch.utils.data.Dataset[dict[str, list[int]]]):
-    """Training rows of an ``examples`` artifact as a tokenizer would give them: ``[CLS]`` pieces ``[SEP]``, unpadded."""
+    """Training rows of an ``examples`` artifact like those of a tokenizer: ``[CLS]`` pieces ``[SEP]``, without padding."""
 
     def __init__(self, examples: Path) -> None:
         self.table = RowTable(examples, "train")
@@ -81,7 +81,7 @@ class Rows(torch.utils.data.Dataset[dict[str, list[int]]]):
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, list[int]]]:
-        """A batch in one look at the files; torch's loader asks for it so."""
+        """Return a batch from one read; torch's loader calls this."""
         rows = zip(*self.table.columns(["ids", "length"], np.array(numbers, dtype=np.int64)), strict=True)
         pieces = [ids[:length].tolist() for ids, length in rows]
         return [
@@ -90,14 +90,14 @@ class Rows(torch.utils.data.Dataset[dict[str, list[int]]]):
 
 
 class Budget(TrainerCallback):  # type: ignore[misc]
-    """Ends a training after so many seconds."""
+    """Ends training when its time is over."""
 
     def __init__(self, seconds: float, runtime: Runtime) -> None:
         self.seconds, self.runtime, self.began = seconds, runtime, 0.0
 
     @property
     def spent(self) -> float:
-        """Seconds since training began; 0 before."""
+        """Return the seconds since training began; 0 before."""
         return time.monotonic() - self.began if self.began else 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -110,7 +110,7 @@ class Budget(TrainerCallback):  # type: ignore[misc]
 
 
 def shape(spec: PeerSpec, vocab_size: int) -> AnyConfig:
-    """The model's shape, without dropout: ALBERT's embeddings have 128 dimensions at most, all its layers are one."""
+    """Return the model's configuration without dropout; ALBERT has embeddings of at most 128 and shares its layers."""
     common = {name: getattr(spec, name) for name in SHAPE} | {"vocab_size": vocab_size}
     if spec.family == "modernbert":
         return ModernConfig(architecture="modern", **common)
@@ -121,7 +121,7 @@ def shape(spec: PeerSpec, vocab_size: int) -> AnyConfig:
 
 
 def run(spec: PeerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Train and write the directory."""
+    """Train, and write the directory."""
     examples = inputs["examples"].path
     header = open_rows(min(examples.glob("train-*.arrow")))[1]
     write_tokenizer(inputs["vocab"].path, out_dir, longest=header.sequence_length, segments=spec.family != "modernbert")
@@ -138,7 +138,7 @@ def run(spec: PeerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
     with tempfile.TemporaryDirectory() as directory:
         arguments = TrainingArguments(
             output_dir=directory,
-            max_steps=_FINE * 1000,  # The budget ends it.
+            max_steps=_SCHEDULE_STEPS * 1000,  # The budget ends training.
             per_device_train_batch_size=spec.batch_size,
             learning_rate=spec.learning_rate,
             weight_decay=0.01,
@@ -161,7 +161,7 @@ def run(spec: PeerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
 
         def factor(_: int) -> float:
             share = min(1.0, budget.spent / spec.seconds)
-            return schedule.learning_rate(int(share * _FINE), peak=1.0, steps=_FINE)
+            return schedule.learning_rate(int(share * _SCHEDULE_STEPS), peak=1.0, steps=_SCHEDULE_STEPS)
 
         trainer.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         trainer.train()
@@ -178,7 +178,7 @@ def run(spec: PeerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
 
 
 def faster_precision(model: Any, batch: Any) -> Literal["fp32", "bf16"]:
-    """The precision of the shorter of three training steps each, the first of which does not count; leaves no gradients."""
+    """Return the faster precision by three training steps of each, without the first; leaves no gradients."""
     taken = {}
     for precision in ("bf16", "fp32"):
         times = []

@@ -1,8 +1,7 @@
-"""What the benches share: the training rows of a views artifact, and a training run on one rank of the CPU."""
+"""Training rows of a views artifact, and a training run on one rank of the CPU, for `memorise` and `same_curve`."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bench.common import options
 from korealbert.artifact import Artifact
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.pretrain.engine import join
@@ -19,7 +19,7 @@ from korealbert.pretrain.trainer import Trainer
 
 
 class FirstRows:
-    """The first rows of a source under its first view, again and again."""
+    """The first rows of a source, always under its first view."""
 
     def __init__(self, source: ExampleBatches, rows: int) -> None:
         self.source = source
@@ -34,9 +34,9 @@ class FirstRows:
 
 
 def from_command_line(doc: str | None, *, steps: int) -> tuple[ExampleBatches, int]:
-    """The training rows of the views artifact that the command line names, and how many steps to take."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("views", type=Path, help="a views artifact; the examples are those that it was drawn on")
+    """Return the training rows of the views artifact that the command line names, and the number of steps."""
+    parser = options(doc)
+    parser.add_argument("views", type=Path, help="a views artifact; its examples are found by its manifest")
     parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
@@ -46,7 +46,7 @@ def from_command_line(doc: str | None, *, steps: int) -> tuple[ExampleBatches, i
 
 
 def trainer(spec: PretrainSpec, *, train: BatchSource, heldout: BatchSource, out_dir: Path, **options: Any) -> Trainer:
-    """A training run of this process alone."""
+    """Return a trainer that runs in this process alone."""
     config = spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
     ranks = join(rank=0, world_size=1, device=torch.device("cpu"))
     return Trainer(spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir, **options)

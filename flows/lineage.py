@@ -48,6 +48,8 @@ _FACETS = {
 """Version and name of each facet's schema."""
 _KEY = "OPENLINEAGE_API_KEY"
 _TIMEOUT_SECONDS = 10.0
+_MAX_TIMEOUTS = 3
+"""After this many in a row nothing more is sent: each further event would cost the run as many seconds."""
 _MAX_MESSAGE_CHARACTERS = 2_000
 
 _EventType = Literal["START", "COMPLETE", "FAIL", "ABORT"]
@@ -86,7 +88,7 @@ class Lineage:
 
     def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
         self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
-        self._writing, self._warned, self._timed_out = threading.Lock(), False, False
+        self._writing, self._warned, self._timeouts = threading.Lock(), False, 0
         if target is None:
             return
         if target.startswith(("http://", "https://")):
@@ -158,7 +160,7 @@ class Lineage:
         return os.environ.get("OPENLINEAGE_NAMESPACE") or "korealbert"
 
     def _deliver(self, target: str, event: Mapping[str, Any]) -> None:
-        if self._timed_out:  # Every further event would wait for the same timeout.
+        if self._timeouts == _MAX_TIMEOUTS:
             return
         try:
             if "://" not in target:
@@ -169,15 +171,17 @@ class Lineage:
             headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
             request = Request(target, json.dumps(event).encode(), headers)  # noqa: S310 (http alone)
             urlopen(request, timeout=_TIMEOUT_SECONDS).close()  # noqa: S310
+            self._timeouts = 0
         except (OSError, HTTPException, ValueError) as error:
             # A ValueError quotes the invalid value, which may be the header with the key.
             why = type(error).__name__ if isinstance(error, ValueError) else str(error)
             if isinstance(error, HTTPError):
                 error.close()
-            self._timed_out = isinstance(getattr(error, "reason", error), TimeoutError)
-            if not self._warned:
-                what = "is sent no further events" if self._timed_out else "takes no events"
-                log.warning("lineage: %s %s (%s); the run goes on", target, what, why)
+            self._timeouts = self._timeouts + 1 if isinstance(getattr(error, "reason", error), TimeoutError) else 0
+            if self._timeouts == _MAX_TIMEOUTS:
+                log.warning("lineage: %s did not answer %d times; it is sent no further events", target, _MAX_TIMEOUTS)
+            elif not self._warned:
+                log.warning("lineage: %s takes no events (%s); the run goes on", target, why)
             self._warned = True
 
 

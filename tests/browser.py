@@ -1,4 +1,4 @@
-"""A real browser without a window, steered over its debugging protocol: what a page looks like where people read it."""
+"""A headless browser, controlled by its debugging protocol, that shows pages like people see them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from websockets.sync.client import ClientConnection, connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_TO_START = 120
-_ALONE = (
-    *("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"),
+_OFFLINE = (
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
 )
-"""It asks nothing of the network by itself."""
+"""Options with which it requests nothing from the network by itself."""
 
 
 class Browser:
@@ -33,7 +37,7 @@ class Browser:
         self._socket, self._calls = socket, 0
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What a method of the protocol answers."""
+        """Return the answer of a method of the protocol."""
         self._calls += 1
         self._socket.send(json.dumps({"id": self._calls, "method": method, "params": parameters}))
         while True:
@@ -43,7 +47,7 @@ class Browser:
                 return dict(answer["result"])
 
     def show(self, url: str, *, width: int, scheme: str, height: int = 900) -> None:
-        """Open a page on a screen of this size, by day (light) or night (dark)."""
+        """Open a page on a screen of this size, in the scheme `light` or `dark`."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=url)
@@ -53,13 +57,13 @@ class Browser:
             time.sleep(0.05)
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        """Return the value of a JavaScript expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
+        """Write the whole page as a PNG."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 16_000), "scale": 1}
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
@@ -68,7 +72,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A fresh browser; skips the test where none is installed."""
+    """Start a browser with an empty profile, or skip the test if none is installed."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
@@ -79,10 +83,10 @@ def browser() -> Iterator[Browser]:
             "--disable-gpu",
             "--remote-debugging-port=0",
             f"--user-data-dir={profile}",
-            *_ALONE,
+            *_OFFLINE,
         ]
         if os.geteuid() == 0:
-            command.append("--no-sandbox")  # Chromium's sandbox refuses to hold root; the pages are the tests' own.
+            command.append("--no-sandbox")  # Chromium's sandbox does not run as root; the pages are the tests' own.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*command, "about:blank"], **quiet)
         try:
@@ -105,9 +109,9 @@ def _tab(port: int) -> str:
 
 
 def _port(profile: Path, process: subprocess.Popen[bytes]) -> int:
-    told = profile / "DevToolsActivePort"
+    file = profile / "DevToolsActivePort"
     deadline = time.monotonic() + SECONDS_TO_START
-    while not (told.exists() and told.read_text().strip()):
+    while not (file.exists() and file.read_text().strip()):
         assert process.poll() is None and time.monotonic() < deadline, "the browser did not start"
         time.sleep(0.05)
-    return int(told.read_text().split()[0])
+    return int(file.read_text().split()[0])

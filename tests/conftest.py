@@ -1,4 +1,4 @@
-"""Fixtures shared by all packages."""
+"""Fixtures for all rooms, and the markers of tests."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from korealbert.pretrain.engine import Ranks
     from korealbert.pretrain.runtime import TrainingRuntime
 
-# Every run tries the same cases, for as long as they take; `pytest --hypothesis-profile=explore` tries new ones.
+# Every run tries the same cases without a time limit; `pytest --hypothesis-profile=explore` tries new ones.
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
 
-# Models of tests are too small for a second thread, and threads of workers beside each other wait for the cores in loops. torch
-# reads these when it is loaded, in this process and in those that tests start.
+# Models of tests are too small for a second thread, and idle threads of parallel workers would take each other's cores. torch
+# reads these variables when it is loaded, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-# A killed process loses nothing that it has written; what only a loss of power would undo is not waited for.
+# A killed process loses nothing that it has written: only a loss of power does, which tests do not have.
 os.fsync = lambda fd: None
 
 ROOT = Path(__file__).parents[1]
 
-# What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others, and
-# `make test` all but the soaks.
+# What tests need beside the interpreter, by the beginning of their path. `make test-fast` runs the others, `make test` all but
+# the soaks.
 NEEDS = {
     "torch": (
         "bench",
@@ -86,21 +86,21 @@ NEEDS = {
 
 
 def _needs(path: Path) -> set[str]:
-    """The markers of the tests in a file."""
+    """Return the markers of the tests in a file."""
     beginning = path.relative_to(ROOT / "tests").as_posix()
     return {marker for marker, beginnings in NEEDS.items() if beginning.startswith(beginnings)}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files that `-m "not torch"` rules out are not even imported: collecting them takes longer than the fast tests."""
-    ruled_out = {marker for marker in NEEDS if f"not {marker}" in config.option.markexpr}
-    return True if _needs(collection_path) & ruled_out else None
+    """Do not import files that `-m "not torch"` excludes: collecting them takes longer than the fast tests."""
+    excluded = {marker for marker in NEEDS if f"not {marker}" in config.option.markexpr}
+    return True if _needs(collection_path) & excluded else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with what its room needs; rooms that start servers and processes come first, as their modules are long.
+    """Mark every test with what it needs, and put tests with servers and processes first.
 
-    A long module that began last would keep one worker busy while the others wait.
+    Their modules are long; if one began last, the other workers would wait for it.
     """
     for item in items:
         for marker in _needs(item.path):
@@ -110,19 +110,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def sample_dir() -> Path:
-    """The sample corpus that the project ships."""
+    """Return the shipped sample corpus."""
     return ROOT / "data_specs" / "sample"
 
 
 @pytest.fixture
 def specs(tmp_path: Path) -> Path:
-    """A copy of the shipped recipes, ablations, sources and rules that a test may change."""
+    """Return a copy of the shipped recipes, ablations, sources and rules, which a test may change."""
     return Path(shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs"))
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Real corpora and benchmarks beside the project, in their native formats; tests that want them are skipped without."""
+    """Return the folder of real corpora and benchmarks beside the project, or skip the test."""
     path = ROOT.parent / "shared" / "data"
     if not path.is_dir():
         pytest.skip("the real corpora are not beside the project")
@@ -131,7 +131,7 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def alone() -> Iterator[Ranks]:
-    """This process as the only rank, on one thread."""
+    """Make this process the only rank, with one thread."""
     import torch
 
     from korealbert.pretrain.engine import join
@@ -147,7 +147,7 @@ def alone() -> Iterator[Ranks]:
 
 @pytest.fixture
 def one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSpeed remembers per process that an engine was in low precision, and would scale ZeRO's losses ever after."""
+    """Undo that DeepSpeed scales ZeRO's losses in a process that has once had an engine in low precision."""
     if autocast := sys.modules.get("deepspeed.runtime.torch_autocast"):
         monkeypatch.setattr(autocast, "TORCH_AUTOCAST_INITIALIZED", False)
         monkeypatch.setattr(autocast, "TORCH_AUTOCAST_DTYPE", None)
@@ -155,8 +155,10 @@ def one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def training_within(ranks: Ranks) -> Iterator[None]:
-    """Stages that pretrain on one process do it in this one. Loading torch anew takes longer than a tiny model trains, and
-    ``tests/pretrain/test_stage.py`` shows that processes of their own give the same bytes."""
+    """Let stages pretrain in this process, because loading torch in another one takes longer than a tiny model trains.
+
+    ``tests/pretrain/test_stage.py`` shows that both write the same bytes.
+    """
     from korealbert.pretrain.job import Job
     from korealbert.pretrain.worker import train
 
@@ -172,6 +174,6 @@ def training_within(ranks: Ranks) -> Iterator[None]:
 
 @pytest.fixture
 def trains_here(alone: Ranks, one_precision: None) -> Iterator[None]:
-    """See ``training_within``."""
+    """Let stages pretrain in this process; see ``training_within``."""
     with training_within(alone):
         yield

@@ -1,4 +1,4 @@
-"""Files that a test changes."""
+"""Editing text files in tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def edit(path: Path, old: str, new: str) -> Path:
-    """Put ``new`` in place of the first ``old`` in a text file; returns its path."""
+    """Replace the first ``old`` in a text file by ``new``; returns the path."""
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), "utf-8")

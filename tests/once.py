@@ -1,4 +1,4 @@
-"""Directories that the workers of a test run share, so that what several of them need is built by the first alone."""
+"""Directories that the workers of a test run share, so that only the first one builds what several of them need."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 @contextmanager
 def shared_directory(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
-    """A directory of this name, the same for all workers of the run; one at a time is inside, the others wait.
+    """Yield the directory of this name, which all workers of the run share, while no other worker has it.
 
-    Whoever enters builds what is not there yet. What is left there may be read at any time and must not be changed.
+    The caller builds what the directory lacks. Its files may be read at any time and must not be changed.
     """
     own = factory.getbasetemp()
     path = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"shared-{name}"

@@ -41,7 +41,7 @@ def test_a_recipe_is_planned_built_and_read(tmp_path: Path) -> None:
         next(korealbert.read_documents(path))
 
 
-def test_shipped_recipes_have_names_and_a_misspelt_setting_is_told_in_one_line(tmp_path: Path) -> None:
+def test_shipped_recipes_have_names_and_a_misspelt_setting_is_reported_in_one_line(tmp_path: Path) -> None:
     assert korealbert.plan("sample", tmp_path, until="extract")[0].label.startswith("extract/")
     with pytest.raises(
         ValueError, match=r"\Akorealbert\.run: unknown field 'worker' \(did you mean 'workers'\?\); valid: [^\n]*\Z"
@@ -57,7 +57,7 @@ def test_predictions_are_scored(tmp_path: Path) -> None:
     assert scored.values["accuracy"] == 50 and scored.examples == 2
 
 
-def test_scores_are_those_that_the_command_prints(tmp_path: Path) -> None:
+def test_scores_equal_those_of_the_command(tmp_path: Path) -> None:
     """Official scores: KLUE's script counts the position before and after each sentence as right."""
     (tmp_path / "gold.tsv").write_text("## ner-1\t<김구:PS> 선\n김\tB-PS\n구\tI-PS\n \tO\n선\tO\n\n", "utf-8")
     (tmp_path / "given.jsonl").write_text('{"tags": ["B-PS", "O", "O", "O"]}\n', "utf-8")
@@ -69,7 +69,7 @@ def test_scores_are_those_that_the_command_prints(tmp_path: Path) -> None:
         korealbert.score("klue_ner", *files, mode="oficial")  # type: ignore[arg-type]
 
 
-def test_the_package_alone_loads_none_of_its_parts() -> None:
+def test_importing_the_package_imports_none_of_its_modules() -> None:
     code = "import sys, korealbert; sys.exit(any(name.startswith('korealbert.') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
     with pytest.raises(AttributeError, match="no attribute 'prepare'"):

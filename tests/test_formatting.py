@@ -1,4 +1,4 @@
-"""Nested facts as dotted names, and numbers formatted for people."""
+"""Nested facts as dotted names, and numbers for people."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ VALUES = st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=2) |
 FACTS = st.dictionaries(NAMES, VALUES, max_size=2)
 
 
-def test_mappings_are_opened_and_lists_are_values() -> None:
+def test_mappings_become_dotted_names_and_lists_stay_values() -> None:
     assert flat({"limits": {"min": 3, "max": {}}, "paths": [1, 2]}) == {"limits.min": 3, "paths": [1, 2]}
     assert flat({"paths": [{"name": "a"}], "none": []}, exact=True) == {"paths.0.name": "a", "none": []}
 
 
 @given(FACTS)
-def test_exactly_flattened_every_value_is_found_at_its_name(facts: dict[str, Any]) -> None:
+def test_with_exact_names_every_value_is_found_at_its_name(facts: dict[str, Any]) -> None:
     for name, value in flat(facts, exact=True).items():
         found: Any = facts
         for part in name.split(".") if facts else ():

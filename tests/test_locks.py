@@ -1,4 +1,4 @@
-"""locks/ against pyproject.toml, without network. After changing a requirement run `make lock`."""
+"""locks/ fits pyproject.toml: a changed requirement needs `make lock`. The files are only read, without network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _text(name: str) -> str:
 
 
 def _pins(name: str) -> dict[str, set[str]]:
-    """Versions by package; one package may have several, for different platforms."""
+    """Return the versions of each package, which may differ by platform."""
     pins: dict[str, set[str]] = {}
     for package, version in re.findall(r"^([\w.-]+)==([^\s;]+)", _text(name), re.MULTILINE):
         pins.setdefault(canonicalize_name(package), set()).add(version)
@@ -32,7 +32,7 @@ def _project() -> dict[str, Any]:
 
 
 def _extra(name: str) -> list[Requirement]:
-    """An extra's requirements; extras of ours that it names are written out."""
+    """Return the requirements of an extra, including those of our extras that it names."""
     project = _project()
     found = []
     for requirement in map(Requirement, project["optional-dependencies"][name]):
@@ -58,14 +58,14 @@ def test_every_requirement_is_satisfied(lock: str, extras: list[str]) -> None:
     assert {canonicalize_name(package) for package in named} == asked, f"locks/{lock}.txt is stale: run `make lock`"
 
 
-def test_a_stale_lock_is_noticed() -> None:
+def test_a_stale_lock_is_detected() -> None:
     pins = {"numpy": {"2.4.1"}, "torch": {"2.13.0", "2.14.0"}}
     wanted = [Requirement("numpy>=2.5"), Requirement("NumPy<3"), Requirement("torch<2.14"), Requirement("ray==2.60.0")]
     assert _unsatisfied(pins, wanted) == ["numpy>=2.5", "torch<2.14", "ray==2.60.0"]
 
 
-def test_the_smaller_locks_are_parts_of_the_largest() -> None:
-    """Images run what the tests ran."""
+def test_the_smaller_locks_are_subsets_of_the_largest() -> None:
+    """Images run the versions that the tests ran."""
     tested = _pins("dev")
     for name in ("server", "worker"):
         assert {package: versions for package, versions in _pins(name).items() if tested.get(package) != versions} == {}, name
@@ -78,18 +78,18 @@ def test_the_smaller_locks_are_parts_of_the_largest() -> None:
 
 
 @pytest.mark.parametrize("name", HASHED)
-def test_every_file_is_known_by_its_hash_and_no_host_is_named(name: str) -> None:
+def test_every_file_has_a_hash_and_no_host_is_named(name: str) -> None:
     text = _text(name)
     entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
     assert len(entries) == sum(map(len, _pins(name).values())) > 2
     assert [entry.split()[0] for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry)] == []
     assert "://" not in text and "--index" not in text and "--find-links" not in text
     assert not any(package.startswith(("torch", "nvidia-", "cuda-", "triton")) for package in _pins(name)), (
-        "they differ by platform"
+        "builds of torch differ by platform"
     )
 
 
-def test_torch_is_one_version_of_any_build() -> None:
+def test_torch_has_one_version_without_a_build() -> None:
     assert re.fullmatch(r"torch==\d+\.\d+\.\d+\n", _text("torch"))
 
 

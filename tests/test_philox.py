@@ -1,4 +1,4 @@
-"""Randomness: published test vectors, draws that depend only on their name, and hashes that decide what a corpus holds."""
+"""Random numbers equal the published ones and depend only on their name; hashes, which decide the corpus, stay the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from korealbert.philox import RowDraws, Stream, below, draw_block, happens, hash
         ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
     ],
 )
-def test_known_answers_of_the_random123_distribution(counter: str, key: str, expected: str) -> None:
+def test_answers_equal_those_of_the_random123_distribution(counter: str, key: str, expected: str) -> None:
     c0, c1, c2, c3 = (np.array([int(word, 16)], dtype=np.uint64) for word in counter.split())
     k0, k1 = (int(word, 16) for word in key.split())
     assert " ".join(f"{int(word[0]):08x}" for word in philox4x32((c0, c1, c2, c3), (k0, k1))) == expected
@@ -37,7 +37,7 @@ def test_every_part_of_the_name_changes_the_draw() -> None:
     assert len({int(draw_block(**{**name, **other})[0]) for other in others}) == len(others)
 
 
-def test_integers_are_uniform_and_events_as_probable_as_asked() -> None:
+def test_integers_are_uniform_and_events_have_their_probability() -> None:
     words = RowDraws(0, 0, np.arange(5_000, dtype=np.uint64)).matrix(Stream.MASK_ORDER, 20)
     counts = np.bincount(below(words, 7).ravel(), minlength=7)
     assert stats.chisquare(counts).pvalue > 1e-4
@@ -51,13 +51,13 @@ def test_a_seed_beyond_64_bits_is_refused() -> None:
         draw_block(1 << 64, Stream.MASK_ORDER, 1)
 
 
-def test_mixing_is_that_of_splitmix64() -> None:
+def test_mixing_equals_splitmix64() -> None:
     gamma = np.uint64(0x9E3779B97F4A7C15)
     states = np.array([1, 2, 3], dtype=np.uint64) * gamma
     # The first outputs of the generator seeded with 0, as in Vigna's reference implementation.
     assert mix64(states).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
-def test_texts_have_the_hashes_that_they_always_had() -> None:
+def test_hashes_of_texts_never_change() -> None:
     assert hash64("서울") == 0xFA7F18E7FA86DF9B
     assert hash64("\ud800") != hash64("\ud801")

@@ -27,7 +27,7 @@ MODULES = [path for folder in ("korealbert", "flows", "bench") for path in sorte
 
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.AST]:
-    """Every module of the project, parsed once."""
+    """Parse every module of the project."""
     return {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
 
 
@@ -84,29 +84,28 @@ def test_nothing_loads_code(trees: dict[Path, ast.AST]) -> None:
         "yaml.load(text, Loader=yaml.Loader)",
     ],
 )
-def test_the_check_itself_can_fail(code: str) -> None:
+def test_the_check_finds_faults(code: str) -> None:
     assert list(faults(ast.parse(code)))
 
 
-def test_loading_weights_and_numbers_alone_is_allowed() -> None:
+def test_weights_and_arrays_may_be_loaded() -> None:
     assert list(faults(ast.parse("torch.load(p, weights_only=True); re.compile('x'); model.eval(); np.load(p)"))) == []
 
 
 CLIENTS = {"aiohttp", "ftplib", "http.client", "httpcore", "httpx", "requests", "scrapy", "urllib.request", "urllib3"}
 
 
-def test_only_the_client_that_checks_addresses_asks_servers(trees: dict[Path, ast.AST]) -> None:
+def test_only_the_client_that_checks_addresses_sends_requests(trees: dict[Path, ast.AST]) -> None:
     found = set()
     for path, tree in trees.items():
         if not path.is_relative_to(ROOT / "korealbert"):
             continue
         for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += (
-                [node.module or "", *(f"{node.module}.{n.name}" for n in node.names)]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
             found |= {(path.name, name) for name in names if name in CLIENTS}
     assert found == {("client.py", "httpcore")}
 
@@ -131,7 +130,7 @@ def test_a_password_in_an_address_is_refused() -> None:
         FetchSpec.model_validate({"url": "https://somebody:pw@example.org/dump.xml.bz2"})
 
 
-def test_no_manifest_holds_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_of_a_store_has_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:very-secret-indeed")
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "very-secret-too")
     artifact = build(WORDS, Text(), {}, Runtime(store=tmp_path / "store", workers=1)).artifact
@@ -139,7 +138,9 @@ def test_no_manifest_holds_the_environment(tmp_path: Path, monkeypatch: pytest.M
     assert artifact.name.encode() in written and b"very-secret" not in written
 
 
-def test_credentials_are_made_once_for_their_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_created_once_and_only_their_owner_can_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / ".env"
@@ -169,7 +170,7 @@ limits = { min_characters = 0 }
 
 
 def test_a_hostile_document_stays_text(tmp_path: Path) -> None:
-    """From the raw file to the page that a person opens, through the command line."""
+    """It is followed from the raw file to the page that the command line writes."""
     nasty = "<script>alert('본문')</script> 이 글에는 스크립트가 들어 있다. \"><img src=x onerror=alert(1)>\n\n"
     nasty += "\n\n".join(
         f"강가에서 {n}번째 배가 떠났고 사람들은 손을 흔들며 오래도록 그 뒤를 바라보았다." for n in range(1, 12)

@@ -21,35 +21,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, copy)
-    compiled = copy / "data_specs" / "sample" / "artificial" / "__pycache__"  # as in a checkout that was used
+    compiled = copy / "data_specs" / "sample" / "artificial" / "__pycache__"  # Like in a used checkout.
     compiled.mkdir()
     (compiled / "generate.cpython-311.pyc").write_bytes(b"compiled")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-build-isolation",
-        "--no-deps",
-        "--wheel-dir",
-        "wheels",
-        ".",
-    ]
-    subprocess.run(command, cwd=copy, check=True)
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", "wheels"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=copy, check=True)
     [found] = (copy / "wheels").iterdir()
     return found
 
 
-def test_a_wheel_holds_every_shipped_file(wheel: Path) -> None:
+def test_a_wheel_contains_every_shipped_file(wheel: Path) -> None:
     files = {path for path in (ROOT / "data_specs").rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
     shipped = {f"korealbert/{path.relative_to(ROOT)}" for path in files}
     assert len(shipped) > 50
     held = set(ZipFile(wheel).namelist())
     assert shipped <= held
-    assert not [name for name in held if name.endswith(".pyc")], "compiled by whoever used the checkout"
+    assert not [name for name in held if name.endswith(".pyc")], "files that were compiled in the checkout"
     assert "korealbert/flows/cli.py" in held
-    assert {name.split("/")[0].split("-")[0] for name in held} == {"korealbert"}, "no other name in anybody's site-packages"
+    assert {name.split("/")[0].split("-")[0] for name in held} == {"korealbert"}, "only one name in site-packages"
 
 
 def test_an_unpacked_wheel_plans_a_shipped_recipe_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:

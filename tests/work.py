@@ -1,4 +1,4 @@
-"""How much work something may be: bounded by the processor time of its thread, which no other load on the machine lengthens."""
+"""Limits of work, by the processor time of the thread, which does not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def linear_work(seconds: float = 60) -> Iterator[None]:
-    """A tenth of a second where work grows with the input; minutes where it grows with its square."""
+    """Fail if work takes more than these processor seconds: a tenth if linear in the input, minutes if quadratic."""
     begun = time.thread_time()
     yield
     assert time.thread_time() - begun < seconds

@@ -347,11 +347,22 @@ def task_tokenizer(task: Task, directory: Path) -> Any:
     return tokenizer
 
 
+def _check(spec: FeaturesSpec, runtime: Runtime) -> None:
+    """Raise ValueError for a file that is empty, which would otherwise show only after the training of the model."""
+    for split in SPLITS:
+        file = getattr(spec, split)
+        if isinstance(file, InputPath) and file.path.is_file() and not file.path.stat().st_size:
+            raise ValueError(
+                f"field '{split}': {file.path} is empty; {spec.benchmark.title} comes from {spec.benchmark.origin}"
+            )
+
+
 STAGE = Stage(
     "features",
     version=2,
     spec=FeaturesSpec,
     run=run,
+    check=_check,
     needs=("transformers",),
     inputs={"model": "export"},
     deployment=Deployment("Benchmarks as piece ids"),

@@ -316,7 +316,7 @@ class PretrainSpec(Spec):
         """
         if initial is not None:
             self._check_initial(initial, vocab_size)
-        model = self.model if initial is None or self._grows(initial) else initial.shape()
+        model = self.model if initial is None or self.fits(initial) else initial.shape()
         if sequence_length > model.longest_sequence:
             longer = "" if initial is not None else "raise max_positions in [pretrain.model] or "
             raise ValueError(
@@ -350,7 +350,7 @@ class PretrainSpec(Spec):
         """The model that is trained from scratch, with arbitrary values for the sizes that depend on data."""
         return self.config_for(vocab_size=ANY_VOCABULARY, sequence_length=1)
 
-    def _grows(self, initial: AnyConfig) -> bool:
+    def fits(self, initial: AnyConfig) -> bool:
         """Return whether ``model`` differs from the initial one only in dropout and in the number of layers, which share all
         weights."""
         own, other = self.model, initial.shape()
@@ -366,7 +366,7 @@ class PretrainSpec(Spec):
         return own == other.model_copy(update=free)
 
     def _check_initial(self, initial: AnyConfig, vocab_size: int) -> None:
-        if self.model != ModelSpec() and not self._grows(initial):
+        if self.model != ModelSpec() and not self.fits(initial):
             raise ValueError(
                 "the initial weights bring their own architecture; remove [model], or let it differ in num_layers and dropout "
                 "alone, with share = 'all'"

@@ -284,6 +284,11 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
                 f"{where}: a training starts from the end of another, and {cell.starts_from!r} is its snapshot of step "
                 f"{step:,}; name a cell without export.snapshot"
             )
+        if cell.starts_from and not own.pretrain.fits(recipes[key_of(cell.starts_from)].pretrain.shape):
+            raise RecipeError(
+                f"{where}: the weights of {cell.starts_from!r} do not fit its [pretrain.model]; the two may differ in "
+                "num_layers and dropout alone, with share = 'all' in a single group"
+            )
         for name in sorted(benchmarks) if cell.ensemble else ():
             parts = {label: recipes[key_of(label)].finetune[name] for label in cell.ensemble}
             try:

@@ -312,6 +312,11 @@ def ablation_graph(ablation: Ablation) -> dict[str, Node]:
             spec = recipe.pretrain.model_copy(update={"seed": seed})
             inputs = dict(data[cell])
             if starts_from := rows[cell].starts_from:
+                if inputs["vocab"] != data[key_of(starts_from)]["vocab"]:
+                    raise RecipeError(
+                        f"{ablation.name}: cell {rows[cell].label!r} starts from {starts_from!r}, whose vocabulary is another; "
+                        "their word embeddings mean other pieces: add vocab to `shared`, or start from a cell of the same text"
+                    )
                 inputs["initial"] = runs[f"pretrain/{key_of(starts_from)}/{seed}"]
             runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
             for name, noised in noise.items():

@@ -21,7 +21,6 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.encoders.speed import SpeedSpec
-from korealbert.finetune.spec import INITS
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.modern import CLASSIFIER
@@ -36,6 +35,7 @@ from korealbert.recipe.benchmarks import (
     PretrainedGrid,
     read_benchmarks,
     refuse_bi_encoders,
+    refuse_inits,
     too_long,
 )
 from korealbert.recipe.cross_lingual import problems_of
@@ -377,8 +377,7 @@ class Reader(Tables):
     def encoders(self) -> dict[str, Model]:
         """Read the models of ``[encoder.NAME]`` by name."""
         for name in self.names("encoder"):
-            if name in INITS:
-                raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
+            refuse_inits(self, f"encoder.{name}", name)
         with Problems() as problems:
             return {
                 name: problems.of(partial(self.model, f"encoder.{name}", post_trained=True)) for name in self.names("encoder")

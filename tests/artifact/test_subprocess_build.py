@@ -86,12 +86,15 @@ def test_its_errors_are_its_own(tmp_path: Path) -> None:
         build_apart(job(fails="killed"), runtime)
 
 
-def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
-    runtime = TrainingRuntime(store=tmp_path)
+def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    seen: list[Progress] = []
+    runtime = TrainingRuntime(store=tmp_path).reporting_to(seen.append)
     needs = Needs(tmp_path)
     assert needs.of(job(mebibytes=150), None) is None
     build_apart(job(), runtime)
     build_apart(job(mebibytes=150), runtime)
+    assert [report.metrics["spins"] for report in seen] == [7, 7], "a value of the user's own stays"
     bare, more = (needs.of(job(mebibytes=size), None) for size in (0, 150))
     assert bare is not None and more is not None
     assert 130 * MIB * SPARE < more - bare < 250 * MIB * SPARE

@@ -1,4 +1,4 @@
-"""Encoders trained for the same time in one table, at the tests' scale: one of ours and three of transformers."""
+"""`bench.equal_time` at the scale of a test: one encoder of ours and three of transformers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def encoders(tmp_path: Path) -> Encoders:
     return Encoders(recipe, None, 0.5, runtime, "fp32", {}, build_peer=here)
 
 
-def test_all_are_trained_on_the_same_rows_for_the_same_time_and_scored_alike(encoders: Encoders) -> None:
+def test_all_encoders_train_on_the_same_rows_for_the_same_time(encoders: Encoders) -> None:
     encoders.train_ours()
     encoders.train_peers(PEERS)
     for name, (training,) in encoders.trainings.items():
@@ -53,7 +53,7 @@ def test_all_are_trained_on_the_same_rows_for_the_same_time_and_scored_alike(enc
     again = Encoders(encoders.recipe, None, 0.5, encoders.runtime, "fp32", {}, build_peer=cached)
     again.train_ours()
     again.train_peers(PEERS)
-    assert again.trainings.items() <= encoders.trainings.items(), "what is finished is taken from the store"
+    assert again.trainings.items() <= encoders.trainings.items(), "finished stages are taken from the store"
     lines = encoders.table().splitlines()
     assert lines[0] == "| encoder | parameters | steps | tokens, M | s | NSMC, mean pooling, accuracy |"
     scored = {cells[1]: cells[-2] for line in lines[2:] if (cells := [cell.strip() for cell in line.split("|")])}

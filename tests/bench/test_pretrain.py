@@ -1,4 +1,4 @@
-"""The peak of which MFU is a share."""
+"""The nominal peak of a GPU, by which MFU is divided."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.pretrain import nominal_peak
         ("NVIDIA A10", None),
     ],
 )
-def test_the_nominal_peak_is_that_of_the_data_sheet(name: str, peak: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nominal_peak_equals_the_data_sheet(name: str, peak: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nominal_peak() is None or torch.cuda.is_available()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)

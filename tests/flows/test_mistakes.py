@@ -156,7 +156,10 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     ),
     "a model to export to": ("export-corpus clean/x hf://me/x", r"a dataset of the hub is hf://datasets/OWNER/NAME"),
     "a reason": ("inspect clean/x --dropped short", r"did you mean 'too_short'|nothing.*short"),
-    "a training for a model": ("fill-mask pretrain-0123456789abcdef [MASK]", r"no exported model here .*; name an artifact"),
+    "a training for a model": (
+        "fill-mask pretrain-0123456789abcdef [MASK]",
+        r"no exported model here \(tokenizer_config\.json is missing\); name an artifact",
+    ),
     "a text without a mask": ("fill-mask", r"Missing argument 'model'"),
     "a file to extract": ("extract news none.json", r"none\.json: no such file or directory"),
     "a kind to extract": ("extract wiki a.jsonl", r"'wiki' is not one of 'wikipedia', 'namuwiki'"),

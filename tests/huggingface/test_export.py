@@ -69,6 +69,7 @@ def test_every_class_finds_all_the_weights_that_it_wants(make_model: MakeModel, 
         assert all(key.startswith(unused) for key in info["unexpected_keys"])
         assert model.config.model_type == "albert"
     assert not [name for name in path.iterdir() if name.suffix in {".py", ".bin", ".pt", ".pkl"}]
+    assert not (path / "onnx").exists()
 
 
 def test_tokenizer_is_the_vocabulary(make_model: MakeModel, tmp_path: Path) -> None:

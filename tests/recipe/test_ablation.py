@@ -13,6 +13,7 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Store
 from korealbert.examples.packing import ExamplesSpec
 from korealbert.recipe import RecipeError
+from korealbert.recipe.tables import read_toml
 from tests.editing import edit
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +116,13 @@ def test_cells_of_other_rows_are_other_artifacts(tmp_path: Path) -> None:
     assert {label for label in cells if right[label] != wrong[label]} == {one, other}, "and each would be another artifact"
 
 
+@pytest.mark.parametrize("path", sorted(SAMPLE.glob("*.toml")), ids=lambda path: path.stem)
+def test_rows_of_the_sample_are_fine_tuned_until_they_differ(path: Path) -> None:
+    """With fewer epochs or the head of the first piece every row gives one class to all sentences: 50.00."""
+    nsmc = read_toml(path)["set"]["finetune"]["nsmc"]
+    assert (nsmc["head"], nsmc["epochs"], nsmc["batch_size"], nsmc["learning_rate"]) == ("mean", 6, 8, 1e-3)
+
+
 def _row(label: str) -> str:
     return label.split("/")[1]
 
@@ -126,7 +134,7 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
         graph_of(editable)
     edit(editable, 'printed = ["KorSTS", "spearman"]\n', "")
     layout = graph_of(editable)["ablation"].spec.model_dump()
-    assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
+    assert "KorSTS spearman: head bi-encoder." in layout["notes"]
 
 
 def test_next_sentences_in_the_place_of_sentence_order_are_named(editable: Path) -> None:
@@ -351,6 +359,30 @@ def test_each_depth_starts_from_the_one_before_it_seed_by_seed() -> None:
     assert "initial" not in nodes["pretrain/layers-1/2"].inputs
     assert nodes["pretrain/layers-48/2"].inputs["initial"] == "pretrain/layers-24/2"
     assert nodes["pretrain/layers-48/2"].spec.model.num_layers == 48  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'set.pretrain.model.share = "attention"',
+        "set.pretrain.model.edge_layers = 1",
+        "set.pretrain.model.hidden_size = 96",
+        "set.pretrain.model.embedding_size = 128\nset.pretrain.model.hidden_size = 768\n"
+        "set.pretrain.model.intermediate_size = 3072\nset.pretrain.model.num_heads = 12",  # ALBERT-base, the default
+    ],
+)
+def test_a_cell_whose_weights_fit_no_other_is_refused_before_the_other_is_trained(specs: Path, change: str) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-11.toml"
+    edit(path, "set.pretrain.model.num_layers = 12", f"set.pretrain.model.num_layers = 12\n{change}")
+    with pytest.raises(RecipeError, match=r"cell 'layers=12': the weights of 'layers=6' do not fit its \[pretrain\.model\]"):
+        recipes.load_ablation(path)
+
+
+def test_a_cell_of_another_vocabulary_does_not_start_from_the_words_of_the_first(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-11.toml"
+    edit(path, "set.pretrain.model.num_layers = 3", "set.pretrain.model.num_layers = 3\nset.balance.seed = 7")
+    with pytest.raises(RecipeError, match="cell 'layers=3' starts from 'layers=1', whose vocabulary is another"):
+        recipes.ablation_graph(recipes.load_ablation(path))
 
 
 def test_layers_are_measured_under_the_first_noise() -> None:

@@ -471,6 +471,26 @@ def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) ->
         recipes.load(editable)
 
 
+def test_an_empty_benchmark_file_is_an_error_before_training(editable: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    named = {"finetune.nsmc.test": str(tmp_path / "empty.txt")}
+    prepared = recipes.prepare(editable, Store(tmp_path / "store"), overrides=named)
+    with pytest.raises(
+        RecipeError, match=r"^small-sample, features/nsmc: field 'test': .*empty\.txt is empty; NSMC comes from"
+    ):
+        prepared.check(TrainingRuntime(store=tmp_path / "store", device="cpu"))
+
+
+@pytest.mark.parametrize("name", ["pretrained", "random"])
+def test_a_benchmark_is_not_named_like_an_init(editable: Path, name: str) -> None:
+    table = editable.read_text().partition("[finetune.nsmc]")[2].partition("\n[")[0]
+    editable.write_text(f'{editable.read_text()}\n[finetune.{name}]\ntask = "nsmc"\n{table}\n')
+    with pytest.raises(
+        RecipeError, match=rf"\[finetune\.{name}\]: this name says what fine-tuning starts from; choose another"
+    ):
+        recipes.load(editable)
+
+
 def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> None:
     assert "speed" not in recipes.graph(recipes.load(editable))
     editable.write_text(f'{editable.read_text()}\n[speed]\narchitectures = ["KoBERT"]\n')

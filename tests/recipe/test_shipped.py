@@ -26,6 +26,7 @@ from korealbert.recipe.dag import evaluation_graph
 from korealbert.recipe.nodes import until
 from korealbert.recipe.reading import load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import kind_of
+from korealbert.report.ablation import table
 
 SPECS = Path(__file__).parents[2] / "data_specs"
 RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
@@ -232,6 +233,16 @@ def sizes(config: AnyConfig) -> tuple[int, int]:
     """Return the parameters of the encoder without and with the heads."""
     with torch.device("meta"):
         return count_parameters(TransformerEncoder(config)), count_parameters(PretrainingModel(config))
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_rows_of_other_sharing_and_embeddings_have_the_papers_parameters(number: int, data: Path) -> None:
+    ablation = recipes.load_ablation(SPECS / "ablations" / f"albert-table-{number}.toml", data=data)
+    assert ablation.report.columns[0].training == "parameters", "the first column of the printed table"
+    for row in ablation.report.rows:
+        printed, _ = table.printed(ablation.report, row)["Parameters"]
+        encoder, _ = sizes(config_of(ablation.cells[row.key]))
+        assert encoder / 1e6 == pytest.approx(float(printed.removesuffix("M")), abs=1.5), row.label
 
 
 @pytest.mark.parametrize("size", KOREALBERT)

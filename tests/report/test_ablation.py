@@ -19,9 +19,10 @@ from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.misplaced import refuse_misplaced
-from korealbert.report.ablation.runs import estimate
+from korealbert.report.ablation.runs import Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
+from korealbert.report.ablation.table import differences
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.printed import Column, Printed
 from tests.report.conftest import content, made
@@ -133,6 +134,26 @@ def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_
     half = stats.t.ppf(0.975, 1) * stats.sem(SCORES["a"][0])
     assert f"80.50 ± {half:.2f}†" in text
     assert "it says nothing about other ones" in text
+
+
+def test_an_ensemble_is_paired_with_no_seed(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    found = {label.replace("/1/", "/0/", 1): a for label, a in artifacts.items() if label.startswith("finetune")}
+    scores = content("metrics.json", {"metric": "f1", "test": {"f1": 91.0, "em": 84.0}})
+    found["ensemble/ab/squad1"] = made(tmp_path, "ensemble/ab/squad1", {}, write=scores)
+    rows = (*SPEC.rows, Row(key="ab", label="Both", ensemble=("A", "B")))
+    values = Values.read(rows, SPEC.columns, found, baseline="A")
+    spec = SPEC.model_copy(update={"rows": rows})
+    assert 0 in values.per_pretraining("a", "F1"), "the seed that an ensemble's score has, too"
+    assert differences(spec, values, rows[1]) and not differences(spec, values, rows[2])
+    assert not differences(spec.model_copy(update={"baseline": "Both"}), values, rows[0])
+
+
+def test_the_report_names_what_is_in_its_tables(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    single = {label: a for label, a in artifacts.items() if label.split("/")[2] == "1" and label.split("/")[-1] == "1"}
+    run(SPEC.model_copy(update={"description": "Rows", "printed": None}), single, tmp_path, Runtime())
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "\nRows. 2 pretraining runs of " in text
+    assert "†" not in text and "the paper's" not in text
 
 
 def test_median_and_best_are_over_all_fine_tuning_runs(report: Path) -> None:

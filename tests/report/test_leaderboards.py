@@ -322,6 +322,11 @@ def test_latex_prints_what_the_table_says() -> None:
     ]
 
 
+def test_latex_joins_no_characters_and_eats_none() -> None:
+    table = Table("t", ["", "Set"], [["a", "--steps 3 – 4"], ["* b", "``''"]])
+    assert markdown.latex(table, "t").splitlines()[8:10] == [r"a & -{}-steps 3 -- 4 \\", r"{}* b & `{}`'{}' \\"]
+
+
 @given(st.text())
 def test_no_text_escapes_from_latex(text: str) -> None:
     escaped = markdown.latex_text(text)

@@ -125,8 +125,9 @@ class _Robots:
             body = decode_body(answer.body, answer.content_encoding, _MAX_ROBOTS_BYTES)
         except BodyError as error:
             raise RobotsUnreachable(str(error), answer.status) from None
-        read = body if len(body) <= _MAX_RULES_BYTES else body[: body.rfind(b"\n", 0, _MAX_RULES_BYTES) + 1]
-        return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
+        if len(body) > _MAX_RULES_BYTES:  # up to the last whole line; RFC 9309 has lines that end in CR alone, too
+            body = body[: max(body.rfind(end, 0, _MAX_RULES_BYTES) for end in (b"\n", b"\r")) + 1]
+        return Rules(Protego.parse(decode_page(body).text), answer.status, time.monotonic())
 
     def _answer(self, url: str) -> Answer:
         """Return the answer, after a few tries if the server has an error."""

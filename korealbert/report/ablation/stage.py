@@ -85,10 +85,16 @@ def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
             (compact, [training.tokens for training in pretrained]),
         )
     )
+    fine_tuned = {artifact.name for artifact in artifacts.of("finetune").values()}
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters with heads, {steps} steps and "
-        f"{tokens} tokens each; {len({artifact.name for artifact in artifacts.of('finetune').values()})} fine-tuning runs."
+        f"{_sentence(spec.description)} {len(pretrained)} pretraining runs of {parameters} parameters with heads, {steps} "
+        f"steps and {tokens} tokens each; {len(fine_tuned)} fine-tuning runs."
     ).strip()
+
+
+def _sentence(text: str) -> str:
+    """Return text with a full stop, unless it is empty or ends with a mark."""
+    return text if not text or text.rstrip()[-1:] in ".!?…" else f"{text.rstrip()}."
 
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:

@@ -30,9 +30,11 @@ def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, E
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
     """Return the mean differences from the baseline, paired by seed, by column title.
 
-    Columns without common seeds or with undefined scores are left out.
+    Columns without common seeds or with undefined scores are left out. An ensemble has no seed.
     """
-    found = {}
+    found: dict[str, Estimate] = {}
+    if row.ensemble or spec.baseline_row.ensemble:
+        return found
     for column in (column for column in spec.columns if column.is_score):
         if any(values.missing(each.key, column.title) for each in (row, spec.baseline_row)):
             continue
@@ -58,7 +60,6 @@ def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | 
 def section(spec: AblationReportSpec, values: Values) -> Section:
     """Show the paper's table, and how to read it."""
     ours = {row.key: estimates(spec, values, row) for row in spec.rows}
-    single = any(values.counts(row.key, c.title)[0] == 1 for row in spec.rows for c in spec.columns)
     body: list[list[str]] = []
     marked = set()
     for row in spec.rows:
@@ -76,7 +77,7 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
     title = f"{spec.title}, × 100" if spec.printed is None else f"{spec.title}, × 100, beside {spec.printed.source}"
     blocks: list[Block] = [
         Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked)),
-        Text(_how_to_read(spec, single=single), quiet=True),
+        Text(_how_to_read(spec, single=any(_ONE_PRETRAINING in cell for row in body for cell in row[3:])), quiet=True),
         *(Text(line, quiet=True) for line in _notes(spec, values)),
         *(Text(note, quiet=True) for note in spec.notes),
     ]
@@ -192,7 +193,8 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
         )
     else:
         text += "No difference has an interval, which needs two or more runs with the same seeds, and values that differ."
-    title = f"Differences from {spec.baseline}, ours and the paper's, × 100"
+    whose = "ours and the paper's" if any(row[1] == PRINTED for row in body) else "ours"
+    title = f"Differences from {spec.baseline}, {whose}, × 100"
     table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
     return Section("differences", f"Differences from {spec.baseline}", [table, Text(text, quiet=True)])
 

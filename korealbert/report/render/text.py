@@ -90,13 +90,16 @@ LATEX_SPECIAL = {
 }
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_LIGATURES = re.compile(r"(?<=-)(?=-)|(?<=`)(?=`)|(?<=')(?=')|(?<=[!?])(?=`)|(?<=,)(?=,)")
+"""Places between two characters that LaTeX would print as one."""
 
 _PROSE_WIDTH = "0.35\\linewidth"
 
 
 def latex_text(text: str) -> str:
     """Return text on one line with LaTeX escaped."""
-    return "".join(LATEX_SPECIAL.get(character, character) for character in _CONTROL.sub(" ", text))
+    parts = _LIGATURES.split(_CONTROL.sub(" ", text))
+    return "{}".join("".join(LATEX_SPECIAL.get(character, character) for character in part) for part in parts)
 
 
 def latex(table: Table, label: str) -> str:
@@ -126,8 +129,8 @@ def latex(table: Table, label: str) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    # LaTeX would read a cell that begins with [ as the argument of the \\ before it.
-    return rf"{' & '.join(f'{{}}{cell}' if cell.startswith('[') else cell for cell in cells)} \\"
+    # LaTeX would read a cell that begins with [ or * as an argument of the \\ before it.
+    return rf"{' & '.join(f'{{}}{cell}' if cell.startswith(('[', '*')) else cell for cell in cells)} \\"
 
 
 _MAX_NAME = 60

@@ -40,6 +40,7 @@ RULES: dict[str, tuple[Page, int]] = {
     "of another crawler": (text("User-agent: Gobbler\nDisallow: /\n"), 1),
     "in EUC-KR with a mark": (Answer("\ufeff# 규칙\r\nUser-Agent: *\r\nDisallow: /news\r\n".encode()), 0),
     "endless": (text("User-agent: *\nDisallow: /news\n" + "# \n" * (300 << 10)), 0),
+    "endless, its lines end in CR": (text("User-agent: *\rDisallow: /news\r" + "# \r" * (300 << 10)), 0),
 }
 """The answer for robots.txt, and how many pages (0 or 1) may be stored."""
 
@@ -57,7 +58,7 @@ def test_by_rfc_9309(tmp_path: Path) -> None:
     assert {name: site.hits["/news/1"] for name, site in sites.items()} == {name: count for name, (_, count) in RULES.items()}
     assert len(crawled.pages) == sum(count for _, count in RULES.values())
     assert set(sites["broken"].hits) == {"/robots.txt"}
-    assert crawled.artifact.stats["urls"]["robots"] == {"failed: robots_unreachable": 1, "listed": 7}
+    assert crawled.artifact.stats["urls"]["robots"] == {"failed: robots_unreachable": 1, "listed": 8}
 
 
 def test_a_listing_that_moves_is_followed_only_where_host_and_rules_allow(tmp_path: Path) -> None:
