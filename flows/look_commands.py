@@ -32,6 +32,9 @@ app = typer.Typer()
 _WIDE = 80
 """Terminal width from which a list of artifacts shows when they were built."""
 
+_MEASURED = 60
+"""Terminal width from which it shows their size and time; a narrower one has room for names and stages only."""
+
 _PAGE_BEGINS = b"<!doctype html>"
 
 
@@ -49,13 +52,15 @@ def show(
             return
         known = existing_store(store).artifacts()
     dated = console.width >= _WIDE
-    name, *measured = (Column(title, no_wrap=True) for title in ("artifact", "size", "took"))
+    measured = console.width >= _MEASURED
+    name, *more = (Column(title, no_wrap=True) for title in ("artifact", "size", "took")[: 1 + 2 * measured])
     folded = [Column(title, overflow="fold") for title in ("stage", "created")[: 1 + dated]]
-    table = Table(name, *folded, *measured, box=None, pad_edge=False)
+    table = Table(name, *folded, *more, box=None, pad_edge=False)
     for found in known:
         manifest = found.manifest
         created = [manifest["created"].replace("T", " ")] if dated else []
-        table.add_row(found.name, manifest["label"], *created, megabytes(found.size), f"{manifest['wall_seconds']:,.1f} s")
+        sizes = [megabytes(found.size), f"{manifest['wall_seconds']:,.1f} s"] if measured else []
+        table.add_row(found.name, manifest["label"], *created, *sizes)
     console.print(table)
 
 
