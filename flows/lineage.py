@@ -72,11 +72,18 @@ def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
+def _takes_events(path: Path) -> bool:
+    """Whether a file is empty or begins with an event."""
+    with path.open("rb") as file:
+        first = file.readline(1 << 20)
+    return not first or (first.startswith(b"{") and b'"eventType"' in first)
+
+
 class Lineage:
     """Where the events of one run go: a file, an address, or nowhere (None).
 
-    Raises ValueError for an invalid address, a key that a header cannot hold, a file that cannot be written, and a file that is
-    in ``read`` or belongs to an artifact.
+    Raises ValueError for an invalid address, a key that a header cannot hold, a file that cannot be written or that begins with
+    something else than an event, and a file that is in ``read`` or belongs to an artifact.
     """
 
     def __init__(self, target: str | None, recipe: str = "", *, read: Iterable[Path] = ()) -> None:
@@ -95,6 +102,8 @@ class Lineage:
         try:
             with Path(target).open("a", encoding="utf-8"):
                 pass
+            if Path(target).is_file() and not _takes_events(Path(target)):
+                raise ValueError(f"--lineage {target}: the file exists and has other content than events; name another file")
         except OSError as error:
             raise ValueError(
                 f"--lineage {target}: no events can be written here ({error.strerror}); name another file"

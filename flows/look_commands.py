@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 
 from korealbert.artifact import Store
-from korealbert.artifact.files import refuse_overwriting
+from korealbert.artifact.files import atomic_write, refuse_overwriting
 from korealbert.flows.terminal import (
     RECIPE_HERE,
     DataDir,
@@ -32,6 +32,11 @@ app = typer.Typer()
 _WIDE = 80
 """Terminal width from which a list of artifacts shows when they were built."""
 
+_MEASURED = 60
+"""Terminal width from which it shows their size and time; a narrower one has room for names and stages only."""
+
+_PAGE_BEGINS = b"<!doctype html>"
+
 
 @app.command()
 def show(
@@ -47,13 +52,15 @@ def show(
             return
         known = existing_store(store).artifacts()
     dated = console.width >= _WIDE
-    name, *measured = (Column(title, no_wrap=True) for title in ("artifact", "size", "took"))
+    measured = console.width >= _MEASURED
+    name, *more = (Column(title, no_wrap=True) for title in ("artifact", "size", "took")[: 1 + 2 * measured])
     folded = [Column(title, overflow="fold") for title in ("stage", "created")[: 1 + dated]]
-    table = Table(name, *folded, *measured, box=None, pad_edge=False)
+    table = Table(name, *folded, *more, box=None, pad_edge=False)
     for found in known:
         manifest = found.manifest
         created = [manifest["created"].replace("T", " ")] if dated else []
-        table.add_row(found.name, manifest["label"], *created, megabytes(found.size), f"{manifest['wall_seconds']:,.1f} s")
+        sizes = [megabytes(found.size), f"{manifest['wall_seconds']:,.1f} s"] if measured else []
+        table.add_row(found.name, manifest["label"], *created, *sizes)
     console.print(table)
 
 
@@ -81,12 +88,12 @@ def inspect(
     with clear_errors():
         found = find(store, artifact)
         if html is not None:
-            refuse_overwriting(html, [found.path])
+            _check_target(html, found.path)
         selection = look.Selection(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shows = registry.shows(found.manifest["recipe"]["stage"])
         shown = look.items(found, selection, shows=shows, limit=limit, offset=offset)
         if html is not None:
-            html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
+            _write_page(html, page(f"{found.manifest['label']} · {found.name}", shown))
             console.print(str(html), soft_wrap=True)
             return
         console.push_theme(look.THEME)
@@ -126,7 +133,7 @@ def diff(
             recipe /= RECIPE_HERE
         artifact = None if recipe.suffix == ".toml" else find(store, name, names())
         if html is not None:
-            refuse_overwriting(html, [artifact.path if artifact else recipe])
+            _check_target(html, artifact.path if artifact else recipe)
         if artifact is not None:
             return comparison.of_artifact(artifact)
         return comparison.of_recipe(recipe, Store(store), _display_name(name), data=data)
@@ -135,8 +142,26 @@ def diff(
         one, other = side(first), side(second)
         sections, lede = comparison.compare(one, other), comparison.lede(one, other)
         if html is not None:
-            html.write_text(page(f"{one.name} and {other.name}", lede, sections), "utf-8")
+            _write_page(html, page(f"{one.name} and {other.name}", lede, sections))
             console.print(str(html), soft_wrap=True)
             return
         console.print(lede, soft_wrap=True)
         print_sections(sections)
+
+
+def _check_target(path: Path, read: Path) -> None:
+    """Raise ValueError if a page written there would replace what is read, a file of an artifact, or a file that is no page."""
+    refuse_overwriting(path, [read])
+    if path.is_file():
+        with path.open("rb") as file:
+            beginning = file.read(len(_PAGE_BEGINS))
+        if beginning and beginning.lower() != _PAGE_BEGINS:
+            raise ValueError(f"{path} exists and is no page; name another file to write")
+
+
+def _write_page(path: Path, text: str) -> None:
+    """Write a page as a whole or not at all, except into what is no file, such as a pipe."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")
+    else:
+        atomic_write(path.resolve(), text.encode())

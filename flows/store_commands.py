@@ -178,7 +178,7 @@ def export_corpus(
     public: Annotated[bool, typer.Option("--public", help="make the hub's repository public; private otherwise")] = False,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Write the documents of a stage as a dataset, with a card of sources, licences, counts and drops.
+    """Write the documents of a stage as a dataset, with a card of sources, licenses, counts and drops.
 
     For an address it is uploaded; hf:// uses the token of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat
     the command.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +24,7 @@ from typer.exceptions import TyperException
 
 from korealbert import shipped
 from korealbert.artifact import Artifact, ArtifactError, Store, locks
-from korealbert.artifact.files import MANIFEST, is_of_an_artifact
+from korealbert.artifact.files import MANIFEST, disk_full, is_of_an_artifact
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest, without_controls
 from korealbert.report.render import blocks
@@ -93,6 +94,7 @@ class OneLine(TyperGroup):
         """Run a command; see typer."""
         try:
             done = super().main(args, standalone_mode=False, **options)
+            sys.stdout.flush()
         except TyperException as error:
             if not standalone_mode:
                 raise
@@ -101,6 +103,14 @@ class OneLine(TyperGroup):
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
                 warn(f"{command}: {line}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)
+        except OSError as error:  # Of printing: commands explain their other errors themselves.
+            _give_up_output()
+            if isinstance(error, BrokenPipeError) and standalone_mode:
+                sys.exit(0)
+            if not standalone_mode or (full := disk_full(error, *_written())) is None:
+                raise
+            warn(full, style="red")
+            sys.exit(2)
         if standalone_mode:
             sys.exit(done if isinstance(done, int) else 0)
         return done
@@ -177,7 +187,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output goes there
+        _give_up_output()
         raise typer.Exit(0) from None
     except ModuleNotFoundError as error:
         if (error.name or "korealbert").startswith("korealbert"):
@@ -185,12 +195,30 @@ def clear_errors() -> Iterator[None]:
         warn(f"{error.name} is not installed here; install korealbert with its dependencies", style="red")
         raise typer.Exit(2) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
+        _give_up_output()
         warn(_message(error), style="red")
         raise typer.Exit(2) from None
 
 
+def _give_up_output() -> None:
+    """Write buffered output; if that is impossible (a closed pipe, a full disk), drop it, or Python would try again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _written() -> tuple[str, list[Path]]:
+    """Return the name of the command, and the places that it may have written to."""
+    command, *arguments = [*sys.argv[1:], ""]
+    given = [Path(each.rpartition("=")[2]) for each in arguments]
+    return f"korealbert {command}".strip(), [*given, default_store(), Path(tempfile.gettempdir())]
+
+
 def _message(error: Exception) -> str:
     """Return the message of an error; of pydantic's errors only field and message."""
+    if full := disk_full(error, *_written()):
+        return str(full)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if not isinstance(error, ValidationError):

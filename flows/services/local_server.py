@@ -23,11 +23,12 @@ from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+import httpx
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from korealbert.artifact.files import atomic_write
+from korealbert.artifact.files import atomic_write, require_space
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
 from korealbert.flows.services.port_owner import stranger
@@ -36,6 +37,9 @@ from korealbert.flows.terminal import warn
 HOW_TO_LOG_IN = (
     f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {ENVIRONMENT_FILE}"
 )
+
+_DATABASE_GROWTH = 16_000_000
+"""Bytes that the database of a run's temporary server may take."""
 
 _CLIENT, _SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
@@ -126,7 +130,7 @@ def api_for_one_run(store: Path) -> Iterator[None]:
     """Provide the API for flows of this process: the configured server if it accepts our credentials, else a temporary one.
 
     If the environment names a server, wait until it answers. A server that refuses us is never used. Raises SystemExit if it
-    never answers.
+    never answers, and DiskFull if the temporary one had no space for its database.
     """
     configured = get_current_settings().api.url
     named = bool(os.environ.get("PREFECT_API_URL"))
@@ -140,6 +144,9 @@ def api_for_one_run(store: Path) -> Iterator[None]:
     with temporary_server(store / ".prefect") as settings, temporary_settings(settings):
         try:
             yield
+        except httpx.HTTPError:
+            require_space(store, _DATABASE_GROWTH, "the database of Prefect")
+            raise
         finally:
             APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
             EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)

@@ -293,25 +293,39 @@ _WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "ios
 """How SQLite, safetensors, training processes and (the last two) torch report a full disk in errors of their own."""
 
 
+_ROOM = 64_000_000
+"""With more bytes free, a file system is hardly the full one."""
+
+
 class DiskFull(OSError):
     """A file system is full. Finished work is kept, and the next run continues from it."""
 
 
 @contextlib.contextmanager
-def explaining_full_disk(what: str, kept: Path) -> Iterator[None]:
+def explaining_full_disk(what: str, place: Path, *, resumes: bool = True) -> Iterator[None]:
     """Raise DiskFull in place of any error that a full disk caused.
 
-    ``what`` is being built or written; ``kept`` is the directory from which the next try continues.
+    ``what`` is being built or written in ``place``, from which the next try continues if it ``resumes``.
     """
     try:
         yield
     except Exception as error:
-        cause = _of_a_full_disk(error)
-        if cause is None or isinstance(error, DiskFull):
+        full = disk_full(error, what, [place, Path(tempfile.gettempdir())], kept=place if resumes else None)
+        if full is None or full is error:
             raise
-        named = getattr(cause, "filename", None)
-        place = _fullest([Path(named)] if isinstance(named, str) else [kept, Path(tempfile.gettempdir())])
-        raise DiskFull(_message(what, place, kept)) from error
+        raise full from error
+
+
+def disk_full(error: BaseException, what: str, places: Iterable[Path], kept: Path | None = None) -> DiskFull | None:
+    """Return a DiskFull that names the file system, if a full disk caused an error, else None.
+
+    The file system is that of the file which the error names, else the fullest of ``places``.
+    """
+    cause = _of_a_full_disk(error)
+    if cause is None or isinstance(cause, DiskFull):
+        return cause
+    named = getattr(cause, "filename", None)
+    return DiskFull(_message(what, _fullest([Path(named)] if isinstance(named, str) else places), kept))
 
 
 def require_space(path: Path, wanted: int, what: str) -> None:
@@ -332,8 +346,8 @@ def _of_a_full_disk(error: BaseException) -> BaseException | None:
     return None
 
 
-def _fullest(paths: list[Path]) -> Path:
-    existing = [next(p for p in (path, *path.absolute().parents) if p.exists()) for path in paths]
+def _fullest(paths: Iterable[Path]) -> Path:
+    existing = [next(p for p in (path, *path.absolute().parents) if os.path.exists(p)) for path in paths]  # noqa: PTH110 (of any name)
     return min(existing, key=lambda path: shutil.disk_usage(path).free)
 
 
@@ -345,11 +359,15 @@ def _mount_of(path: Path) -> Path:
     return path
 
 
-def _message(what: str, place: Path, kept: Path) -> str:
+def _message(what: str, place: Path, kept: Path | None) -> str:
     usage = shutil.disk_usage(place)
+    full = f"the file system {_mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free)"
+    if kept is None:
+        if usage.free > _ROOM:
+            full = "a file system or a quota is full"
+        return f"{what}: {full}. Free some (`korealbert gc` lists unused artifacts), or write elsewhere; then start again"
     return (
-        f"{what}: the file system {_mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free). "
-        f"Free some (`korealbert gc` lists unused artifacts), or move the store and name it with --store; "
+        f"{what}: {full}. Free some (`korealbert gc` lists unused artifacts), or move the store and name it with --store; "
         f"then run again: finished work is kept in {kept}, and the run continues from there"
     )
 

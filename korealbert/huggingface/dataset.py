@@ -1,4 +1,4 @@
-"""Write a corpus as a Hugging Face dataset: Parquet or JSON lines, with a card of sources, licences, counts and drops.
+"""Write a corpus as a Hugging Face dataset: Parquet or JSON lines, with a card of sources, licenses, counts and drops.
 
 ``datasets.load_dataset(directory)`` reads it, as do polars, pandas and other tools. Equal artifacts give equal files.
 """

@@ -122,6 +122,41 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
     assert output.count("is full") == 2, output
 
 
+def test_every_command_names_the_full_disk_and_spoils_no_page(tmp_path: Path) -> None:
+    output = in_namespace(
+        tmp_path,
+        """
+        from typer.testing import CliRunner
+        from korealbert.flows.cli import app
+        page = disk / "page.html"
+        page.write_text("<!doctype html> an older page")
+        made = build(STAGE, S(jobs=1), {}, Runtime(store=disk / "store", workers=1)).artifact
+        with (disk / "ballast").open("wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(4096))
+            except OSError:
+                pass
+        store = ["--store", str(disk / "store")]
+        for arguments in (
+            ["export", made.name, str(disk / "a.tar"), *store],
+            ["new", str(disk / "mine")],
+            ["diff", RECIPE, RECIPE, "--html", str(page), *store],
+        ):
+            sys.argv = ["korealbert", *arguments]
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 2, (arguments, result.output)
+            print(result.output)
+        assert page.read_text() == "<!doctype html> an older page"
+        with (disk / "shown").open("wb") as shown:
+            done = subprocess.run([sys.executable, "-m", "korealbert", "show", *store], stdout=shown, stderr=subprocess.PIPE)
+        assert done.returncode == 2 and done.stderr.decode().startswith("korealbert show: "), done.stderr.decode()
+        """.replace("RECIPE", repr(str(TINY))),
+    )
+    named = [f"korealbert {command}: the file system {tmp_path / 'disk'} is full" for command in ("export", "new", "diff")]
+    assert [line.partition(" (")[0] for line in output.split("\n") if line] == named, output
+
+
 def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
     output = in_namespace(
         tmp_path,

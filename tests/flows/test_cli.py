@@ -181,6 +181,27 @@ def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None
     assert call("inspect", "clean/news", "-n", 2, "--offset", 2, "--store", store) in every
 
 
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_a_list_of_artifacts_names_each_whole_with_its_stage(width: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", width)
+    listed = call("show", "--store", store)
+    for artifact in Store(store).artifacts():
+        [line] = [line for line in listed.splitlines() if artifact.name in line]
+        assert str(artifact.manifest["label"])[:4] in line.replace(artifact.name, "")
+
+
+def test_a_page_replaces_a_page_but_no_other_file(store: Path, tmp_path: Path) -> None:
+    text, page = tmp_path / "my text.txt", tmp_path / "page.html"
+    text.write_text("도서관에서 책을 읽었다.", "utf-8")
+    page.write_text("<!DOCTYPE html> an older one", "utf-8")
+    for command in (("inspect", "clean/news"), ("diff", TINY, TINY)):
+        refused = call(*command, "--html", text, "--store", store, code=2)
+        assert refused.replace("\n", "").endswith("my text.txt exists and is no page; name another file to write")
+        call(*command, "--html", page, "--store", store)
+        assert "older" not in page.read_text("utf-8")
+    assert text.read_text("utf-8") == "도서관에서 책을 읽었다."
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,9 +6,11 @@ import importlib.util
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,6 +148,24 @@ def test_the_site_has_every_page_once() -> None:
     named = [page for part in nav for one in part.values() for page in ([one] if isinstance(one, str) else _values(one))]
     above = ["index.md", "index.ko.md", "contributing.md", "commands.md"]  # docs/pages.py brings them
     assert sorted(named) == sorted([*above, *(path.name for path in (ROOT / "docs").glob("*.md"))])
+
+
+def test_diagrams_are_drawn_where_the_site_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader without network could not load mermaid's script."""
+    for name in ("mkdocs", "mkdocs.structure", "mkdocs.structure.files"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(File=None, Files=None))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    spec = importlib.util.spec_from_file_location("pages_of_the_site", ROOT / "docs" / "pages.py")
+    assert spec is not None and spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    for path in (path for path in PAGES if "```mermaid" in path.read_text("utf-8")):
+        shown = pages.on_page_markdown(path.read_text("utf-8"))
+        drawn = {re.sub("<[^>]+>", "", text) for text in re.findall(r"<text .*?</text>", shown)}
+        for block in blocks(path, "mermaid"):
+            arrows = "\n".join(line for line in block.splitlines() if "-->" in line)
+            assert set(re.findall(r"\b[a-z]+\b(?=\[| *(?:-->|&|$))", arrows, re.MULTILINE)) <= drawn
+        assert "mermaid" not in shown and "</svg></div>" in shown
 
 
 def _values(entries: list[dict[str, str]]) -> list[str]:

@@ -186,3 +186,14 @@ def test_a_target_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
         Lineage(str(tmp_path / "none" / "events.jsonl"))
     Lineage(None).send("START", "", "", "")
     assert Store(tmp_path).artifacts() == []
+
+
+def test_events_are_added_to_events_and_to_no_other_text(tmp_path: Path) -> None:
+    text, events = tmp_path / "texts.jsonl", tmp_path / "events.jsonl"
+    text.write_text('{"text": "도서관"}\n', "utf-8")
+    with pytest.raises(ValueError, match="has other content than events; name another file"):
+        Lineage(str(text))
+    for _ in range(2):
+        Lineage(str(events)).send("START", "run", "job", "RUN")
+    assert len(events.read_text("utf-8").splitlines()) == 2
+    assert text.read_text("utf-8") == '{"text": "도서관"}\n'

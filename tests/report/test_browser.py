@@ -13,6 +13,8 @@ from korealbert.recipe.registry import REPORT
 from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
+from korealbert.report.render.blocks import Section, Table
+from korealbert.report.render.writer import page
 from korealbert.report.stage import ReportSpec
 from tests.browser import Browser, browser
 from tests.report.test_ablation import SPEC, two_rows
@@ -112,6 +114,14 @@ def test_a_report_fits_paper_in_its_own_size(kind: str, reports: dict[str, Path]
 def test_on_a_phone_the_beginnings_of_documents_are_in_sight(reports: dict[str, Path], tab: Browser) -> None:
     tab.show(reports["run"].as_uri(), width=390, scheme="light")
     assert tab.ask("document.querySelector('#texts .last-below td:last-child').getBoundingClientRect().right") <= 390
+
+
+def test_on_a_phone_no_cell_of_a_comparison_lies_over_another(tab: Browser, tmp_path: Path) -> None:
+    rows = [["pretrain", "optimizer.gradient_averaging.with.a.long.name", "/a/long/path/of/a/benchmark.txt", "unset"]]
+    table = Table("Fields that differ", ["Stage", "Field", "A", "B"], rows, prose=frozenset({2, 3}))
+    (tmp_path / "page.html").write_text(page("A and B", "", [Section("settings", "Settings", [table])]), "utf-8")
+    tab.show((tmp_path / "page.html").as_uri(), width=390, scheme="light")
+    assert tab.ask("[...document.querySelectorAll('td')].filter(each => each.scrollWidth > each.clientWidth + 1).length") == 0
 
 
 def test_hangul_is_drawn_and_not_boxed(reports: dict[str, Path], tab: Browser) -> None:

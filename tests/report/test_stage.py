@@ -20,6 +20,8 @@ from pyarrow import ipc
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
+from korealbert.documents.shards import DocumentShard
 from korealbert.finetune.retrieval.ranking import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
@@ -153,6 +155,33 @@ def test_dropped_and_quarantined_documents_are_explained(report: Path) -> None:
     assert "dump.tar::AA/0, line 0" in text
     assert "secret/place" not in text
     assert "| nsmc-test | 12 |" in text
+
+
+def test_a_reason_has_its_examples_whichever_shard_they_are_in(artifacts: Artifacts, tmp_path: Path) -> None:
+    def shards(out: Path) -> dict[str, Any]:
+        for index, (title, reason) in enumerate([("먼저", "exact_duplicate"), ("나중", "near_duplicate")]):
+            with DocumentShard(out, index) as shard:
+                shard.drop(Document(document_id("t", title), "t", "짧은 글", title=title), Drop(reason, "other"))
+                if index:
+                    shard.quarantine(Quarantined("/x/b.tar::b", "line 7", "text", "invalid_utf8", "고치세요"))
+        counted = {"exact_duplicate": 1, "near_duplicate": 1}
+        return {"documents_in": 3, "dropped": counted, "quarantined": 1, "quarantine_reasons": {"invalid_utf8": 1}}
+
+    dedup = made(tmp_path / "store", "dedup", {"documents_out": 0}, write=shards)
+    _, _, text = write({**artifacts, "dedup": dedup}, tmp_path / "out")
+    assert "| dedup | exact duplicate | 1 | 33.3 % | “먼저” |" in text
+    assert "| dedup | near duplicate | 1 | 33.3 % | “나중” |" in text
+    assert "b.tar::b, line 7" in text
+
+
+def test_noise_that_the_recipe_leaves_out_is_compared_with_nothing(artifacts: Artifacts, tmp_path: Path) -> None:
+    facts = {"views": 2, "rows": 10, "mlm_rate": 0.15, "pieces": 100, "wop_rows": 0, "wop_portion": 0.0, "wop_rate": 0.0}
+    facts |= {"wop_pieces": 0, "sop_rows": 0, "sop_swapped_share": 0.0}
+    _, html, text = write({**artifacts, "views": made(tmp_path / "store", "views", facts)}, tmp_path / "out")
+    assert "Rows with moved words (WOP)" in html
+    assert "Pieces moved in those rows" not in html
+    assert "Segments swapped" not in html
+    assert "of 0 " not in text
 
 
 def test_cleaning_is_shown_by_rule(report: Path) -> None:

@@ -86,7 +86,7 @@ def import_archive(store: Store, stream: IO[bytes]) -> dict[str, bool]:
     problem, DiskFull and ReadOnlyStore.
     """
     staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
-    with explaining_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
+    with explaining_full_disk("import", store.root, resumes=False), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
             imported = [Artifact(name, staging / name) for name in _read(store, stream, staging)]
             for each in imported:

@@ -144,4 +144,4 @@ def _scores(results: Results, model: str) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("xpt_report", version=8, spec=CrossLingualReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("xpt_report", version=9, spec=CrossLingualReportSpec, run=run, measured=MEASURED)

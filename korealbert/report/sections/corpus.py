@@ -24,6 +24,9 @@ _MAX_ROWS = 40
 _EXAMPLE_CHARACTERS = 60
 """Maximum number of characters quoted from a dropped document."""
 
+_SHARDS_OF_EXAMPLES = 100
+"""Maximum number of shards that are opened for examples; a rare reason need not occur in the first one."""
+
 _Counts = Mapping[str, Mapping[str, int]]
 """Counts by source and name."""
 
@@ -206,7 +209,7 @@ def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
     for label, artifact in _data_artifacts(artifacts):
         stats = artifact.stats_as(DocumentStats)
         reasons, taken = stats.dropped, stats.documents_in
-        quotes = _quotes(artifact, examples_per_reason) if reasons and examples_per_reason else {}
+        quotes = _quotes(artifact, reasons, examples_per_reason) if reasons and examples_per_reason else {}
         for reason, number in by_number(reasons):
             if number:
                 share = percent(number / taken if taken else None)
@@ -217,16 +220,21 @@ def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
     )
 
 
-def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
-    """Return titles (or beginnings) of dropped documents by reason, from the first batch of the first shard only."""
-    found: dict[str, list[str]] = {}
-    for path in artifact.files("dropped-*.arrow")[:1]:
+def _quotes(artifact: Artifact, reasons: Mapping[str, int], limit: int) -> dict[str, list[str]]:
+    """Return titles (or beginnings) of dropped documents by reason.
+
+    They are of the first batch of each shard, until every reason has as many as there are or as the limit allows.
+    """
+    found: dict[str, list[str]] = {reason: [] for reason in reasons}
+    for path in artifact.files("dropped-*.arrow")[:_SHARDS_OF_EXAMPLES]:
         batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
         columns = batch.select(["reason", "title", "text"]).to_pydict() if batch is not None else {}
         for reason, title, text in zip(*columns.values(), strict=True):
             quote = shortened(title or text, _EXAMPLE_CHARACTERS)
             if quote and len(found.setdefault(reason, [])) < limit:
                 found[reason].append(f"“{quote}”")
+        if all(len(found[reason]) >= min(limit, number) for reason, number in reasons.items()):
+            break
     return found
 
 
@@ -255,7 +263,10 @@ def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
     rows = []
     for label, artifact in _data_artifacts(artifacts):
         seen: Counter[str] = Counter()
-        for path in artifact.files("quarantine-*.arrow")[:1]:
+        reasons = artifact.stats_as(DocumentStats).quarantine_reasons
+        for path in artifact.files("quarantine-*.arrow")[:_SHARDS_OF_EXAMPLES]:
+            if all(seen[reason] >= min(limit, number) for reason, number in reasons.items()):
+                break
             batch = next(iter(read_batches(path, QUARANTINE_SCHEMA)), None)
             for bad in batch.to_pylist() if batch is not None else []:
                 seen[bad["reason"]] += 1

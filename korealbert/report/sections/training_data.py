@@ -49,6 +49,7 @@ def _lengths(stats: ExamplesStats) -> Figure | None:
 def _amounts(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
     word_order = spec.get("word_order", {})
     dynamic = word_order.get("amount") == "dynamic"
+    moved, swapped = None if stats.wop_rows == 0 else stats.wop_rate, None if stats.sop_rows == 0 else stats.sop_swapped_share
     return _compared_with_recipe(
         "noise-amounts",
         "How much noise",
@@ -57,8 +58,8 @@ def _amounts(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
             ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
             # A dynamic amount is uniform between 0 and the rate. Measured shares are a little smaller: a word without another
             # one to swap with does not move.
-            ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
-            ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
+            ("Pieces moved in those rows", moved, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
+            ("Segments swapped (SOP)", swapped, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
 
@@ -153,7 +154,9 @@ def _noise(stats: ViewsStats) -> Table:
 
 
 def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str:
-    """Return ``15.0 % of 4,000 pieces``."""
+    """Return ``15.0 % of 4,000 pieces``; a share of nothing is missing."""
+    if total == 0:
+        return MISSING
     shown = percent(share, decimals)
     return shown if share is None or total is None else f"{shown} of {count(total)} {what}"
 

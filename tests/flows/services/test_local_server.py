@@ -15,9 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
 
+import httpx
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
+from korealbert.artifact import DiskFull
 from korealbert.flows.services import local_server
 from korealbert.flows.services.local_server import answers, refused, temporary_server
 from tests.flows.conftest import TINY
@@ -266,3 +268,21 @@ def test_make_gives_the_store_that_it_is_told_of(target: str, variables: tuple[s
     assert '"my store"' in done.stdout
     done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert ('"store"' in done.stdout) is (target == "clean") and "--store" not in done.stdout, "commands know it"
+
+
+def test_an_error_of_the_temporary_server_on_a_full_disk_tells_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def server(home: Path) -> Iterator[dict[object, str]]:
+        yield {}
+
+    monkeypatch.setattr(local_server, "temporary_server", server)
+    monkeypatch.setattr(local_server, "answers", lambda url: False)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    broken = httpx.HTTPError("Server error '500 Internal Server Error'")
+    with pytest.raises(httpx.HTTPError), local_server.api_for_one_run(tmp_path):
+        raise broken
+    monkeypatch.setattr(local_server, "_DATABASE_GROWTH", 1 << 60)
+    with pytest.raises(DiskFull, match="the database of Prefect needs"), local_server.api_for_one_run(tmp_path):
+        raise broken
