@@ -375,6 +375,8 @@ def test_a_source_without_matching_files_is_an_error(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"format": "mediawiki", "document": "file"}, 'document = "file" needs format'),
+        ({"format": "jsonl", "markdown": True}, "markdown is about text, not jsonl"),
+        ({"format": "jsonl", "fields": {"text": []}}, "fields.text"),
         ({"format": "news", "category": "a", "category_by_folder": {"0": "b"}}, "not both"),
         ({"format": "json", "fields": {"required": ["titel"]}}, "titel"),
         ({"format": "json", "max_bad_share": 1.5}, "max_bad_share"),
