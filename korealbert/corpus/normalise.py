@@ -48,7 +48,7 @@ _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # Korean pages use Hangul fillers (U+3164, U+FFA0) as blanks.
 _SPACE = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u3164\uffa0]")
 _JOINED_LETTER = "[\u0600-\u0dff\u1000-\u109f\u1780-\u18af\ufb50-\ufdcf\ufe70-\ufefc]"
-"""Letters and marks of scripts in which a joiner or non-joiner after one is spelling: Arabic, those of India, Khmer, Mongolian."""
+"""Letters of scripts in which a joiner or non-joiner after one is spelling: Arabic, those of India, Khmer, Mongolian."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _ZERO_WIDTH = re.compile(
     "[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
