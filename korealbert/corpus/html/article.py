@@ -48,6 +48,8 @@ _MAX_TIMES = 100
 _NOTE_NUMBER = re.compile(r"[\[(]?(?:\d{1,3}|[a-z]|[*†‡]{1,3})[\])]?")
 _BACK_LINK = re.compile(r"[↩↑⏎^]\ufe0e?")
 """Links from a footnote back to the text."""
+_STAND_INS = {"\u200c": "\U00010a9e", "\u200d": "\U00010a9f"}
+"""Joiner → a letter of no living script, because trafilatura removes joiners, which are spelling in Persian and Hindi."""
 _DATE_LINE_MAX_CHARS = 32_000
 """Length of the beginning of a page in which its date line is searched."""
 
@@ -208,6 +210,10 @@ def _refuse_attributes(text: bytes) -> None:
 def _main_text(tree: Any) -> str:
     from trafilatura import bare_extraction  # noqa: PLC0415
 
+    text = "".join(tree.itertext())
+    joiners = {joiner: letter for joiner, letter in _STAND_INS.items() if joiner in text and letter not in text}
+    if joiners:
+        _replace_letters(tree, {ord(joiner): letter for joiner, letter in joiners.items()})
     try:
         found: Any = bare_extraction(
             tree,
@@ -222,8 +228,17 @@ def _main_text(tree: Any) -> str:
     if not found or not found.text:
         return ""
     items = {shown for item in found.body.iter("item") for shown in (one_line("".join(item.itertext())), _first_line(item))}
-    lines = ((line, line.lstrip(" ")) for line in found.text.split("\n"))
-    return "\n".join(text[2:] if text.startswith("- ") and one_line(text[2:]) in items else line for line, text in lines)
+    pairs = ((line, line.lstrip(" ")) for line in found.text.split("\n"))
+    lines = (told[2:] if told.startswith("- ") and one_line(told[2:]) in items else line for line, told in pairs)
+    return "\n".join(lines).translate({ord(letter): joiner for joiner, letter in joiners.items()})
+
+
+def _replace_letters(tree: Any, letters: Mapping[int, str]) -> None:
+    for element in tree.iter():
+        if element.text:
+            element.text = element.text.translate(letters)
+        if element.tail:
+            element.tail = element.tail.translate(letters)
 
 
 def _first_line(item: Any) -> str:

@@ -93,6 +93,7 @@ def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: s
             "<p>각주가<sup id='r'><a href='#n'>2</a></sup> 있다.</p><p>각주다. <a href='#r'>↩</a></p>",
             ["각주가 있다.", "각주다."],
         ),
+        ("<p>가족 👨&zwj;👩&#8205;👧, می\u200cخواهم이다.</p>", ["가족 👨\u200d👩\u200d👧, می\u200cخواهم이다."]),
         ("<p>수는 6.02×10 <sup>23</sup>이다.</p>", ["수는 6.02×10 ^23이다."]),
         ("<ul><li>가<ul><li>나</li></ul></li><li>다<br>라</li></ul>", ["가", "나", "다", "라"]),
     ],
