@@ -51,7 +51,7 @@ _HITS_PER_BATCH = 4096
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 """Letters of Unicode that are drawn as blanks."""
 # NFKC turns a consonant that is typed alone into an initial: ㅎ, ㅏ, ㄴ become 하 and an initial ᄂ.
-_TYPED = re.compile("[ㄱ-ㅣ\uffa1-\uffdc]{3,}|[\u1100-\u11ff]{3,}")
+_TYPED = re.compile("[ㄱ-ㅣ\u1100-\u11ff\uffa1-\uffdc]{3,}")
 """Syllables typed as letters. Consonants after a written syllable are laughter (은ㅎㅎ), with or without a blank between."""
 _UNCLOSED = re.compile("[가-힣][\u1100-\u1112]{1,2}")
 _FINALS = dict(
