@@ -47,7 +47,13 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # Korean pages use Hangul fillers (U+3164, U+FFA0) as blanks.
 _SPACE = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u3164\uffa0]")
-_ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]")
+_JOINED_LETTER = "[\u0600-\u0dff\u1000-\u109f\u1780-\u18af\ufb50-\ufdcf\ufe70-\ufefc]"
+"""Letters of scripts in which a joiner or non-joiner after one is spelling: Arabic, those of India, Khmer, Mongolian."""
+_EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
+_ZERO_WIDTH = re.compile(
+    "[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
+    f"|[\u200c\u200d](?<!{_JOINED_LETTER}.)(?!(?<=[{_EMOJI}\ufe0f]\u200d)[{_EMOJI}])"
+)
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SUSPICIOUS = re.compile(
     "[&\t\r\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ud800-\udfff"
@@ -69,6 +75,8 @@ class _Normalised:
 
 def normalise(text: str, *, entities: bool = True) -> _Normalised:
     """Convert a text to NFC with one kind of space and line break, without entities, controls and zero-width characters.
+
+    Joiners stay where they are spelling: after letters of Arabic and Indic scripts, and within emoji (a family of four).
 
     Runs of spaces, and of blank lines, become one; lines and the text are stripped. Entities are decoded until none is left
     (``&amp;quot;`` is ``"``), but only those that HTML 5 names and that end in ``;``: ``R&D`` and ``&lt=`` stay. A text

@@ -22,6 +22,8 @@ _TERM = rf"(?:\d+(?:,\d{{3}})*(?:\.\d+)?{_VARIABLE}?|{_VARIABLE})"
 _EXPONENT = re.compile(rf"{_SIGN}?{_TERM}(?: ?[-+−–/×·^] ?{_TERM})*{_SIGN}?|{_SIGN}")
 _SYMBOL = re.compile(r"(?:(?<![^\W\d_])[^\W\d_]|\))\Z")
 """The end of a text that may have a variable as its exponent: a single letter, or a parenthesis."""
+_TEN = re.compile(r"[×xX*·∙⋅] ?10 \Z")
+"""The end of a text that a power of ten follows after a blank: 6.02×10 <sup>23</sup>."""
 _INDEX = re.compile(r"\d[\w.,]{0,8}")
 _LIST = re.compile(r"\d{1,2}(?:, ?\d{1,2})+")
 _NOTE_MARK = re.compile(rf"(?:\[[^\[\]]{{1,20}}\],? ?)+|(?:주 ?)?\d{{1,2}}\)|{_LIST.pattern}")
@@ -99,6 +101,6 @@ def script_text(content: str, before: str, after: str, *, raised: bool) -> str:
 def _power(before: str, exponent: str) -> str:
     unicode = exponent.translate(_SUPERSCRIPTS)
     whole = not unicode.strip("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    if before[-1:].isdecimal() or (not whole and _SYMBOL.search(before)):
+    if before[-1:].isdecimal() or _TEN.search(before) or (not whole and _SYMBOL.search(before)):
         return f"^{exponent}"
     return unicode if whole else exponent

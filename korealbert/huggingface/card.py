@@ -94,7 +94,9 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
     license, _ = license_of(artifacts)
     sections = [
         f"---\nlanguage: ko\n{_license_fields(license)}"
-        f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n---",
+        f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n"
+        # Without this, datasets takes the beginning of a file's name (balance) for its split.
+        "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---",
         f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
         f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown. Rows share an id where "
         "they are copies, or their records had one id in the source.",

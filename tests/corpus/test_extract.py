@@ -375,6 +375,8 @@ def test_a_source_without_matching_files_is_an_error(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"format": "mediawiki", "document": "file"}, 'document = "file" needs format'),
+        ({"format": "jsonl", "markdown": True}, "markdown is about text, not jsonl"),
+        ({"format": "jsonl", "fields": {"text": []}}, "fields.text"),
         ({"format": "news", "category": "a", "category_by_folder": {"0": "b"}}, "not both"),
         ({"format": "json", "fields": {"required": ["titel"]}}, "titel"),
         ({"format": "json", "max_bad_share": 1.5}, "max_bad_share"),
@@ -396,6 +398,12 @@ def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: s
         ("머리\n====\n\n<b>굵은</b> 글<br/>과 <사진> 하나", "머리\n\n굵은 글\n과 <사진> 하나"),
         ("1. 하나\n- 둘\n> 셋\n\n***\n\n`넷` **다섯**", "1. 하나\n둘\n셋\n\n넷 다섯"),
         ("별은 10<sup>13</sup>개, 물은 H<sub>2</sub>O", "별은 10^13개, 물은 H2O"),
+        (
+            "제***-****-****4호 255-***-****-****8과 그**굵은**글 *기운* ***둘***",
+            "제***-****-****4호 255-***-****-****8과 그굵은글 기운 둘",
+        ),
+        ("축(2)(2`)과 기어(5)(5`)는 `코드`", "축(2)(2`)과 기어(5)(5`)는 코드"),
+        ("첫 쪽\f둘째 쪽\x85셋째\u2028넷째", "첫 쪽\n둘째 쪽\n셋째\n넷째"),
         ("---\ntitle: 봄\n...\n글", "글"),
         ("---\ntitle: 봄\n---\n글\n\n---\n\n뒤", "글\n\n뒤"),
     ],

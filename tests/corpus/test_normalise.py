@@ -12,7 +12,8 @@ from korealbert.corpus.normalise import LONGEST_WORD, composed, matching_view, n
 from tests.work import linear_work
 
 MESSY = st.text(
-    st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85［＝＠ⓒ©"), max_size=40
+    st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85\u200c\u200dم😀\ufe0f［＝＠ⓒ©"),
+    max_size=40,
 )
 
 
@@ -26,6 +27,9 @@ MESSY = st.text(
         ("가\u00a0나\u3000다\t라", "가 나 다 라"),
         ("가\u200b나\ufeff다\u00ad", "가나다"),
         ("가\x00나\x07", "가나"),
+        ("가\u200c나\u200d 😀\u200d 다", "가나 😀 다"),
+        ("می\u200cخواهم क्\u200dष क्&zwnj;ष ന്\u200d 도", "می\u200cخواهم क्\u200dष क्\u200cष ന്\u200d 도"),
+        ("👨\u200d👩\u200d👧 👩🏽\u200d💻 🏳️\u200d🌈", "👨\u200d👩\u200d👧 👩🏽\u200d💻 🏳️\u200d🌈"),
         ("첫째\r\n둘째\r\r\r\r셋째 \u2028 넷째", "첫째\n둘째\n\n셋째\n넷째"),
         ("  앞 뒤  \n \n \n 끝  ", "앞 뒤\n\n끝"),
         (unicodedata.normalize("NFD", "한국어"), "한국어"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.artifact.files import write_digested
@@ -64,6 +65,8 @@ def test_a_dataset_has_every_document_once(corpus: list[Artifact], form: Form, t
     assert [row["id"] for row in rows] == [document.id for document in wanted]
     assert [row["text"] for row in rows] == [document.text for document in wanted]
     assert all(list(row) == DOCUMENT_SCHEMA.names for row in rows)
+    header = yaml.safe_load((out / "README.md").read_text("utf-8").split("---")[1])
+    assert header["configs"] == [{"config_name": "default", "data_files": [{"split": "train", "path": "data/*"}]}]
     again = tmp_path / "again" / "corpus"
     again.mkdir(parents=True)  # An empty directory is accepted.
     write_dataset(corpus, again, form)

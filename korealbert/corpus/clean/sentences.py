@@ -30,6 +30,7 @@ _MAX_QUOTE = 200
 """Characters of a quotation that is not split; in a longer one a quotation mark is probably missing."""
 
 _CLOSERS = "\"'”’」』》〉)\\]}"
+_OPENERS = {")": "(", "]": "[", "}": "{"}
 _LAUGHS = "ㅋㅎㅠㅜ\\^~;♥♡"
 _MARKS = ".!?。！？…"
 _CANDIDATE = re.compile(
@@ -54,9 +55,11 @@ _CONTINUES = re.compile(
     r"(?:하고|고|며|면서|는|은|이|가|을|를|의|에|도|로|으로|등|등의|이란|란|이라|라)(?![가-힣])|이?라[고며는면]"
 )
 _SYLLABLE_LABELS = "가나다라마바사아자차카타파하"
-_LABEL = re.compile(rf"(?:^|\s)[(]?(?:\d{{1,4}}|[{_SYLLABLE_LABELS}]|[ivxIVX]{{1,4}}|[A-Za-z])$")
+_LABEL = re.compile(rf"(?:^|[\s(【】\[\]<《『「“\"])(?:\d{{1,4}}|[{_SYLLABLE_LABELS}]|[ivxIVX]{{1,4}}|[A-Za-z])$")
+"""The label of a list: ``1``, ``가``, also after a heading (【이 유】1) or at the beginning of a quotation."""
 _ABBREVIATION = re.compile(
-    r"(?:^|[^A-Za-z])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|No|Vol|Inc|Co|Corp|Ltd|etc|al|pp|ed|eds|cf|Fig|e\.g|i\.e|U\.S|U\.K)$"
+    r"(?:^|[^A-Za-z])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|No|Vol|Inc|Co|Corp|Ltd|Pte|Sdn|Bhd|etc|al|pp|ed|eds|cf|Fig|e\.g|i\.e"
+    r"|U\.S|U\.K|INC|CO|CORP|LTD|PTE|SDN|BHD)$"
 )
 _DAY = re.compile(r"\d\.\s*\d{1,2}$")
 """The last part of ``2019. 12. 31`` and ``12. 31``."""
@@ -112,11 +115,21 @@ def _ends_sentence(line: str, match: re.Match[str]) -> bool:
         shouted = "가" <= before <= "힣" and line[start] in "!?"
         return before in _FINAL or (shouted and not _CONTINUES.match(line, end))
     if close:
-        return not _CONTINUES.match(line, end)
+        return not (_CONTINUES.match(line, end) or _closes_within_sentence(line, match.end(_CLOSE) - 1))
     mark = line[start : match.start(_CLOSE)]
     if mark == ".":
         return _full_stop_ends_sentence(line, start, before, after)
     return before in _FINAL or not mark.startswith(("…", ".."))
+
+
+def _closes_within_sentence(line: str, closer: int) -> bool:
+    """Return whether a bracket was opened within a sentence, which goes on after it: 시행령(1992. 12. 31.) 제19조."""
+    opener = _OPENERS.get(line[closer], "")
+    start = line.rfind(opener, max(0, closer - _MAX_QUOTE), closer) if opener else -1
+    before = line[max(0, start - _MAX_QUOTE) : max(0, start)].rstrip()
+    if before.endswith(".") and _DAY.search(before[:-1]):
+        return True
+    return bool(before) and before[-1] not in _FINAL and before[-1] not in _MARKS + _CLOSERS + _LAUGHS
 
 
 def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> bool:

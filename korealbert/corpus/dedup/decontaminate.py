@@ -51,7 +51,8 @@ _HITS_PER_BATCH = 4096
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 """Letters of Unicode that are drawn as blanks."""
 # NFKC turns a consonant that is typed alone into an initial: ㅎ, ㅏ, ㄴ become 하 and an initial ᄂ.
-_LONE_INITIAL = re.compile("[\u1100-\u1112]")
+_TYPED = re.compile("[ㄱ-ㅣ\u1100-\u11ff\uffa1-\uffdc]{3,}")
+"""Syllables typed as letters. Consonants after a written syllable are laughter (은ㅎㅎ), with or without a blank between."""
 _UNCLOSED = re.compile("[가-힣][\u1100-\u1112]{1,2}")
 _FINALS = dict(
     zip("ᄀᄁᄂᄃᄅᄆᄇᄉᄊᄋᄌᄎᄏᄐᄑᄒ", (1, 2, 4, 7, 8, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27), strict=True)
@@ -185,10 +186,8 @@ class EvaluationTexts:
 
 def letters_of(text: str) -> str:
     """Return the letters and digits by which texts are compared, in lower case and one spelling."""
-    text = composed(text, "NFKC")
-    if _LONE_INITIAL.search(text):
-        text = _UNCLOSED.sub(_with_final, text)
-    return squeeze(_FILLERS.sub("", text))
+    text = _TYPED.sub(lambda typed: _UNCLOSED.sub(_with_final, composed(typed[0], "NFKC")), text)
+    return squeeze(_FILLERS.sub("", composed(text, "NFKC")))
 
 
 def _with_final(found: re.Match[str]) -> str:

@@ -41,6 +41,15 @@ _INLINE = {
     *("tt", "u", "var", "wbr"),
 }
 """Elements within a paragraph."""
+_PROSE = ("p", "li", "dd", "blockquote")
+_SENTENCE_AT_END = re.compile(r"[다요][.?!][\"'”’)]{0,3}\s*\Z")
+"""The end of a paragraph in which a ``time`` is part of a sentence, and no date line."""
+_MAX_TIMES = 100
+_NOTE_NUMBER = re.compile(r"[\[(]?(?:\d{1,3}|[a-z]|[*†‡]{1,3})[\])]?")
+_BACK_LINK = re.compile(r"[↩↑⏎^]\ufe0e?")
+"""Links from a footnote back to the text."""
+_STAND_INS = {"\u200c": "\U00010a9e", "\u200d": "\U00010a9f"}
+"""Joiner → a letter of no living script, because trafilatura removes joiners, which are spelling in Persian and Hindi."""
 _DATE_LINE_MAX_CHARS = 32_000
 """Length of the beginning of a page in which its date line is searched."""
 
@@ -102,8 +111,32 @@ def _tree(data: bytes, content_type: str) -> Any:
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
+    _show_inline(tree)
     _replace_scripts(tree)
     return tree
+
+
+def _show_inline(tree: Any) -> None:
+    """Write what browsers show where trafilatura breaks the line or removes words, and remove the links of footnotes."""
+    for quotation in list(tree.iter("q")):
+        quotation.text = f"“{quotation.text or ''}"
+        if len(quotation):
+            quotation[-1].tail = f"{quotation[-1].tail or ''}”"
+        else:
+            quotation.text += "”"
+        quotation.drop_tag()
+    for when in list(islice(tree.iter("time"), _MAX_TIMES)):
+        paragraph = next((node for node in when.iterancestors() if node.tag not in _INLINE), None)
+        if paragraph is not None and paragraph.tag in _PROSE and _SENTENCE_AT_END.search(paragraph.text_content()):
+            when.drop_tag()
+    for link in list(tree.iter("a")):
+        script = next(
+            (node for node in (link.getparent(), *link.iterchildren()) if node is not None and node.tag == "sup"), None
+        )
+        text = "".join(islice(link.itertext(), _MAX_SCRIPT_ELEMENTS)).strip()
+        marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
+        if marks_note or _BACK_LINK.fullmatch(text):
+            link.drop_tree()
 
 
 def _replace_scripts(tree: Any) -> None:
@@ -177,6 +210,10 @@ def _refuse_attributes(text: bytes) -> None:
 def _main_text(tree: Any) -> str:
     from trafilatura import bare_extraction  # noqa: PLC0415
 
+    text = "".join(tree.itertext())
+    joiners = {joiner: letter for joiner, letter in _STAND_INS.items() if joiner in text and letter not in text}
+    if joiners:
+        _replace_letters(tree, {ord(joiner): letter for joiner, letter in joiners.items()})
     try:
         found: Any = bare_extraction(
             tree,
@@ -190,10 +227,28 @@ def _main_text(tree: Any) -> str:
         raise UnreadablePage("unreadable_html", f"trafilatura failed on it ({type(error).__name__}: {error})") from error
     if not found or not found.text:
         return ""
-    items = {one_line("".join(item.itertext())) for item in found.body.iter("item")}
-    return "\n".join(
-        line[2:] if line.startswith("- ") and one_line(line[2:]) in items else line for line in found.text.split("\n")
-    )
+    items = {shown for item in found.body.iter("item") for shown in (one_line("".join(item.itertext())), _first_line(item))}
+    pairs = ((line, line.lstrip(" ")) for line in found.text.split("\n"))
+    lines = (told[2:] if told.startswith("- ") and one_line(told[2:]) in items else line for line, told in pairs)
+    return "\n".join(lines).translate({ord(letter): joiner for joiner, letter in joiners.items()})
+
+
+def _replace_letters(tree: Any, letters: Mapping[int, str]) -> None:
+    for element in tree.iter():
+        if element.text:
+            element.text = element.text.translate(letters)
+        if element.tail:
+            element.tail = element.tail.translate(letters)
+
+
+def _first_line(item: Any) -> str:
+    """Return the text of a list's item up to a line break or a list within it."""
+    parts = [item.text or ""]
+    for child in item.iterchildren():
+        if child.tag in ("lb", "list"):
+            break
+        parts += (*child.itertext(), child.tail or "")
+    return one_line("".join(parts))
 
 
 @cache
@@ -278,6 +333,7 @@ def _plain_text(fragment: str) -> str:
         tree: Any = lxml_html.fragment_fromstring(text, create_parent="div")
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         return ""
+    _show_inline(tree)
     _replace_scripts(tree)
     return str(tree.text_content()).strip()
 

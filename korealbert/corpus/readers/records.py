@@ -39,6 +39,8 @@ _DATE = re.compile(
 _YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _UNTIDY = re.compile(f"[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
 """Matches any character that ``tidy`` removes or replaces; most texts have none."""
+_LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+"""All line breaks of Unicode but the line feed, with form feeds, which begin pages."""
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
@@ -111,7 +113,7 @@ def tidy(text: str) -> str:
     text = composed(text)
     untidy = _UNTIDY.search(text)
     if untidy:
-        text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = UNWANTED.sub("", _LINE_BREAK.sub("\n", text))
     if untidy or "  " in text:
         text = _BLANKS.sub(" ", text)
     text = _BLANK_LINES.sub("\n\n", text)

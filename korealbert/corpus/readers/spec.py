@@ -74,7 +74,7 @@ class FieldMap(Spec):
     A field that a recipe names must occur in at least one record; otherwise the name is misspelt, which is an error.
     """
 
-    text: Names = ("text",)
+    text: Names = Field(default=("text",), min_length=1)
     """The body. Several fields are joined as paragraphs; a record without the first one is quarantined."""
     title: str = "title"
     """The headline, or an article's name."""
@@ -184,7 +184,7 @@ class ExtractSpec(Spec):
     """Fields of csv and books in quotation marks may hold delimiters and line breaks (RFC 4180). false: quotation marks are
     text, and each line is a row, as in most .tsv files."""
     markdown: bool = False
-    """Remove Markdown's marks from text."""
+    """Remove Markdown's marks; for format text."""
     wiki: WikiOptions = WikiOptions()
     """How wiki markup becomes text."""
     article_namespaces: tuple[str, ...] = ("0", "")
@@ -215,6 +215,8 @@ class ExtractSpec(Spec):
         for name, is_set in (("columns", self.columns), ("skip_rows", self.skip_rows), ("quoted", not self.quoted)):
             if is_set and self.format not in ("csv", "books"):
                 raise ValueError(f"{name} is about csv and books, not {self.format}")
+        if self.markdown and self.format != "text":
+            raise ValueError(f"markdown is about text, not {self.format}")
         if self.category_by_folder and self.category:
             raise ValueError("set category or category_by_folder, not both")
         if self.wiki.expand_templates and self.format != "mediawiki":

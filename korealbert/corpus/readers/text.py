@@ -24,7 +24,12 @@ _HTML_TAG = re.compile(
     r"|summary|sup|table|tbody|td|th|thead|tr|u|ul)(?:[ \t][^<>\n]*)?/?>",
     re.IGNORECASE,
 )
-_MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]+)`")
+_MARKDOWN_EMPHASIS = re.compile(
+    r"(?:(?<![\w*])|(?<=\w)(?!\*{1,3}[-.,~)\]:;]))\*{1,3}(?=[^\s*])(?=[^*\n]*\w)([^*\n]+?)(?<=\S)\*{1,3}"
+    r"|(?<![\w`])`([^`\n]+)`"
+)
+"""Stars around words. Those of a masked number (제***-****-****4호) are text, and so is a backtick after a letter or digit,
+which is a prime: 체인기어(5`)."""
 
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -396,6 +396,7 @@ def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
         (unicodedata.normalize("NFD", "넋을 읽다"), "넋을 읽다"),
         ("ㅇㅏㄴㄴㅕㅇ", "안녕"),
         ("ㅂㅏㅂㅗ", "바보"),
+        ("김성은 ㅎㅎ화이팅 갔다 ㅋㅋ", "김성은ㅎㅎ화이팅갔다ㅋㅋ"),
     ],
 )
 def test_syllables_typed_as_jamo_are_the_syllables(written: str, read: str) -> None:

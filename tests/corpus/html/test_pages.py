@@ -84,6 +84,25 @@ def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: s
     assert read(declared, "<p>가입</p>").text.split("\n\n") == [*BODY, text]
 
 
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        ("<p>그는 <q>물이 <b>맑다</b></q>라고 말했다.</p>", ["그는 “물이 맑다”라고 말했다."]),
+        ("<p>그는 <time>1990년 3월</time> 서울에서 자랐다.</p>", ["그는 1990년 3월 서울에서 자랐다."]),
+        (
+            "<p>각주가<sup id='r'><a href='#n'>2</a></sup> 있다.</p><p>각주다. <a href='#r'>↩</a></p>",
+            ["각주가 있다.", "각주다."],
+        ),
+        ("<p>가족 👨&zwj;👩&#8205;👧, می\u200cخواهم이다.</p>", ["가족 👨\u200d👩\u200d👧, می\u200cخواهم이다."]),
+        ("<p>수는 6.02×10 <sup>23</sup>이다.</p>", ["수는 6.02×10 ^23이다."]),
+        ("<ul><li>가<ul><li>나</li></ul></li><li>다<br>라</li></ul>", ["가", "나", "다", "라"]),
+    ],
+)
+def test_what_is_within_a_line_or_a_list_is_shown_whole(told: str, lines: list[str]) -> None:
+    before, *after = (f"<p>{paragraph}</p>" for paragraph in BODY)
+    assert read(body=f"{before}{told}{''.join(after)}").text.split("\n\n") == [BODY[0], *lines, *BODY[1:]]
+
+
 def test_lines_that_are_parted_by_breaks() -> None:
     assert read(body="<div id='content'>" + "<br><br>".join(BODY) + "</div>").text.split("\n\n") == BODY
 
