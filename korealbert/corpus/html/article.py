@@ -229,7 +229,7 @@ def _main_text(tree: Any) -> str:
         return ""
     items = {shown for item in found.body.iter("item") for shown in (one_line("".join(item.itertext())), _first_line(item))}
     pairs = ((line, line.lstrip(" ")) for line in found.text.split("\n"))
-    lines = (told[2:] if told.startswith("- ") and one_line(told[2:]) in items else line for line, told in pairs)
+    lines = (shown[2:] if shown.startswith("- ") and one_line(shown[2:]) in items else line for line, shown in pairs)
     return "\n".join(lines).translate({ord(letter): joiner for joiner, letter in joiners.items()})
 
 
