@@ -155,15 +155,6 @@ def _header(facts: ModelFacts, by_stage: _ByStage) -> str:
 
 def _summary(facts: ModelFacts, pretrain: Artifact, by_stage: _ByStage) -> str:
     config, parameters = facts.config, pretrain.stats_as(PretrainStats).parameters
-    spec = pretrain.manifest["spec"]
-    others = {
-        "sop_weight": "sentence order (SOP)",
-        "wop_weight": "word order (WOP)",
-        "bow_weight": "bags of masked tokens (BoW)",
-    }
-    tasks = ["masked tokens (MLM)", *(task for field, task in others.items() if spec.get(field))]
-    if spec.get("objective") == "rtd":
-        tasks = ["replaced tokens (RTD)"]
     origin = "after the KoreALBERT and ALBERT papers"
     for source in by_stage.get("xpt_source", []):
         post_training = "cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder"
@@ -174,9 +165,27 @@ def _summary(facts: ModelFacts, pretrain: Artifact, by_stage: _ByStage) -> str:
     return (
         f"# {_escaped(facts.title)}\n\nA Korean {family_of(config).title}: "
         f"{config.num_layers} layers of width {config.hidden_size}, "
-        f"{parameters:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
+        f"{parameters:,} parameters with its pretraining heads, pretrained on {' and '.join(_tasks(pretrain))} "
         f"{origin}. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
+
+
+def _tasks(pretrain: Artifact) -> list[str]:
+    """Name the tasks of which the noise had targets."""
+    spec = pretrain.manifest["spec"]
+    if spec.get("objective") == "rtd":
+        return ["replaced tokens (RTD)"]
+    noise = [made.manifest["spec"] for role, made in pretrain.inputs().items() if role in {"views", "views_long"}]
+    sentences = {of_noise.get("sentence_task", "sop") for of_noise in noise}
+    moved = any(of_noise.get("word_order", {}).get("portion", 1.0) for of_noise in noise)
+    tasks = {
+        "masked tokens (MLM)": True,
+        "next sentences (NSP)": spec.get("sop_weight") and "nsp" in sentences,
+        "sentence order (SOP)": spec.get("sop_weight") and "sop" in sentences,
+        "word order (WOP)": spec.get("wop_weight") and moved,
+        "bags of masked tokens (BoW)": spec.get("bow_weight"),
+    }
+    return [task for task, trained in tasks.items() if trained]
 
 
 def _usage(facts: ModelFacts) -> str:

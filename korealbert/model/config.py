@@ -221,9 +221,9 @@ class ModernSpec(Spec):
     """Layers 0, n, 2n, … attend to the whole sequence, the others to their neighbourhood (``local_attention``)."""
     local_attention: int = Field(default=128, ge=2, multiple_of=2)
     """Tokens that a token of a local layer attends to, half of them on each side."""
-    global_theta: float = Field(default=160_000.0, gt=0)
+    global_theta: float = Field(default=160_000.0, ge=1)
     """Base of the rotary frequencies in global layers; 10,000 suits sequences up to 1,024 tokens."""
-    local_theta: float = Field(default=10_000.0, gt=0)
+    local_theta: float = Field(default=10_000.0, ge=1)
     """The same in local layers."""
     max_positions: int = Field(default=8192, ge=4)
     """Longest sequence that the exported model declares; no table depends on it."""

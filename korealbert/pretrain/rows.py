@@ -1,7 +1,8 @@
-"""Example rows as pretraining reads them, and their check against spec and model before launch. Does not import torch."""
+"""Example rows as pretraining reads them, and checks of spec, model and noise before launch. Does not import torch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.best_fit import PackedBatches
-from korealbert.model.config import AnyConfig, ModernConfig
+from korealbert.examples.views import ViewsSpec
+from korealbert.model.config import AnyConfig, AnySpec, ModernSpec
 from korealbert.pretrain.spec import PretrainSpec
 
 
@@ -67,13 +69,32 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
             f"word_order_classes = {config.word_order_classes}, but the examples are {longest} tokens long; "
             f"the word-order head needs a class per {'offset' if spec.reach else 'position'}"
         )
-    if spec.theta_at(spec.steps) is not None and not isinstance(config, ModernConfig):
-        raise ValueError("long.global_theta has no meaning in a model of learnt positions; remove it")
-    if spec.packing != "none" and not isinstance(config, ModernConfig):
-        raise ValueError(
+    for problem in model_problems(spec, config):
+        raise ValueError(problem)
+
+
+def model_problems(spec: PretrainSpec, model: AnySpec) -> Iterator[str]:
+    """Yield the settings that have no meaning for a model of this architecture."""
+    if isinstance(model, ModernSpec):
+        return
+    if spec.theta_at(spec.steps) is not None:
+        yield "long.global_theta has no meaning in a model of learnt positions; remove it"
+    if spec.packing != "none":
+        yield (
             f"packing = {spec.packing!r} needs a model that keeps the sequences of a row apart; "
             "set packing = 'none' or architecture = 'modern' in [pretrain.model]"
         )
+
+
+def noise_problems(spec: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
+    """Yield the kinds of noise that these settings cannot train on."""
+    if spec.packing != "none" and views.sentence_task == "nsp":
+        yield (
+            f"packing = {spec.packing!r}, but [views] sentence_task = 'nsp' continues rows with those of others, which cannot "
+            "be packed; take 'sop' or 'none'"
+        )
+    if spec.objective == "rtd" and views.word_order.portion:
+        yield "objective = 'rtd' restores masked tokens only, but [views] word_order moves some; set its portion = 0"
 
 
 def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:

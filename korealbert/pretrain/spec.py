@@ -35,7 +35,7 @@ class LongPhase(Spec):
     """Sequences per update; by default as for short sequences."""
     micro_batch_size: int | None = Field(default=None, ge=1)
     """Sequences per forward pass of one rank, which memory may limit; by default as for short sequences."""
-    global_theta: float | None = Field(default=None, gt=0)
+    global_theta: float | None = Field(default=None, ge=1)
     """Base of the rotary frequencies in global layers from then on and in the trained model; by default that of the model
     (ModernBERT: 10,000, then 160,000)."""
 

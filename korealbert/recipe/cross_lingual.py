@@ -13,6 +13,7 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint, export
 from korealbert.model.config import ModernConfig
+from korealbert.pretrain.rows import model_problems, noise_problems
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import too_long
 from korealbert.recipe.specs import CrossLingualRecipe
@@ -24,6 +25,10 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     yield from _names(recipe)
     if recipe.phase2.freeze != "none":
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
+    source = recipe.shape_of_source
+    for name, phase in (("phase1", recipe.phase1), ("phase2", recipe.phase2)):
+        problems = [*noise_problems(phase, recipe.views), *([] if source is None else model_problems(phase, source))]
+        yield from ((f"[{name}]", problem) for problem in problems)
     for name, control in recipe.control.items():
         yield from ((f"[control.{name}]", problem) for problem in _control(control, recipe.views))
     yield from _english(recipe)
@@ -35,7 +40,7 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     if kept and place is not None and not (place.path / "tokenizer.json").is_file():
         yield "[source], field 'path'", f"{place.path}/tokenizer.json: {NO_TOKENIZER_FILE}"
     for name, variant in recipe.variants.items():
-        if variant.itl and (kept or isinstance(recipe.shape_of_source, ModernConfig)):
+        if variant.itl and (kept or isinstance(source, ModernConfig)):
             which = "a source whose tokenizer is kept" if kept else "a modern encoder"
             yield f"[variants.{name}], field 'itl'", f"{which} takes no translation layers; set itl = false in [transfer]"
 
@@ -62,8 +67,8 @@ def _control(control: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
     """Check that a model from scratch has a task for each of its losses and can be exported."""
     if control.long is not None:
         yield "field 'long': these recipes have rows of one length; remove it"
-    if control.objective == "rtd" and views.word_order.portion:
-        yield "objective = 'rtd' restores masked tokens only, but [views] word_order moves some; set its portion = 0"
+    yield from noise_problems(control, views)
+    yield from model_problems(control, control.model)
     if control.sop_weight and views.sentence_task == "none":
         yield f"sop_weight = {control.sop_weight}, but [views] sentence_task = 'none' swaps nothing; set sop_weight = 0"
     if control.wop_weight and not views.word_order.portion:

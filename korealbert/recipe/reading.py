@@ -26,6 +26,7 @@ from korealbert.huggingface import export
 from korealbert.huggingface.modern import CLASSIFIER
 from korealbert.model.config import ModernSpec
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
+from korealbert.pretrain.rows import model_problems, noise_problems
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
@@ -126,6 +127,8 @@ def load(
     reader.check_sources(sources, **single)
     single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
     _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
+    long = _long_specs(reader, single["examples"], single["pretrain"])
+    _check_training(reader.path, single["pretrain"], [single["views"], *filter(None, [long["views_long"]])])
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
@@ -135,7 +138,7 @@ def load(
         encoder=encoders,
         further=further,
         **single,
-        **_long_specs(reader, single["examples"], single["pretrain"]),
+        **long,
     )
 
 
@@ -171,6 +174,14 @@ def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainS
     if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
         remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
         raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
+
+
+def _check_training(path: Path, pretrain: PretrainSpec, noise: Sequence[ViewsSpec]) -> None:
+    """Raise RecipeError if [pretrain] does not fit its model, or cannot train on the noise of [views] or [views_long]."""
+    problems = [*model_problems(pretrain, pretrain.model)]
+    problems += [problem for views in noise for problem in noise_problems(pretrain, views)]
+    if problems:
+        raise RecipeError("\n".join(f"{path}, [pretrain]: {problem}" for problem in dict.fromkeys(problems)))
 
 
 def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import Field
 from safetensors.torch import save_file
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
@@ -36,9 +37,11 @@ class AnySpec(Spec):
     source: str = ""
     license: str = ""
     title: str = ""
+    sentence_task: str = "sop"
+    word_order: dict[str, float] = Field(default={"portion": 0.3})
 
 
-def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: str) -> Artifact:
+def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: Any) -> Artifact:
     """Build an artifact of any stage with these statistics."""
 
     def run(spec: AnySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -91,14 +94,17 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     vocab = build(vocab_stage, vocab_spec, {"documents": unique}, Runtime(store=store)).artifact
     packed = {"documents_in": 11, "documents_out": 11, "rows_train": 300, "rows_heldout": 10}
     examples = ancestor(store, "examples", packed, {"documents": unique, "vocab": vocab})
-    views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, {"examples": examples, "vocab": vocab})
 
-    def make(bow_weight: float = 0.0, **architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
+    def make(
+        bow_weight: float = 0.0, noise: Mapping[str, Any] | None = None, **architecture: Any
+    ) -> tuple[dict[str, Artifact], PretrainingModel]:
         tiny = {"hidden_size": 32, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
         if "architecture" not in tiny:
             tiny.setdefault("embedding_size", 16)
         spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)), bow_weight=bow_weight)
-        inputs = {"vocab": vocab, "examples": examples, "views": views}
+        parents = {"examples": examples, "vocab": vocab}
+        views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, parents, **(noise or {}))
+        inputs = {**parents, "views": views}
         pretrain = build(Stage("pretrain", 1, PretrainSpec, write_model), spec, inputs, Runtime(store=store)).artifact
         config = spec.config_for(vocab_size=vocab.stats["pieces"], sequence_length=16)
         from safetensors.torch import load_file

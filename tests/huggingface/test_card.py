@@ -53,6 +53,18 @@ def test_the_card_names_the_objectives(make_model: MakeModel) -> None:
     assert "word order (WOP) and bags of masked tokens (BoW) " in card(make_model, bow_weight=1.0)
 
 
+@pytest.mark.parametrize(
+    ("noise", "tasks"),
+    [
+        ({"sentence_task": "nsp"}, "masked tokens (MLM) and next sentences (NSP) and word order (WOP)"),
+        ({"sentence_task": "none", "word_order": {"portion": 0.3}}, "masked tokens (MLM) and word order (WOP)"),
+        ({"word_order": {"portion": 0.0}}, "masked tokens (MLM) and sentence order (SOP)"),
+    ],
+)
+def test_the_card_names_no_objective_that_the_noise_has_no_targets_for(make_model: MakeModel, noise: dict, tasks: str) -> None:
+    assert f"pretrained on {tasks} after" in card(make_model, noise=noise)
+
+
 def test_the_card_of_a_snapshot_is_about_the_training_up_to_its_step(make_model: MakeModel) -> None:
     inputs, _ = make_model()
     scored, unscored = (

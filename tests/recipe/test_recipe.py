@@ -328,6 +328,32 @@ def test_embeddings_may_begin_with_what_stands_beside_each_piece(editable: Path)
         recipes.load(editable)
 
 
+PACKED = ("[pretrain]\n", '[pretrain]\npacking = "best_fit"\n')
+MODERN = ("embedding_size = 64\n", 'architecture = "modern"\n')
+NSP = ("[views]\n", '[views]\nsentence_task = "nsp"\n')
+THETA = ("[pretrain]\n", "[pretrain]\nlong = { from_step = 50, global_theta = 160_000.0 }\n")
+RTD = ("[pretrain]\n", '[pretrain]\nobjective = "rtd"\n')
+NO_POOLER = ("[pretrain.model]\n", "[pretrain.model]\npooler = false\n")
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        ([PACKED], r"\[pretrain\]: packing = 'best_fit' needs a model that keeps the sequences of a row apart"),
+        ([PACKED, MODERN, NSP], r"\[pretrain\]: packing = 'best_fit', but \[views\] sentence_task = 'nsp'"),
+        ([THETA], r"\[pretrain\]: long.global_theta has no meaning in a model of learnt positions"),
+        ([RTD, NO_POOLER], r"\[pretrain\]: objective = 'rtd' restores masked tokens only"),
+    ],
+)
+def test_training_that_model_or_noise_rule_out_is_refused_before_any_stage(
+    editable: Path, edits: list[tuple[str, str]], message: str
+) -> None:
+    for old, new in edits:
+        edit(editable, old, new)
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(editable)
+
+
 def test_one_mistake_is_reported_once(editable: Path) -> None:
     """Defaults that depend on the wrong field are no further errors."""
     with pytest.raises(RecipeError) as refusal:

@@ -346,6 +346,16 @@ BROKEN = {
         "views = 4\nword_order = { portion = 0.15 }",
         r"\[control\.electra\]: objective = 'rtd' restores masked tokens only",
     ),
+    "packed rows of learnt positions": (
+        "[phase1]\n",
+        '[phase1]\npacking = "best_fit"\n',
+        r"\[phase1\]: packing = 'best_fit' needs a model that keeps the sequences of a row apart",
+    ),
+    "a packed control of learnt positions": (
+        "[control.mlm]\n",
+        '[control.mlm]\npacking = "best_fit"\n',
+        r"\[control\.mlm\]: packing = 'best_fit' needs a model that keeps",
+    ),
     "a control that has no format": (
         "position_offset = 1\nmax_positions = 129",
         "position_offset = 2\nmax_positions = 130",
