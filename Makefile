@@ -35,10 +35,10 @@ run: $(VENV)/installed  ## build a recipe: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) $(IN_STORE)
 
 test: $(VENV)/installed  ## all tests but the soaks, or those of one room: make test PKG=corpus/dedup
-	$(BIN)/pytest -n 3 tests/$(PKG)
+	$(BIN)/pytest -n 4 tests/$(PKG)
 
 test-fast: $(VENV)/installed  ## the tests that need neither torch nor other processes
-	$(BIN)/pytest -n 3 -m "not torch and not process and not server"
+	$(BIN)/pytest -n 4 -m "not torch and not process and not server"
 
 lint: $(VENV)/installed  ## check formatting, style, types and the import contract
 	$(BIN)/ruff format --check .
