@@ -121,7 +121,7 @@ def test_held_out_documents_that_all_have_too_many_rows_are_an_error(
 
     long = build(Stage("long", 1, Spec, write), Spec(), {}, runtime).artifact
     spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.2, heldout_max_rows=1, heldout_rest="unused")
-    with pytest.raises(ValueError, match="heldout_max_rows = 1 are 1 for each of 1 shards, and every held-out document has"):
+    with pytest.raises(ValueError, match="heldout_max_rows = 1 allows 1 in each of 1 shards, and every held-out document has"):
         build(STAGE, spec, {"documents": long, "vocab": vocab}, runtime)
 
 
