@@ -38,7 +38,7 @@ test: $(VENV)/installed  ## all tests but the soaks, or those of one room: make 
 	$(BIN)/pytest -n 4 tests/$(PKG)
 
 test-fast: $(VENV)/installed  ## the tests that need neither torch nor other processes
-	$(BIN)/pytest -n 4 -m "not torch and not process and not server"
+	$(BIN)/pytest -n 2 -m "not torch and not process and not server"
 
 lint: $(VENV)/installed  ## check formatting, style, types and the import contract
 	$(BIN)/ruff format --check .

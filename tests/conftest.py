@@ -71,6 +71,7 @@ NEEDS = {
         "documents/test_containers",
         "examples/test_packing",
         "examples/test_views",
+        "inspection/test_looking",
         "recipe/test_pricing",
         "recipe/test_project",
         "recipe/test_registry",
