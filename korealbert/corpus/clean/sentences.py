@@ -124,9 +124,12 @@ def _ends_sentence(line: str, match: re.Match[str]) -> bool:
 
 def _closes_within_sentence(line: str, closer: int) -> bool:
     """Return whether a bracket was opened within a sentence, which goes on after it: 시행령(1992. 12. 31.) 제19조."""
-    opener = _OPENERS.get(line[closer], "")
-    start = line.rfind(opener, max(0, closer - _MAX_QUOTE), closer) if opener else -1
-    before = line[max(0, start - _MAX_QUOTE) : max(0, start)].rstrip()
+    opener, start, depth = _OPENERS.get(line[closer], ""), closer, 1
+    first = max(0, closer - _MAX_QUOTE) if opener else closer
+    while depth and start > first:
+        start -= 1
+        depth += (line[start] == line[closer]) - (line[start] == opener)
+    before = "" if depth else line[max(0, start - _MAX_QUOTE) : start].rstrip()
     if before.endswith(".") and _DAY.search(before[:-1]):
         return True
     return bool(before) and before[-1] not in _FINAL and before[-1] not in _MARKS + _CLOSERS + _LAUGHS

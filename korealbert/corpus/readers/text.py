@@ -26,10 +26,10 @@ _HTML_TAG = re.compile(
 )
 _MARKDOWN_EMPHASIS = re.compile(
     r"(?:(?<![\w*])|(?<=\w)(?!\*{1,3}[-.,~)\]:;]))\*{1,3}(?=[^\s*])(?=[^*\n]*\w)([^*\n]+?)(?<=\S)\*{1,3}"
-    r"|(?<![\w`])`([^`\n]+)`"
+    r"|(?<![0-9A-Za-z`])`{1,2}([^`\n]+)`{1,2}"
 )
-"""Stars around words. Those of a masked number (제***-****-****4호) are text, and so is a backtick after a letter or digit,
-which is a prime: 체인기어(5`)."""
+"""Stars around words. Those of a masked number (제***-****-****4호) are text, and so is a backtick after a digit or Latin
+letter, which is a prime: 체인기어(5`)."""
 
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
