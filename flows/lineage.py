@@ -102,7 +102,8 @@ class Lineage:
         try:
             with Path(target).open("a", encoding="utf-8"):
                 pass
-            if Path(target).is_file() and not _takes_events(Path(target)):
+            # /dev/stdout may be a file in which the run prints other lines, too.
+            if Path(target).is_file() and not target.startswith("/dev/") and not _takes_events(Path(target)):
                 raise ValueError(f"--lineage {target}: the file exists and has other content than events; name another file")
         except OSError as error:
             raise ValueError(

@@ -124,7 +124,7 @@ def _show_inline(tree: Any) -> None:
             quotation[-1].tail = f"{quotation[-1].tail or ''}”"
         else:
             quotation.text += "”"
-        quotation.drop_tag()
+        quotation.tag = "span"
     for when in list(islice(tree.iter("time"), _MAX_TIMES)):
         paragraph = next((node for node in when.iterancestors() if node.tag not in _INLINE), None)
         if paragraph is not None and paragraph.tag in _PROSE and _SENTENCE_AT_END.search(paragraph.text_content()):
