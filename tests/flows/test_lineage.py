@@ -197,3 +197,12 @@ def test_events_are_added_to_events_and_to_no_other_text(tmp_path: Path) -> None
         Lineage(str(events)).send("START", "run", "job", "RUN")
     assert len(events.read_text("utf-8").splitlines()) == 2
     assert text.read_text("utf-8") == '{"text": "도서관"}\n'
+
+
+def test_events_may_go_to_an_output_that_is_a_file_with_other_lines(tmp_path: Path) -> None:
+    output = tmp_path / "log.txt"
+    with output.open("wb") as file:
+        file.write(b"5 of 5 stages to build\n")
+        file.flush()
+        Lineage(f"/dev/fd/{file.fileno()}").send("START", "run", "job", "RUN")
+    assert len(output.read_text("utf-8").splitlines()) == 2
