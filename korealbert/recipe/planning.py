@@ -220,7 +220,8 @@ def _advice(work: Work, machine: Machine) -> Iterator[str]:
         if fields := [field for field, precision in slow.items() if precision not in alike]:
             settings = " and ".join(f'{field} = "{faster}"' for field in fields)
             who = "it trains" if fields[0] == "precision" else "Muon computes"
-            yield f"{who} in {slow[fields[0]]}; this machine multiplies faster in {faster}: set {settings}"
+            fast = f"multiplies about {machine.speedup:.2g} times as fast in {faster}"
+            yield f"{who} in {slow[fields[0]]}; this machine {fast}: set {settings}"
     if 0 < chip.memory_gb * 1e9 < work.memory:
         yield f"it needs about {work.memory / 1e9:,.0f} GB of the {chip.memory_gb:g} GB that a chip has: lower micro_batch_size"
 
