@@ -27,6 +27,7 @@ class Race(MultipleChoice):
     title = "RACE"
     official_test_examples = 4_887
     origin = "cs.cmu.edu/~glai1/data/race, for research only"
+    directories = frozenset({"train", "dev", "test"})
     has_official_dev = True
     labels = ("A", "B", "C", "D")
     # ALBERT, appendix: 12,000 steps of batch 32 (4.4 epochs), 2e-5, length 512.
