@@ -172,6 +172,8 @@ class Task(ABC):
     """Name of the score that selects on dev, if the benchmark's baselines do not select by ``metric``."""
     origin: ClassVar[str]
     """Origin and licence of its official files."""
+    directories: ClassVar[frozenset[str]] = frozenset()
+    """Splits that may be named by a directory with their files: train, dev, test."""
     has_official_dev: ClassVar[bool]
     """False if there is no dev set, or published scores are dev scores: a share of train is then held out as dev."""
     defaults: ClassVar[Mapping[str, int | float]]

@@ -17,7 +17,7 @@ from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
-from korealbert.recipe.planning import _advice, plan, total
+from korealbert.recipe.planning import _advice, _unshared, plan, total
 from korealbert.recipe.pricing import Prices, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
@@ -258,6 +258,19 @@ def test_a_plan_says_what_does_not_fit_into_a_chip() -> None:
     assert message == "it needs about 95 GB of the 80 GB that a chip has: lower micro_batch_size"
     assert not list(_advice(Work(memory=70e9), machine_named("h100")))
     assert not list(_advice(Work(memory=95e9), machine_named("corex2"))), "of processors the memory is not known"
+
+
+def test_a_plan_names_the_batch_that_gpus_cannot_share_and_how_many_could(tmp_path: Path) -> None:
+    long = {"from_step": 10, "global_batch_size": 4, "micro_batch_size": 4}
+    phased = PretrainSpec(steps=20, global_batch_size=32, micro_batch_size=8, long=long)  # type: ignore[arg-type]
+    (refused,) = _unshared(phased, machine_named("h100x8"))
+    assert refused == (
+        "long.global_batch_size = 4 is not divisible by the number of ranks = 8 (nodes × processes); train on 4, or make it a "
+        "multiple of 8"
+    )
+    assert not [*_unshared(phased, machine_named("h100x4")), *_unshared(phased, machine_named("corex8"))], "cores are no ranks"
+    planned = recipes.prepare(SAMPLE, Store(tmp_path), until="pretrain", machine="h100x64").planned
+    assert planned[-1].advice.startswith("global_batch_size = 16 is not divisible by the number of ranks = 64 ")
 
 
 def test_what_the_network_takes_is_left_open(tmp_path: Path) -> None:

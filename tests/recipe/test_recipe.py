@@ -115,6 +115,20 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
     assert all(line.startswith(f"{editable}") for line in message[:-1])
 
 
+def test_a_directory_is_no_file_of_a_benchmark_but_of_those_that_come_in_many(editable: Path, tmp_path: Path) -> None:
+    text = editable.read_text("utf-8")
+    edit(editable, 'test = "../sample/nsmc_test.txt"', f'test = "{tmp_path}"')
+    decontaminated = text.partition("[[dedup.decontaminate]]")[2].split('path = "')[1].partition('"')[0]
+    edit(editable, f'path = "{decontaminated}"', f'path = "{tmp_path}"')
+    with pytest.raises(RecipeError) as refusal:
+        recipes.load(editable)
+    for field in ("[dedup], field 'decontaminate.0.path'", "[finetune.nsmc], field 'test'"):
+        assert f"{field}: {tmp_path} is a directory; name the file in it" in str(refusal.value)
+    editable.write_text(text, "utf-8")
+    race = {f"finetune.race.{split}": str(tmp_path) for split in ("train", "dev", "test")} | {"finetune.race.max_length": 64}
+    assert recipes.load(editable, overrides=race).finetune["race"]
+
+
 def test_a_missing_directory_of_data_is_one_line_that_names_the_option(editable: Path) -> None:
     """Such a recipe once had an error for each of its files."""
     text = editable.read_text("utf-8")
