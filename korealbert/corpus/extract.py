@@ -322,7 +322,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=13,
+    version=14,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

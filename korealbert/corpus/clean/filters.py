@@ -84,6 +84,10 @@ _MIN_WORDS = 50
 _MIN_LINES = 5
 """Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
 
+_HANGUL = re.compile("[가-힣]")
+_SYLLABLES_PER_WORD = 3.1
+"""Of Korean prose: 4.1 characters a word with the blank."""
+
 _FUNCTION_WORD = re.compile("[가-힣A-Za-z0-9][은는이가을를의에서와과로도만다요고며][.,!?…\"'”’)\\]]*(?!\\S)")
 """A word that ends like a particle (은, 가, 를, 에서, 도) or a verb ending (다, 요, 고, 며, 지만)."""
 TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
@@ -274,7 +278,10 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     text = parts.text
     hashtags = len(HASHTAG.findall(text)) if "#" in text else 0
     most = max(hashtags, text.count("…") + text.count("..."))
-    return _above("symbols", most / max(1, len(parts.words)), limits.max_symbols_per_word)
+    words = max(1, len(parts.words))
+    if most / words > limits.max_symbols_per_word:  # a few people write without blanks between words
+        words = max(words, round(len(_HANGUL.findall(text)) / _SYLLABLES_PER_WORD))
+    return _above("symbols", most / words, limits.max_symbols_per_word)
 
 
 def line_shares(parts: Parts, limits: Limits) -> Drop | None:

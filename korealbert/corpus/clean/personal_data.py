@@ -50,8 +50,8 @@ PLACEHOLDERS: dict[Kind, str] = {
 
 _RANDOM_NUMBERS_FROM = date(2020, 10, 5)
 """Resident numbers given since then have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
-_MAX_YEAR_RANGE = 200
-"""``1588-1640`` is a range of years, not a hotline, if it is not longer than this (바로크 1600-1750)."""
+_MAX_YEAR_RANGE = 300
+"""``1588-1640`` is a range of years, not a hotline, if it is not longer than this (바로크 1600-1750, 청나라 1644-1912)."""
 
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
 _FOREIGN = "5678"
@@ -63,9 +63,10 @@ _NOT_BEFORE_NUMBER = r"(?![0-9])(?![-.,/][0-9])"
 _MAYBE_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9]{4}[,/]))"
 _MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
 """These numbers may be listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``)."""
-_PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?|)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
+_PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?| |)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
+_PERSON_CUE = re.compile("(?:주민|외국인)(?: ?등록)?(?: ?번호)?[^0-9\n]{0,6}\\Z")
 _CARD = re.compile(
-    rf"{_NOT_AFTER_NUMBER}(?:[0-9]{{4}}([- ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([- ])[0-9]{{6}}\2[0-9]{{5}}"
+    rf"{_NOT_AFTER_NUMBER}(?:[0-9]{{4}}([-– ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([-– ])[0-9]{{6}}\2[0-9]{{5}}"
     rf"|[0-9]{{15,16}}){_NOT_BEFORE_NUMBER}"
 )
 _ISSUER = re.compile(r"3[47]\d{13}|(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
@@ -90,7 +91,7 @@ _PHONE = re.compile(
     rf")(?:~[0-9]{{1,4}}(?![0-9시]))?{_MAYBE_BEFORE_NUMBER}"
 )
 _PHONE_CUE = re.compile(
-    r"(?:(?:전화|연락|휴대|핸드폰|팩스|대표|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
+    r"(?:(?:전화|연락|휴대|핸드폰|팩스|대표|(?:고객|콜) ?센터|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
     r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
 )
 _PHONE_CUE_REACH = 20
@@ -114,7 +115,7 @@ _PASSPORT = re.compile(
     r"(?:여권(?: ?번호)?|(?<![A-Za-z])(?i:passport(?: ?(?:number|no\.?|#))?))[ :=은는이가(]{0,3}"
     r"([A-Z](?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4}))(?![0-9A-Za-z])"
 )
-_BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|토스|[KS]B|NH|IBK|KDB|SC제일"
+_BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|카뱅|토스|KB국민|IBK기업|KEB하나|[KS]B|NH|IBK|KDB|SC제일"
 _BANK_WORDS = ("국민", "우리", "하나", "외환", "기업", "산업", "제일", "새마을")
 """Names of banks that are ordinary words: we, one, the nation."""
 _LONG_ACCOUNT = re.compile("[0-9]{3}[0-9-]{11,}")
@@ -129,7 +130,7 @@ _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
     rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
     rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_AFTER_NUMBER})"
-    rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
+    rf"([0-9]{{2,6}}(?:[-–][0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
     rf"(?= ?[(/,]? ?([가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
 _ACCOUNT_DIGITS = range(10, 15)
@@ -199,8 +200,8 @@ def _is_bar_code(digits: str) -> bool:
 def _person(wanted: Kind, match: re.Match[str]) -> int | None:
     """Check the number of a resident or registered foreigner: its date must exist and its check digit be right.
 
-    Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need a hyphen. A number without a hyphen that is also a
-    valid Korean bar code is taken for one.
+    Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need a hyphen. Two numbers with a blank between need a
+    cue word. A number without a hyphen that is also a valid Korean bar code is taken for one.
     """
     digits, foreign = match[1] + match[3], match[3][0] in _FOREIGN
     try:
@@ -209,7 +210,12 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
         return None
     weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
     checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
-    valid = checked or born >= _RANDOM_NUMBERS_FROM if match[2] else checked and not _is_bar_code(digits)
+    if match[2].strip():
+        valid = checked or born >= _RANDOM_NUMBERS_FROM
+    elif match[2]:
+        valid = checked and _PERSON_CUE.search(_before(match, 16)) is not None
+    else:
+        valid = checked and not _is_bar_code(digits)
     return match.start() if valid and foreign == (wanted == "foreigner_number") else None
 
 
@@ -252,8 +258,8 @@ def _phone(match: re.Match[str]) -> int | None:
 
 
 def _account(match: re.Match[str]) -> int | None:
-    number, word, bank = match[5], match[1] or "", match[3]
-    named = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
+    number, word, bank = match[5].replace("–", "-"), match[1] or "", match[3]
+    named = "-" in number or word not in ("", "우체국")  # 우체국 1234567890123 is a letter
     if bank in _BANK_WORDS and ":" not in match[4]:
         named = named and _LONG_ACCOUNT.fullmatch(number) is not None
     elif not (word or bank):
@@ -296,12 +302,12 @@ _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
 _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
-    "card": (re.compile("[0-9]{4}[- ]?[0-9]{4,6}[- ]?[0-9]{4}"), _CARD, _card),
+    "card": (re.compile("[0-9]{4}[-– ]?[0-9]{4,6}[-– ]?[0-9]{4}"), _CARD, _card),
     "business_number": (re.compile("[0-9]{3}-?[0-9]{2}-?[0-9]{5}"), _BUSINESS, _business),
     "email": (re.compile("[@골([]| (?:at|AT) "), _EMAIL, _email),
     "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}"), _PHONE, _phone),
     "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(1)),
-    "account": (re.compile("[0-9]{2}(?:-[0-9]{1,8}-|[0-9]{8})"), _ACCOUNT, _account),
+    "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[0-9]{8})"), _ACCOUNT, _account),
     "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }

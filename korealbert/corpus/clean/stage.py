@@ -261,7 +261,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=16,
+    version=17,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

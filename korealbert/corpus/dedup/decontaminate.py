@@ -3,7 +3,8 @@
 Texts are compared by their letters and digits, after NFKC and in lower case. Guarantees for the cleaned corpus:
 
 - No paragraph equals an evaluation text.
-- No run of lines, also over paragraphs, equals one of ``min_letters`` or more.
+- No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; a number
+  before or behind them in a line (of a list item, a score, a date) does not count.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
   ``_MIN_DISTINCT_LETTERS`` of them different. These are 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
@@ -21,10 +22,11 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from string import digits
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +44,7 @@ _MIN_DISTINCT_LETTERS = 6
 _WITHIN_LETTERS = 20
 """Shorter texts are not looked for within lines, because they are ordinary phrases. Texts with passages are found by these."""
 _LAUGHTER_LETTERS = 2
-"""Texts with at most this many different letters are not looked for within lines either."""
+"""Texts with at most this many different letters are not looked for within lines, nor beside other texts."""
 _STRICTNESS = ("document", "paragraph", "ignore")
 """The values of ``passages``, the strictest first."""
 _TABLE_BITS = 24
@@ -68,9 +70,15 @@ _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS.values())))
 
 _Paragraph = list[tuple[str, str]]
 """Lines, each with its letters."""
-_COPY = np.dtype([("opening", "<u8"), ("hash", "<u8"), ("letters", "<i8"), ("owner", "<i8"), ("within", "?")])
+_COPY_ROW = np.dtype(
+    [("opening", "<u8"), ("hash", "<u8"), ("letters", "<i8"), ("owner", "<i8"), ("within", "?"), ("laughter", "?")]
+)
 """An evaluation text to look for in runs of lines: hash of its first ``min_letters``, hash and number of all its letters,
-number of its benchmark, and whether it is also looked for within lines."""
+number of its benchmark, and whether it is also looked for within lines, and is laughter."""
+_Hits = tuple[Positions, Positions, Positions]
+"""Positions in a text where evaluation texts open, and the first row and the end of the rows of each."""
+_Copy = tuple[int, int, int]
+"""Begin and end of a copy, and the number of its benchmark."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class _Table:
         self._prefixes: npt.NDArray[np.bool_] = np.zeros(1 << _TABLE_BITS, dtype=bool)
         self._prefixes[hashes >> np.uint64(64 - _TABLE_BITS)] = True
 
-    def hits(self, hashes: Hashes) -> tuple[Positions, Positions, Positions]:
+    def hits(self, hashes: Hashes) -> _Hits:
         """Return the positions of the ``hashes`` in the table, and the first row and the end of the rows of each."""
         where = np.flatnonzero(self._prefixes[hashes >> np.uint64(64 - _TABLE_BITS)])
         first, end = (np.searchsorted(self._hashes, hashes[where], side) for side in ("left", "right"))
@@ -155,33 +163,75 @@ class EvaluationTexts:
         return owner if owner is not None else self._passage_owner(squeezed, "paragraph")
 
     def _line_owners(self, lines: Sequence[str]) -> list[int | None]:
-        """Return the benchmark for which each line is removed: the line contains a text, or is part of one with its neighbours.
+        """Return the benchmark for which each line is removed: it contains a text, or is made of texts with its neighbours.
 
         ``lines`` are given by their letters.
         """
-        owners: list[int | None] = [None] * len(lines)
         hashes = PrefixHashes("".join(lines))
         ends = np.cumsum([len(letters) for letters in lines])
         starts = ends - [len(letters) for letters in lines]
-        where, first, end = self._openings.hits(hashes.windows(self.min_letters))
+        hits = self._openings.hits(hashes.windows(self.min_letters))
+        copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"]) for copy in batch]
+        behind_number = ends - [len(letters.lstrip(digits)) for letters in lines]
+        before_number = starts + [len(letters.rstrip(digits)) for letters in lines]
+        copies += self._joined(hits, hashes, _positions(starts, behind_number), _positions(before_number, ends))
+        owners: list[int | None] = [None] * len(lines)
+        for start, stop, owner in copies:
+            first, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1
+            owners[first:after] = [owner] * int(after - first)
+        return owners
+
+    def _joined(self, hits: _Hits, hashes: PrefixHashes, begins: Positions, ends: Positions) -> list[_Copy]:
+        """Return the copies that lie end to end from one of ``begins`` to one of ``ends``; laughter must do so alone."""
+        found: list[_Copy] = []
+        reached = new = begins
+        while len(new):
+            at = np.isin(hits[0], new)
+            here = hits[0][at], hits[1][at], hits[2][at]
+            for batch in self._copies_at(here, hashes, np.ones(len(self._copies), dtype=bool), begins, ends):
+                found += batch
+            new = np.setdiff1d([stop for _, stop, _ in found], reached)
+            reached = np.union1d(reached, new)
+        closed, joined = set(ends.tolist()), []
+        for copy in sorted(set(found), reverse=True):
+            if copy[1] in closed:
+                closed.add(copy[0])
+                joined.append(copy)
+        return joined
+
+    def _copies_at(
+        self,
+        hits: _Hits,
+        hashes: PrefixHashes,
+        wanted: npt.NDArray[np.bool_],
+        begins: Positions | None = None,
+        ends: Positions | None = None,
+    ) -> Iterator[list[_Copy]]:
+        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter from ``begins`` to ``ends`` only."""
+        where, first, end = hits
         for begin in range(0, len(where), _HITS_PER_BATCH):
             batch = slice(begin, begin + _HITS_PER_BATCH)
             rows = np.concatenate([np.arange(*bounds) for bounds in zip(first[batch], end[batch])])
             places = np.repeat(where[batch], end[batch] - first[batch])
+            rows, places = rows[wanted[rows]], places[wanted[rows]]
             copies = self._copies[rows]
             stops = places + copies["letters"]
-            found = copies["within"] | (np.isin(places, starts) & np.isin(stops, ends))
+            found = np.ones(len(rows), dtype=bool)
+            if begins is not None and ends is not None:
+                found = ~copies["laughter"] | (np.isin(places, begins) & np.isin(stops, ends))
             found[found] = hashes.runs(places[found], copies["letters"][found]) == copies["hash"][found]
-            first_lines, after = np.searchsorted(ends, places[found], "right"), np.searchsorted(ends, stops[found]) + 1
-            for start, stop, owner in zip(first_lines.tolist(), after.tolist(), copies["owner"][found].tolist()):
-                owners[start:stop] = [owner] * (stop - start)
-        return owners
+            yield list(zip(places[found].tolist(), stops[found].tolist(), copies["owner"][found].tolist()))
 
     def _passage_owner(self, squeezed: str, action: str) -> int | None:
         if action not in self.actions or len(squeezed) < PASSAGE_LETTERS:
             return None
         _, first, _ = self._windows.hits(PrefixHashes(squeezed).windows(PASSAGE_LETTERS))
         return min((owner for owner in self._owners[first].tolist() if self.actions[owner] == action), default=None)
+
+
+def _positions(first: Positions, last: Positions) -> Positions:
+    """Return the sorted distinct positions of the ranges from each ``first`` to its ``last``."""
+    return np.unique(np.concatenate([first, *(np.arange(one, end + 1) for one, end in zip(first, last) if one < end)]))
 
 
 def letters_of(text: str) -> str:
@@ -211,7 +261,7 @@ def index_evaluation_texts(
     A text or passage of two benchmarks counts for the one that is stricter about passages, or else for the first.
     """
     texts: dict[int, int] = {}
-    copies: dict[tuple[int, int, int], tuple[int, bool]] = {}
+    copies: dict[tuple[int, int, int], tuple[int, bool, bool]] = {}
     windows: list[Hashes] = []
     for owner, file in sorted(enumerate(files), key=lambda each: _STRICTNESS.index(each[1].passages)):
         for text in (form for raw in read_texts(file) for form in _forms(normalise(raw).text, masked)):
@@ -222,15 +272,16 @@ def index_evaluation_texts(
             passages = _passages(squeezed) if file.passages != "ignore" else np.empty(0, dtype=np.int64)
             if letters >= min_letters:
                 key = int(hashes.windows(min_letters)[0]), int(hashes.windows(letters)[0]), letters
-                within = file.passages != "ignore" and letters >= _WITHIN_LETTERS and len(set(squeezed)) > _LAUGHTER_LETTERS
-                copies.setdefault(key, (owner, within and not len(passages)))
+                laughter = len(set(squeezed)) <= _LAUGHTER_LETTERS
+                within = file.passages != "ignore" and letters >= _WITHIN_LETTERS and not laughter and not len(passages)
+                copies.setdefault(key, (owner, within, laughter))
             if len(passages):
                 found = hashes.windows(PASSAGE_LETTERS)[passages]
                 windows.append(np.stack([found, np.full(len(found), owner, dtype=np.uint64)], axis=1))
     shutil.rmtree(directory, ignore_errors=True)  # a file of an earlier try may be a hard link
     directory.mkdir(parents=True)
     np.save(directory / "texts.npy", np.array(sorted(texts.items()), dtype=np.uint64).reshape(-1, 2))
-    np.save(directory / "copies.npy", np.array([key + value for key, value in sorted(copies.items())], dtype=_COPY))
+    np.save(directory / "copies.npy", np.array([key + value for key, value in sorted(copies.items())], dtype=_COPY_ROW))
     pairs = np.concatenate([np.empty((0, 2), dtype=np.uint64), *windows])
     _, first = np.unique(pairs[:, 0], return_index=True)
     np.save(directory / "windows.npy", pairs[first])

@@ -1,8 +1,9 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, and those of the words of its
-title. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도
-and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
+title, or without one of its first sentence. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는
+and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as
+제주도 and as 제주.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _MIN_DIFFERENT_NUMBERS, _MAX_COMMON_SHARE = 3, 0.5
 _MIN_FREQUENCY_RATIO = 2
 """A word of a title is specific to its text if that has it this many times as often as the other text."""
 
+_FIRST_SENTENCE = re.compile(r"[^\n]{0,200}?[.?!](?=\s)|[^\n]{1,200}")
+_MIN_SUBJECT_FREQUENCY = 3
+"""A text without title is about those words of its first sentence that it has this many times."""
+
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
 
@@ -38,9 +43,15 @@ _DIGIT, _HANGUL, _LETTER = 1, 2, 3
 
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
-    """Return the hashes by which a text is compared with others."""
-    names = _hashes(title, of_title=True)
-    return Compared(shingles, _hashes(text, of_title=False), names[begins_run(names)])
+    """Return the hashes by which a text is compared with others. Without a title, its first sentence names its subject."""
+    words = _hashes(text, of_title=False)
+    if title.strip():
+        names = _hashes(title, of_title=True)
+        return Compared(shingles, words, names[begins_run(names)])
+    first = _FIRST_SENTENCE.match(text)
+    names = _hashes(first[0] if first else "", of_title=True)
+    names = names[begins_run(names)]
+    return Compared(shingles, words, names[_occurrences(names, words) >= _MIN_SUBJECT_FREQUENCY])
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:

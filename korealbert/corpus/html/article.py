@@ -42,6 +42,10 @@ _INLINE = {
 }
 """Elements within a paragraph."""
 _PROSE = ("p", "li", "dd", "blockquote")
+_MAX_MESSAGE_CHARS = 200
+"""Characters of an element with the attribute ``hidden`` that is no article: React hides those that it streams at first."""
+_SHADOW = frozenset(("shadowroot", "shadowrootmode"))
+"""Attributes of templates that browsers show."""
 _SENTENCE_AT_END = re.compile(r"[다요][.?!][\"'”’)]{0,3}\s*\Z")
 """The end of a paragraph in which a ``time`` is part of a sentence, and no date line."""
 _MAX_TIMES = 100
@@ -111,9 +115,24 @@ def _tree(data: bytes, content_type: str) -> Any:
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
+    _remove_hidden(tree)
     _show_inline(tree)
     _replace_scripts(tree)
     return tree
+
+
+def _remove_hidden(tree: Any) -> None:
+    """Remove templates, and short elements that browsers do not show; long ones may be articles that scripts show."""
+    hidden = (node for node in tree.iterfind(".//*[@hidden]") if len("".join(node.itertext())) <= _MAX_MESSAGE_CHARS)
+    templates = (node for node in tree.iter("template") if _SHADOW.isdisjoint(node.keys()))
+    _drop([*hidden, *templates])
+
+
+def _drop(elements: list[Any]) -> None:
+    """Remove elements, of which some may lie within others, but not the text after them."""
+    for element in elements:
+        if element.getparent() is not None:
+            element.drop_tree()
 
 
 def _show_inline(tree: Any) -> None:
@@ -130,6 +149,9 @@ def _show_inline(tree: Any) -> None:
         if paragraph is not None and paragraph.tag in _PROSE and _SENTENCE_AT_END.search(paragraph.text_content()):
             when.drop_tag()
     for link in list(tree.iter("a")):
+        if _is_paragraph(link):
+            link.drop_tag()
+            continue
         script = next(
             (node for node in (link.getparent(), *link.iterchildren()) if node is not None and node.tag == "sup"), None
         )
@@ -137,6 +159,16 @@ def _show_inline(tree: Any) -> None:
         marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
         if marks_note or _BACK_LINK.fullmatch(text):
             link.drop_tree()
+
+
+def _is_paragraph(link: Any) -> bool:
+    """Return whether a link is a paragraph beside others that are none; trafilatura removes it as one of a list of links."""
+    paragraph = link.getparent()
+    if paragraph is None or paragraph.tag != "p" or not _SENTENCE_AT_END.search(text := link.text_content()):
+        return False
+    beside = (node for node in (paragraph.getprevious(), paragraph.getnext()) if node is not None and node.tag == "p")
+    alone = paragraph.text_content().strip() == text.strip()
+    return alone and any(not len(node) and _SENTENCE_AT_END.search(node.text or "") for node in beside)
 
 
 def _replace_scripts(tree: Any) -> None:
@@ -210,6 +242,7 @@ def _refuse_attributes(text: bytes) -> None:
 def _main_text(tree: Any) -> str:
     from trafilatura import bare_extraction  # noqa: PLC0415
 
+    _drop(list(tree.iter("nav")))
     text = "".join(tree.itertext())
     joiners = {joiner: letter for joiner, letter in _STAND_INS.items() if joiner in text and letter not in text}
     if joiners:
@@ -227,9 +260,9 @@ def _main_text(tree: Any) -> str:
         raise UnreadablePage("unreadable_html", f"trafilatura failed on it ({type(error).__name__}: {error})") from error
     if not found or not found.text:
         return ""
-    items = {shown for item in found.body.iter("item") for shown in (one_line("".join(item.itertext())), _first_line(item))}
+    items = {_squeezed(shown) for item in found.body.iter("item") for shown in ("".join(item.itertext()), _first_line(item))}
     pairs = ((line, line.lstrip(" ")) for line in found.text.split("\n"))
-    lines = (shown[2:] if shown.startswith("- ") and one_line(shown[2:]) in items else line for line, shown in pairs)
+    lines = (shown[2:] if shown.startswith("- ") and _squeezed(shown[2:]) in items else line for line, shown in pairs)
     return "\n".join(lines).translate({ord(letter): joiner for joiner, letter in joiners.items()})
 
 
@@ -239,6 +272,10 @@ def _replace_letters(tree: Any, letters: Mapping[int, str]) -> None:
             element.text = element.text.translate(letters)
         if element.tail:
             element.tail = element.tail.translate(letters)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _first_line(item: Any) -> str:

@@ -20,6 +20,13 @@ _RANGES = {
 }
 _CHARGE = re.compile(r"\d*[-+−–]")
 _UNIT_POWER = re.compile(r"(?<=[dimnt])([23])\b")
+_ACCIDENTALS = {
+    **dict.fromkeys(("sharp", "#", "♯", "올림표"), "♯"),
+    **dict.fromkeys(("flat", "b", "♭", "내림표"), "♭"),
+    **dict.fromkeys(("natural", "♮", "제자리표"), "♮"),
+    **dict.fromkeys(("doublesharp", "x"), "𝄪"),
+    **dict.fromkeys(("doubleflat", "bb"), "𝄫"),
+}
 _LEVELS = {":^": RAISED, ":_": LOWERED}
 _INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
 """Templates with these prefixes show their first argument, or the text after the colon."""
@@ -121,6 +128,10 @@ def _country(given: Mapping[str, str]) -> str:
     return COUNTRIES.get(given.get("1", ""), given.get("1", ""))
 
 
+def _accidental(given: Mapping[str, str]) -> str:
+    return _ACCIDENTALS.get(given.get("1", "").lower(), "")
+
+
 def _chemical(given: Mapping[str, str]) -> str:
     """Join the parts of a formula; a charge (2−) is a superscript."""
     parts = (given.get(str(number), "") for number in range(1, 20))
@@ -132,6 +143,7 @@ _COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "measure": _measure,
     "money": _money,
     "country": _country,
+    "accidental": _accidental,
     "chemical": _chemical,
 }
 

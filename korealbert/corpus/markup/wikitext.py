@@ -187,6 +187,8 @@ _PLAIN = {
     "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|(?<=/ >)|[^<]*+</ref>)"),
 }
 """Comments and footnotes without nested elements, in the order of removal."""
+_CODE_ELEMENTS, _IS_INLINE = ("syntaxhighlight", "source"), re.compile(r"\sinline(?=[\s=>])", re.IGNORECASE)
+"""Code within a sentence stays, as that of ``<code>`` does."""
 _SHIELD = re.compile("<(?:nowiki|pre|source|syntaxhighlight)", re.IGNORECASE)
 """The beginning of an element in which comments and footnotes are text."""
 _REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)(?<!/ )>", re.IGNORECASE)
@@ -215,7 +217,7 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
         parts.append(text[position : found.start()])
         name = (found[1] or "!--").lower()
         inner_end, position = _extent(text, found, name, never_closed)
-        if name == "nowiki":
+        if name == "nowiki" or (name in _CODE_ELEMENTS and _IS_INLINE.search(found[0])):
             parts.append(protect(decode_entities(text[found.end() : inner_end])))
             continue
         construct = _CONSTRUCT.get(name, "comment")

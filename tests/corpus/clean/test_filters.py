@@ -97,6 +97,12 @@ def test_either_symbol_reaches_the_limit_by_itself() -> None:
     assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
 
 
+def test_symbols_are_compared_with_syllables_if_there_are_no_blanks() -> None:
+    unbroken = prose(1, 30).replace(" ", "").replace("\n", "").split(".")
+    assert reason("".join(f"{sentence}{'.' if number % 3 else '...'}" for number, sentence in enumerate(unbroken))) is None
+    assert reason("...".join(["나다"] * 60)) == "symbols"
+
+
 def test_shares_of_few_lines_are_not_judged() -> None:
     """A petition is one line; a film's page has three."""
     line = GOOD[:160].replace("\n", " ")

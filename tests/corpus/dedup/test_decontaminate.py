@@ -114,6 +114,10 @@ def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(t
         ("연기가 정말 좋았어요.\n또 볼래요 친구야", "연기가 정말 좋았어요.\n또 볼래요 친구야"),
         ("앞 줄. 연기가 정말 좋았어요.\n또 볼래요", "앞 줄. 연기가 정말 좋았어요.\n또 볼래요"),
         ("굿\n연기가 정말 좋았어요.\n또 볼래요", ""),
+        ("앞 줄이다.\n닫히지 않은 따옴표 연기가 정말 좋았어요. 또 볼래요\n뒤 줄이다.", "앞 줄이다.\n뒤 줄이다."),
+        ("앞 줄이다.\n닫히지 않은 따옴표 연기가\n정말 좋았어요. 또 볼래요\n뒤 줄이다.", "앞 줄이다.\n뒤 줄이다."),
+        ("① 닫히지 않은 따옴표\n12닫히지 않은 따옴표 2019.01.02\n뒤 줄이다.", "뒤 줄이다."),
+        ("닫히지 않은 따옴표 굿\n뒤 줄이다.", "닫히지 않은 따옴표 굿\n뒤 줄이다."),
     ],
     ids=[
         "lines",
@@ -123,6 +127,10 @@ def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(t
         "more behind",
         "more before",
         "what is left again",
+        "two in a line",
+        "two over lines",
+        "numbers and a date",
+        "a word that is too short",
     ],
 )
 def test_lines_that_are_a_text_together_are_removed(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:

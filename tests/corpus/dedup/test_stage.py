@@ -102,8 +102,9 @@ def test_a_chain_of_edits_does_not_fall_as_a_whole(tmp_path: Path) -> None:
     """If A ~ B ~ C, but A and C are less similar than the threshold, only B is dropped."""
     words = BASE.split(" ")
     third = len(words) // 9
-    middle = " ".join([f"새말{n}" if n < third else word for n, word in enumerate(words)])
-    end = " ".join([f"새말{n}" if n < third else f"딴말{n}" if n < 2 * third else word for n, word in enumerate(words)])
+    new, other = ([f"{begin}{chr(ord('가') + 28 * n)}말" for n in range(len(words))] for begin in ("새", "딴"))
+    middle = " ".join([new[n] if n < third else word for n, word in enumerate(words)])
+    end = " ".join([new[n] if n < third else other[n] if n < 2 * third else word for n, word in enumerate(words)])
     assert similarity(BASE, middle) >= 0.75 > similarity(BASE, end)
     assert similarity(middle, end) >= 0.75
     chain = [document("a", BASE, "first"), document("b", middle, "second"), document("c", end, "third")]
@@ -299,6 +300,12 @@ def test_numbers_distinguish_subjects_without_titles() -> None:
     assert not different_subjects(compared("강은 길다.", "강"), compared("강은 길다.", "산"))
     assert not different_subjects(compared("", "강"), compared("", ""))
     assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
+
+
+def test_the_first_sentence_names_the_subject_of_a_text_without_title() -> None:
+    text = "{0}는 화성을 지난 탐사선이다.\n무게는 412kg이다.\n{0}는 사진을 보냈다.\n{0}의 소식은 이제 없다."
+    assert different_subjects(compared(text.format("매리너 6호")), compared(text.format("매리너 7호")))
+    assert not different_subjects(compared(f"나는 썼다.\n{text}"), compared(f"우리는 썼다.\n{text}"))
 
 
 _PLACE = (

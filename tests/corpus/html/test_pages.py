@@ -103,6 +103,31 @@ def test_what_is_within_a_line_or_a_list_is_shown_whole(told: str, lines: list[s
     assert read(body=f"{before}{told}{''.join(after)}").text.split("\n\n") == [BODY[0], *lines, *BODY[1:]]
 
 
+_SENTENCES = [f"{number}째 문단은 여기에서 길게 이어지는 문장이다." for number in "첫둘셋넷"]
+
+
+def test_what_browsers_do_not_show_is_left_out() -> None:
+    hidden = "<p hidden>숨은 글이다.</p><template><p>틀의 글이다.</p></template><nav><p>차림표의 글이다.</p></nav>"
+    streamed = f"<div hidden id='S:0'>{''.join(f'<p>{sentence * 3}</p>' for sentence in _SENTENCES)}</div>"
+    shadow = "<template shadowrootmode='open'><p>그늘의 글은 여기에서 길게 이어지는 문장이다.</p></template>"
+    shown = read(body="<article>" + "".join(f"<p>{sentence}</p>" for sentence in _SENTENCES) + hidden + shadow + "</article>")
+    assert shown.text.split("\n\n") == [*_SENTENCES, "그늘의 글은 여기에서 길게 이어지는 문장이다."]
+    assert read(body=streamed).text.split("\n\n") == [sentence * 3 for sentence in _SENTENCES]
+
+
+def test_a_paragraph_that_is_a_link_is_text_beside_others() -> None:
+    paragraphs = [f"<p><a href='/{sentence[0]}'>{sentence}</a></p>" for sentence in _SENTENCES]
+    mixed = [paragraphs[0], f"<p>{_SENTENCES[1]}</p>", *paragraphs[2:]]
+    assert read(body=f"<article>{''.join(mixed)}</article>").text.split("\n\n")[:3] == _SENTENCES[:3]
+    assert read(body=f"<article>{''.join(paragraphs)}</article>").text == ""
+
+
+def test_items_of_paragraphs_lose_the_mark_of_the_list() -> None:
+    items = "".join(f"<li><span>10:{number}0</span><p>{sentence}</p></li>" for number, sentence in enumerate(_SENTENCES))
+    lines = read(body=f"<article><ul>{items}</ul></article>").text.split("\n\n")
+    assert lines == [f"10:{number}0 {sentence}" for number, sentence in enumerate(_SENTENCES)]
+
+
 def test_lines_that_are_parted_by_breaks() -> None:
     assert read(body="<div id='content'>" + "<br><br>".join(BODY) + "</div>").text.split("\n\n") == BODY
 

@@ -51,6 +51,8 @@ def test_documents_carry_address_and_revision_time(tmp_path: Path, sample_dir: P
         ({"math_placeholder": "[수식]"}, "넓이는 <math>a^2</math>이다.", "넓이는 [수식]이다."),
         ({"dropped_sections": ["이름"]}, "길다.\n== 이름 ==\n짧다.\n== 각주 ==\n깊다.", "길다.\n\n각주\n깊다."),
         ({}, "길다.\n== 참고문헌 ==\n책.\n== 외부링크 ==\n글.", "길다."),
+        ({}, "다{{music|sharp}}단조와 {{윗주|漢字|한자}}, {{sharp}}이다.", "다♯단조와 漢字, ♯이다."),
+        ({}, "<syntaxhighlight lang=c inline>a = [[b]]</syntaxhighlight>이다. <source>c</source>끝.", "a = [[b]]이다. 끝."),
         ({"inline_templates": {"별표": 2}}, "값은 {{별표|1|2}}이다.", "값은 2이다."),
         ({"inline_templates": {"별": "{1}[ ({수})]"}}, "값은 {{별|가|수=3}}, {{별|나}}이다.", "값은 가 (3), 나이다."),
     ],
