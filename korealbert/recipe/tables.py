@@ -19,6 +19,7 @@ from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
+from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
@@ -262,7 +263,7 @@ class Tables:
         return [self._with_places(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every missing file of a table and where to get it."""
+        """Raise RecipeError naming every missing file of a table and where to get it, and patterns that select nothing."""
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
@@ -277,8 +278,16 @@ class Tables:
         if ours:
             lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarized else ""
             lines.append(f"{lacking}{DATA} stands for {self.data}; name the directory of your data with --data")
+        if isinstance(spec, ExtractSpec) and spec.paths and all(_is_plain_file(one.path) for one in spec.paths):
+            effect = "selects files of directories and archives, and paths names none; remove it, or the files from paths"
+            changed = [name for name, is_set in (("members", spec.members != "*"), ("exclude", spec.exclude)) if is_set]
+            lines += [f"{where} {name!r}: it {effect}" for name in changed]
         if lines:
             raise RecipeError("\n".join(lines))
+
+
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not is_archive(path.name)
 
 
 def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
