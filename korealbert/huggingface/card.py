@@ -380,7 +380,7 @@ def _limits(facts: ModelFacts, by_stage: _ByStage, more: Sequence[str]) -> str:
         )
     if isinstance(config, ModelConfig) and repeats_blocks(config):
         limits.append(
-            f"This export is untied. Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: "
+            f"This export is untied. {config.sharing} cannot be said in this format: "
             "the layers are written out as equal copies. Outputs are the same, but the file holds more parameters than were "
             "trained, and other programs fine-tune each copy on its own; korealbert fine-tunes what layers share as one."
         )

@@ -185,7 +185,7 @@ def _check(spec: ExportSpec, _: Runtime) -> None:
 
 STAGE = Stage(
     "export",
-    version=4,
+    version=5,
     spec=ExportSpec,
     run=run,
     check=_check,

@@ -141,6 +141,13 @@ class ModelSpec(Spec):
         return group if self.share in {"all", "attention"} else layer, group if self.share in {"all", "ffn"} else layer
 
     @property
+    def sharing(self) -> str:
+        """How layers share, for a sentence: ``Sharing `all` with 1 group(s)``."""
+        edge = self.edge_layers
+        apart = f" between {edge} layer{'s' * (edge > 1)} at either end that share with no other" if edge else ""
+        return f"Sharing `{self.share}` with {self.num_groups} group(s){apart}"
+
+    @property
     def attention_blocks(self) -> int:
         """Number of distinct attention blocks."""
         return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "attention"} else self.inner_layers)

@@ -23,9 +23,9 @@ def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str,
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Return the trainable matrices of the layers, including a generator's, which map hidden states to hidden states.
+    """Return the trainable matrices of the layers, including a generator's, and the projection of factorised embeddings.
 
-    Word tables, poolers and heads are not among them.
+    Tables of embeddings, poolers and heads are not among them.
     """
     outside = (".embeddings.", ".pooler.", ".mlm.")
     return [

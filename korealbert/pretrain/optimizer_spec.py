@@ -53,7 +53,8 @@ class OptimizerSpec(Spec):
 
 
 class MuonSpec(Spec):
-    """Muon for the matrices of the layers (Jordan 2024), AdamW for embeddings, heads, biases and LayerNorms.
+    """Muon (Jordan 2024) for the matrices of the layers and the projection of factorised embeddings, AdamW for all else: tables
+    of embeddings, poolers, heads, biases and LayerNorms.
 
     Muon's updates are scaled to the size of AdamW's (Liu et al. 2025), so that one learning rate suits both.
     """

@@ -97,6 +97,24 @@ def noise_problems(spec: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
         yield "objective = 'rtd' restores masked tokens only, but [views] word_order moves some; set its portion = 0"
 
 
+def target_problems(spec: PretrainSpec, short: ViewsSpec, long: ViewsSpec | None = None) -> Iterator[str]:
+    """Yield the order losses that have a weight but no targets in any step, so that their heads would stay random.
+
+    ``short`` is the noise of the short rows, ``long`` that of the rows of ``spec.long``.
+    """
+    end_of_short = spec.steps if spec.long is None else spec.long.from_step
+    noise = {"[views]": short} if spec.order_from_step < end_of_short else {}
+    if long is not None:
+        noise["[views_long]"] = long
+    where = " and ".join(noise)
+    if spec.sop_weight and all(views.sentence_task == "none" for views in noise.values()):
+        remedy = "set sop_weight = 0, or sentence_task = 'sop'"
+        yield f"sop_weight = {spec.sop_weight}, but sentence_task = 'none' in {where} swaps nothing; {remedy}"
+    if spec.wop_weight and not any(views.word_order.portion for views in noise.values()):
+        remedy = "set wop_weight = 0, or a portion above 0"
+        yield f"wop_weight = {spec.wop_weight}, but word_order.portion = 0 in {where} moves nothing; {remedy}"
+
+
 def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:
     """Return the rows of a split, packed if the spec says so. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
     kind = ExampleBatches if spec.packing == "none" else PackedBatches

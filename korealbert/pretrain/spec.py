@@ -301,13 +301,23 @@ class PretrainSpec(Spec):
         """
         share, rest = divmod(batch, ranks)
         if rest:
+            fewer = next(number for number in range(ranks, 0, -1) if all(size % number == 0 for size, _ in self.batches))
             raise ValueError(
-                f"global_batch_size = {batch} is not divisible by the number of ranks = {ranks} (nodes × processes); "
-                "change one of them"
+                f"{self._field_of(batch)} = {batch} is not divisible by the number of ranks = {ranks} (nodes × processes); "
+                f"train on {fewer}, or make it a multiple of {ranks}"
             )
         most = min(at_most or self.micro_batch_size, share)
         size = next(size for size in range(most, 0, -1) if share % size == 0)
         return size, share // size
+
+    def _field_of(self, batch: int) -> str:
+        """Return the name of the field that sets this global batch size."""
+        if batch == self.global_batch_size:
+            return "global_batch_size"
+        if self.long is not None and batch == self.long.global_batch_size:
+            return "long.global_batch_size"
+        number = next((n for n, phase in enumerate(self.batch_warmup) if phase.global_batch_size == batch), None)
+        return "the batch" if number is None else f"batch_warmup.{number}.global_batch_size"
 
     def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
         """Return the complete model for this data; ``initial`` is the shape of the weights that the run starts from.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -182,12 +182,22 @@ def check(
     shape = None if initial is None else read_config(initial)
     config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
-    if spec.frozen:
-        from korealbert.pretrain.initial import frozen_names  # noqa: PLC0415 - loads torch
-        from korealbert.pretrain.objective import parameter_names  # noqa: PLC0415
-
-        frozen_names(parameter_names(config), spec.frozen)
+    for problem in frozen_problems(spec, config):
+        raise ValueError(problem)
     return config
+
+
+def frozen_problems(spec: PretrainSpec, model: AnyConfig) -> Iterator[str]:
+    """Yield what is wrong with ``spec.frozen``: a pattern that matches no tensor, or patterns that match all."""
+    if not spec.frozen:
+        return
+    from korealbert.pretrain.initial import frozen_names  # noqa: PLC0415 - loads torch
+    from korealbert.pretrain.objective import parameter_names  # noqa: PLC0415
+
+    try:
+        frozen_names(parameter_names(model), spec.frozen)
+    except ValueError as error:
+        yield str(error)
 
 
 def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> Rows:

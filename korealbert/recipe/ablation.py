@@ -153,6 +153,9 @@ def key_of(label: str) -> str:
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
 
 
+_NOT_TRAINED: _Overrides = {"pretrain.sop_weight": 0.0, "pretrain.wop_weight": 0.0}
+"""Fields of a recipe that is read for the views of a [noise.NAME] alone, which need no targets for its losses."""
+
 _RESERVED = {
     "pretrain.seed": "seeds are the ablation's own field",
     "report": "an ablation has a report of its own",
@@ -220,7 +223,7 @@ def _load_cells(
 
     def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
         try:
-            parts = (spec.set, cell.set, *more, overrides)
+            parts = (spec.set, cell.set, *more, overrides, _NOT_TRAINED if more else {})
             fields = {name: value for part in parts for name, value in flattened(part).items()}
             _refuse_reserved(fields)
             return load(base, data=data, overrides=fields, without=cell.without)

@@ -13,8 +13,9 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint, export
 from korealbert.model.config import ModernConfig
-from korealbert.pretrain.rows import model_problems, noise_problems
+from korealbert.pretrain.rows import model_problems, noise_problems, target_problems
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import frozen_problems
 from korealbert.recipe.benchmarks import too_long
 from korealbert.recipe.specs import CrossLingualRecipe
 from korealbert.xpt.kept_tokenizer import NO_TOKENIZER_FILE, TokenizerSpec
@@ -69,10 +70,8 @@ def _control(control: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
         yield "field 'long': these recipes have rows of one length; remove it"
     yield from noise_problems(control, views)
     yield from model_problems(control, control.model)
-    if control.sop_weight and views.sentence_task == "none":
-        yield f"sop_weight = {control.sop_weight}, but [views] sentence_task = 'none' swaps nothing; set sop_weight = 0"
-    if control.wop_weight and not views.word_order.portion:
-        yield f"wop_weight = {control.wop_weight}, but [views] word_order moves nothing; set wop_weight = 0"
+    yield from target_problems(control, views)
+    yield from frozen_problems(control, control.shape)
     try:
         # Whether there is a format for the model does not depend on these sizes.
         checkpoint.settings(control.config_for(vocab_size=8, sequence_length=1), export.SPECIAL_IDS)

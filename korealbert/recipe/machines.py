@@ -53,6 +53,8 @@ class _Chip(_Figures):
     operations: float
     """Per second: the nominal peak of a GPU in bf16 without sparsity, or what training reaches on a reference core."""
     operations_fp32: float
+    operations_tf32: float = 0.0
+    """The peak of a GPU in TF32, which pretraining in fp32 uses; 0 for a core."""
     memory_gb: float = 0.0
     """Memory of the GPU; 0 if it is not one."""
     cores: int
@@ -74,8 +76,8 @@ class _File(_Figures):
     w / (w + this): matrix products grow with the square of the width, the rest of a layer's work with the width."""
     emulated_slowdown: float
     """Time of a 16-bit product relative to one in fp32 on a core without ``half_precision_flags``."""
-    half_precision_units: frozenset[str]
-    """Flags of ``/proc/cpuinfo`` for instructions that multiply faster in 16 bits than in 32."""
+    half_precision_speedups: dict[str, float]
+    """How much faster a core multiplies in bf16 than in fp32, by flag of ``/proc/cpuinfo``."""
     half_precision_flags: frozenset[str]
     """Flags of ``/proc/cpuinfo``, any of which lets torch multiply in 16 bits as fast as in 32."""
     chips: dict[str, _Chip]
@@ -111,12 +113,15 @@ class Machine:
     """Whether its cores have no instructions for 16 bits."""
     faster_precision: Literal["bf16", "fp32"] | None = None
     """The precision with much faster matrix products, if any."""
+    speedup: float = 1.0
+    """How much faster these products are."""
 
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
         """Estimate the time of so many operations in so many steps, for a model of this width."""
         known = figures()
         half = precision in HALF
-        rate = (self.chip.operations if half else self.chip.operations_fp32) * self.chips
+        single = self.chip.operations_tf32 if precision == "fp32" else 0.0
+        rate = (self.chip.operations if half else single or self.chip.operations_fp32) * self.chips
         if self.chip.memory_gb:
             rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)
         elif self.matrix_rate:
@@ -144,10 +149,12 @@ def this_machine() -> Machine:
         content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
             if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
-                return Machine("this machine", chip, 1, cores, slowness=_text_slowness(), faster_precision="bf16")
+                by = chip.operations / chip.operations_tf32
+                return Machine("this machine", chip, 1, cores, slowness=_text_slowness(), faster_precision="bf16", speedup=by)
     flags, core = _processor_flags(), figures().chips["core"]
     emulated = not figures().half_precision_flags & flags
-    faster: Literal["bf16", "fp32"] | None = "fp32" if emulated else "bf16" if figures().half_precision_units & flags else None
+    speedup = max((by for flag, by in figures().half_precision_speedups.items() if flag in flags), default=1.0)
+    faster: Literal["bf16", "fp32"] | None = "fp32" if emulated else "bf16" if speedup > 1 else None
     return Machine(
         "this machine",
         core,
@@ -157,6 +164,7 @@ def this_machine() -> Machine:
         matrix_rate=matrix_rate(),
         emulated=emulated,
         faster_precision=faster,
+        speedup=figures().emulated_slowdown if emulated else speedup,
     )
 
 

@@ -47,7 +47,8 @@ class Planned:
     width: int = 0
     """Width of the model that it trains."""
     advice: str = ""
-    """A precision in which the machine would train faster, and a warning if the memory of its chips is too small."""
+    """A precision in which the machine would train faster, and warnings if its GPUs cannot share the batches or have too little
+    memory."""
 
     @property
     def takes(self) -> str:
@@ -206,10 +207,20 @@ def _priced(
         if stage.status == "cached":
             yield stage
         else:
-            training = isinstance(node.spec, PretrainSpec)
-            cost = prices.cost(stage.label, node.stage.name, work, training=training)
-            advice = "; ".join(_advice(work, prices.machine)) if training else ""
+            training = node.spec if isinstance(node.spec, PretrainSpec) else None
+            cost = prices.cost(stage.label, node.stage.name, work, training=training is not None)
+            advice = "; ".join([*_unshared(training, prices.machine), *_advice(work, prices.machine)]) if training else ""
             yield replace(stage, cost=cost, width=work.width, advice=advice)
+
+
+def _unshared(spec: PretrainSpec, machine: Machine) -> Iterator[str]:
+    """Yield why a rank for each GPU of a machine could not share the global batches, if that is so."""
+    for batch, micro_batch in spec.batches if machine.chip.memory_gb and machine.chips > 1 else ():
+        try:
+            spec.micro_batches(machine.chips, batch, micro_batch)
+        except ValueError as error:
+            yield str(error)
+            return
 
 
 def _advice(work: Work, machine: Machine) -> Iterator[str]:
@@ -220,7 +231,8 @@ def _advice(work: Work, machine: Machine) -> Iterator[str]:
         if fields := [field for field, precision in slow.items() if precision not in alike]:
             settings = " and ".join(f'{field} = "{faster}"' for field in fields)
             who = "it trains" if fields[0] == "precision" else "Muon computes"
-            yield f"{who} in {slow[fields[0]]}; this machine multiplies faster in {faster}: set {settings}"
+            fast = f"multiplies about {machine.speedup:.2g} times as fast in {faster}"
+            yield f"{who} in {slow[fields[0]]}; this machine {fast}: set {settings}"
     if 0 < chip.memory_gb * 1e9 < work.memory:
         yield f"it needs about {work.memory / 1e9:,.0f} GB of the {chip.memory_gb:g} GB that a chip has: lower micro_batch_size"
 

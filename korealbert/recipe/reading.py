@@ -26,8 +26,9 @@ from korealbert.huggingface import export
 from korealbert.huggingface.modern import CLASSIFIER
 from korealbert.model.config import ModernSpec
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
-from korealbert.pretrain.rows import model_problems, noise_problems
+from korealbert.pretrain.rows import model_problems, noise_problems, target_problems
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import frozen_problems
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
     Benchmark,
@@ -128,7 +129,7 @@ def load(
     single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
     _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
     long = _long_specs(reader, single["examples"], single["pretrain"])
-    _check_training(reader.path, single["pretrain"], [single["views"], *filter(None, [long["views_long"]])])
+    _check_training(reader.path, single["pretrain"], single["views"], long["views_long"])
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
@@ -176,10 +177,11 @@ def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainS
         raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
 
 
-def _check_training(path: Path, pretrain: PretrainSpec, noise: Sequence[ViewsSpec]) -> None:
+def _check_training(path: Path, pretrain: PretrainSpec, views: ViewsSpec, views_long: ViewsSpec | None) -> None:
     """Raise RecipeError if [pretrain] does not fit its model, or cannot train on the noise of [views] or [views_long]."""
-    problems = [*model_problems(pretrain, pretrain.model)]
-    problems += [problem for views in noise for problem in noise_problems(pretrain, views)]
+    problems = [*model_problems(pretrain, pretrain.model), *frozen_problems(pretrain, pretrain.shape)]
+    problems += [problem for noise in (views, views_long) if noise for problem in noise_problems(pretrain, noise)]
+    problems += target_problems(pretrain, views, views_long)
     if problems:
         raise RecipeError("\n".join(f"{path}, [pretrain]: {problem}" for problem in dict.fromkeys(problems)))
 

@@ -18,12 +18,13 @@ from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
-from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.spec import ContrastSpec, FinetuneSpec
 from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
@@ -263,9 +264,13 @@ class Tables:
         return [self._with_places(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every missing file of a table and where to get it, and patterns that select nothing."""
+        """Raise RecipeError naming every missing file of a table and where to get it.
+
+        It also names directories in place of files, and patterns that select nothing.
+        """
         where = f"{self.path}, [{table}], field"
-        missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
+        paths = list(_paths_of(spec))
+        missing = [(name, path) for name, path in paths if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
         summarized = [] if self.data.exists() else ours
         described = ours if is_shipped(self.path) else []
@@ -274,6 +279,11 @@ class Tables:
             f"{_origin(spec, name, shipped=path in described)}"
             for name, path in missing
             if path not in summarized
+        ]
+        lines += [
+            f"{where} {name!r}: {path} is a directory; name the file in it"
+            for name, path in paths
+            if path.is_dir() and _is_file(spec, name)
         ]
         if ours:
             lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarized else ""
@@ -305,6 +315,16 @@ def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
     if hub := getattr(spec, "hub", ""):
         return f"; it is at https://huggingface.co/{hub}"
     return "; the first lines of the recipe say what it is" if shipped else ""
+
+
+def _is_file(spec: Spec, field: str) -> bool:
+    """Return whether a path field of a benchmark, of triples, or of evaluation or labelled texts takes a file alone."""
+    if isinstance(spec, FinetuneSpec) and "." not in field:
+        return field not in tasks.load(spec.task).directories
+    triples = spec.contrast if isinstance(spec, FinetuneSpec) else spec
+    if isinstance(triples, ContrastSpec):
+        return field.endswith("train") and "train" not in tasks.load(triples.task).directories
+    return isinstance(spec, DedupSpec | QualitySpec)
 
 
 def _instead(path: Path) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 from korealbert.artifact import Artifact
 from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import INITS
+from korealbert.finetune.task import SEPARATE_HEADS
 from korealbert.formatting import MISSING, mean_and_sd, part_of, percent, spread
 from korealbert.huggingface.onnx import FILES
 from korealbert.report import published
@@ -111,8 +112,9 @@ class Benchmark:
 
     @property
     def compared_with(self) -> str:
-        """Task whose published scores are comparable; "" for a bi-encoder, since the published ones are of cross-encoders."""
-        return "" if self.head == "bi-encoder" else str(self.cells[0].metrics["task"])
+        """Task whose published scores are comparable; "" if pairs are encoded separately, since the published ones are of
+        cross-encoders."""
+        return "" if self.head in SEPARATE_HEADS else str(self.cells[0].metrics["task"])
 
     @property
     def metric(self) -> str:
@@ -220,7 +222,13 @@ def undefined_for(missing: int, runs: str = "") -> str:
 
 def part_tested(metrics: Mapping[str, Any]) -> str:
     """Return ``30 of 50,000 examples`` if ``metrics.json`` is over a part of the official test set, else ""."""
-    return part_of(metrics["examples_test"], metrics["examples_test_official"]) if "examples_test" in metrics else ""
+    if metrics.get("examples_test") in (None, _FURTHER_TEST_SETS.get(metrics.get("task", ""))):
+        return ""
+    return part_of(metrics["examples_test"], metrics["examples_test_official"])
+
+
+_FURTHER_TEST_SETS = {"race": 4_934}
+"""Sizes of whole test sets of tasks whose official number is that of dev, because published scores are on either."""
 
 
 def note_of(*parts: str, undefined: str = "") -> str:
@@ -237,6 +245,7 @@ _OF_ARCHITECTURE = "electra"
 
 _HEAD_TITLES = {
     "mean": "mean pooling",
+    "late-interaction": "late interaction",
     "answerability": "classifier of answerability",
     "electra": "ELECTRA's head (dense layer, GELU)",
 }

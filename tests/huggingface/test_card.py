@@ -122,4 +122,8 @@ def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
 
 def test_the_card_mentions_sharing_that_the_format_cannot_express(make_model: MakeModel) -> None:
     assert "Sharing `attention` with 1 group(s) cannot be said in this format" in card(make_model, share="attention")
+    between = (
+        "Sharing `all` with 1 group(s) between 1 layer at either end that share with no other cannot be said in this format"
+    )
+    assert between in card(make_model, edge_layers=1, num_layers=4)
     assert "cannot be said in this format" not in card(make_model)

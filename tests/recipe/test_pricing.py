@@ -17,7 +17,7 @@ from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
-from korealbert.recipe.planning import _advice, plan, total
+from korealbert.recipe.planning import _advice, _unshared, plan, total
 from korealbert.recipe.pricing import Prices, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
@@ -154,10 +154,10 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("flags", "precision", "message"),
     [
-        ({"avx512f", "avx512_bf16"}, "fp32", 'set precision = "bf16"'),
+        ({"avx512f", "avx512_bf16"}, "fp32", '; this machine multiplies about 2 times as fast in bf16: set precision = "bf16"'),
         ({"avx512f", "amx_bf16"}, "bf16", ""),
-        ({"avx512f", "amx_bf16"}, "fp16", 'it trains in fp16; this machine multiplies faster in bf16: set precision = "bf16"'),
-        ({"avx2"}, "bf16", 'it trains in bf16; this machine multiplies faster in fp32: set precision = "fp32"'),
+        ({"avx512_bf16", "amx_bf16"}, "fp16", 'this machine multiplies about 7 times as fast in bf16: set precision = "bf16"'),
+        ({"avx2"}, "bf16", 'it trains in bf16; this machine multiplies about 12 times as fast in fp32: set precision = "fp32"'),
         ({"avx2"}, "fp32", ""),
         ({"avx512f"}, "fp32", ""),
         ({"avx512f"}, "bf16", ""),
@@ -186,12 +186,20 @@ def test_advice_on_precision_names_the_arithmetic_of_muon(tmp_path: Path, monkey
     overrides["pretrain.precision"] = "bf16"
     planned = recipes.prepare(SAMPLE, Store(tmp_path), overrides=overrides).planned
     (advice,) = (stage.advice for stage in planned if stage.label == "pretrain")
-    assert advice == 'Muon computes in fp32; this machine multiplies faster in bf16: set optimizer.arithmetic = "bf16"'
+    fast = "this machine multiplies about 7 times as fast in bf16"
+    assert advice == f'Muon computes in fp32; {fast}: set optimizer.arithmetic = "bf16"'
 
 
 def test_products_of_matrices_are_probed_once() -> None:
     assert 1e8 < matrix_rate() < 1e13
     assert matrix_rate() == matrix_rate(), "or two plans of one process would differ"
+
+
+def test_gpus_pretrain_in_tf32_where_a_recipe_says_fp32() -> None:
+    names, gpu = ("bf16", "fp32", "float32"), machine_named("h100")
+    seconds = {name: gpu.training_seconds(1e18, 0, width=768, precision=name) for name in names}
+    assert seconds["fp32"] == pytest.approx(2 * seconds["bf16"], rel=0.01)
+    assert seconds["float32"] > 10 * seconds["bf16"], "fine-tuning has no TF32"
 
 
 @pytest.mark.parametrize("name", ["h10", "h100x0", "h100x", "", "8"])
@@ -250,6 +258,19 @@ def test_a_plan_says_what_does_not_fit_into_a_chip() -> None:
     assert message == "it needs about 95 GB of the 80 GB that a chip has: lower micro_batch_size"
     assert not list(_advice(Work(memory=70e9), machine_named("h100")))
     assert not list(_advice(Work(memory=95e9), machine_named("corex2"))), "of processors the memory is not known"
+
+
+def test_a_plan_names_the_batch_that_gpus_cannot_share_and_how_many_could(tmp_path: Path) -> None:
+    long = {"from_step": 10, "global_batch_size": 4, "micro_batch_size": 4}
+    phased = PretrainSpec(steps=20, global_batch_size=32, micro_batch_size=8, long=long)  # type: ignore[arg-type]
+    (refused,) = _unshared(phased, machine_named("h100x8"))
+    assert refused == (
+        "long.global_batch_size = 4 is not divisible by the number of ranks = 8 (nodes × processes); train on 4, or make it a "
+        "multiple of 8"
+    )
+    assert not [*_unshared(phased, machine_named("h100x4")), *_unshared(phased, machine_named("corex8"))], "cores are no ranks"
+    planned = recipes.prepare(SAMPLE, Store(tmp_path), until="pretrain", machine="h100x64").planned
+    assert planned[-1].advice.startswith("global_batch_size = 16 is not divisible by the number of ranks = 64 ")
 
 
 def test_what_the_network_takes_is_left_open(tmp_path: Path) -> None:

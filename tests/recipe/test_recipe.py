@@ -11,7 +11,10 @@ import torch
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Store, build
+from korealbert.examples.views import ViewsSpec
+from korealbert.pretrain.rows import target_problems
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import RecipeError
 from korealbert.recipe.dag import corpus_graph
 from korealbert.recipe.reading import load_corpus
@@ -118,6 +121,20 @@ def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: P
     assert "github.com/e9t/nsmc" in next(line for line in message if "finetune.nsmc" in line)
     assert message[-1] == f"${{data}} stands for {editable.parent}; name the directory of your data with --data"
     assert all(line.startswith(f"{editable}") for line in message[:-1])
+
+
+def test_a_directory_is_no_file_of_a_benchmark_but_of_those_that_come_in_many(editable: Path, tmp_path: Path) -> None:
+    text = editable.read_text("utf-8")
+    edit(editable, 'test = "../sample/nsmc_test.txt"', f'test = "{tmp_path}"')
+    decontaminated = text.partition("[[dedup.decontaminate]]")[2].split('path = "')[1].partition('"')[0]
+    edit(editable, f'path = "{decontaminated}"', f'path = "{tmp_path}"')
+    with pytest.raises(RecipeError) as refusal:
+        recipes.load(editable)
+    for field in ("[dedup], field 'decontaminate.0.path'", "[finetune.nsmc], field 'test'"):
+        assert f"{field}: {tmp_path} is a directory; name the file in it" in str(refusal.value)
+    editable.write_text(text, "utf-8")
+    race = {f"finetune.race.{split}": str(tmp_path) for split in ("train", "dev", "test")} | {"finetune.race.max_length": 64}
+    assert recipes.load(editable, overrides=race).finetune["race"]
 
 
 def test_a_missing_directory_of_data_is_one_line_that_names_the_option(editable: Path) -> None:
@@ -341,6 +358,9 @@ NSP = ("[views]\n", '[views]\nsentence_task = "nsp"\n')
 THETA = ("[pretrain]\n", "[pretrain]\nlong = { from_step = 50, global_theta = 160_000.0 }\n")
 RTD = ("[pretrain]\n", '[pretrain]\nobjective = "rtd"\n')
 NO_POOLER = ("[pretrain.model]\n", "[pretrain.model]\npooler = false\n")
+NO_PAIRS = ("[views]\n", '[views]\nsentence_task = "none"\n')
+NO_MOVES = ("[views]\n", "[views]\nword_order.portion = 0.0\n")
+FROZEN = ("[pretrain]\n", '[pretrain]\nfrozen = ["encoder.layers.*"]\n')
 
 
 @pytest.mark.parametrize(
@@ -350,6 +370,9 @@ NO_POOLER = ("[pretrain.model]\n", "[pretrain.model]\npooler = false\n")
         ([PACKED, MODERN, NSP], r"\[pretrain\]: packing = 'best_fit', but \[views\] sentence_task = 'nsp'"),
         ([THETA], r"\[pretrain\]: long.global_theta has no meaning in a model of learnt positions"),
         ([RTD, NO_POOLER], r"\[pretrain\]: objective = 'rtd' restores masked tokens only"),
+        ([NO_PAIRS], r"sop_weight = 1.0, but sentence_task = 'none' in \[views\] swaps nothing; set sop_weight = 0"),
+        ([NO_MOVES], r"wop_weight = 1.0, but word_order.portion = 0 in \[views\] moves nothing; set wop_weight = 0"),
+        ([FROZEN], r"\[pretrain\]: frozen: no tensor of the model matches 'encoder.layers.\*'; its tensors: encoder"),
     ],
 )
 def test_training_that_model_or_noise_rule_out_is_refused_before_any_stage(
@@ -359,6 +382,17 @@ def test_training_that_model_or_noise_rule_out_is_refused_before_any_stage(
         edit(editable, old, new)
     with pytest.raises(RecipeError, match=message):
         recipes.load(editable)
+
+
+def test_a_loss_may_have_its_targets_in_long_rows_alone() -> None:
+    spec = {"steps": 20, "long": {"from_step": 10}}
+    pairs, none = ViewsSpec(), ViewsSpec(sentence_task="none")
+    assert not list(target_problems(PretrainSpec(**spec), none, pairs))
+    assert not list(target_problems(PretrainSpec(**spec), pairs, none))
+    (problem,) = target_problems(PretrainSpec(**spec), none, none)
+    assert "in [views] and [views_long] swaps nothing" in problem
+    (problem,) = target_problems(PretrainSpec(**spec, order_from_step=10), pairs, none)
+    assert "in [views_long] swaps nothing" in problem
 
 
 def test_one_mistake_is_reported_once(editable: Path) -> None:

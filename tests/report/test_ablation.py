@@ -126,6 +126,19 @@ def test_means_are_over_pretraining_runs_with_the_printed_numbers_below(report: 
     assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html
 
 
+def test_models_that_no_row_stands_for_are_below_the_table(
+    report: Path, artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    left = cells(report / "tables" / "table-other-models-of-albert-table-7-as-printed.md", "ALBERT-base with-additional")
+    assert len(left) == 1 and "no-additional" not in str(left)
+    table_9 = SPEC.model_copy(update={"printed": Printed(table="albert", source="ALBERT Table 9")})
+    run(table_9, artifacts, tmp_path, Runtime())
+    (csv,) = tmp_path.glob("tables/table-other-models*.csv")
+    frame = pl.read_csv(csv, infer_schema=False)
+    assert frame.filter(Model="ALBERT (ensemble)")["GLUE-test WNLI acc"].to_list() == ["91.8"]
+    assert {"ALICE (ensemble)", "BERT-large"} <= {*frame["Model"]} and frame.height == 11
+
+
 def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_so(
     artifacts: dict[str, Artifact], tmp_path: Path
 ) -> None:

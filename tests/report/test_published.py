@@ -11,7 +11,7 @@ import pytest
 from korealbert.finetune import tasks
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 from korealbert.report import published
-from korealbert.report.sections.benchmarks import _as_printed
+from korealbert.report.sections.benchmarks import as_printed
 
 
 def test_every_published_score_has_a_source() -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_table_is_answered_with_the_known_ones() -> None:
 def test_a_table_as_printed_has_the_numbers_of_notes_and_in_its_title_what_is_said_of_all_rows() -> None:
     notes = ["Mixes rows.", "Not defined.", "On dev.", "Split not stated."]
     rows = [("a", "NER", "acc", "1", [1, 2, 3, 4]), ("a", "NSMC", "acc", "2", [1, 3, 4]), ("b", "NER", "acc", "3", [3, 4])]
-    table = _as_printed("Table II (split not stated)", rows, notes)
+    table = as_printed("Table II (split not stated)", rows, notes)
     assert table.title == "Table II (split not stated) (On dev)"
     assert [row[-1] for row in table.rows] == ["1, 2", ""]
     known, klue = published.known_problems("klue_readme"), published.load("klue_readme")

@@ -27,7 +27,7 @@ from korealbert.recipe.registry import REPORT
 from korealbert.report import artifacts as of_report
 from korealbert.report import scores
 from korealbert.report.render.blocks import Cards
-from korealbert.report.scores import CSV_COLUMNS
+from korealbert.report.scores import CSV_COLUMNS, part_tested
 from korealbert.report.sections import outcome
 from korealbert.report.sections.lineage import MEASURED, core_hours
 from korealbert.report.stage import ReportSpec
@@ -335,6 +335,9 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     assert "random, 1 seed; 2,000 of 50,000 examples" in text
     notes = [row["note"] for row in rows_of(tmp_path / "out") if row["init"]]
     assert notes == ["", "2,000 of 50,000 examples"]
+    race = {"task": "race", "examples_test_official": 4_887}
+    assert not part_tested(race | {"examples_test": 4_887}) and not part_tested(race | {"examples_test": 4_934}), "dev and test"
+    assert part_tested(race | {"examples_test": 4_000}) == "4,000 of 4,887 examples"
 
 
 def test_undefined_official_scores_are_marked_next_to_the_corrected_ones(tmp_path: Path) -> None:

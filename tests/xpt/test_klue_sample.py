@@ -133,9 +133,9 @@ def test_tables_1_to_3_and_8_to_10_have_a_row_of_every_model(tmp_path: Path) -> 
     tables = {number: next(part for part in parted if part.startswith(f"{number}: ")) for number in (1, 2, 3, 8, 9, 10)}
     models = {1: ("itl, Phase 1", "none, Phase 2"), 2: ("mlm, from scratch", "electra, from scratch"), 3: ("random, Phase 2",)}
     for number, names in models.items():
-        assert all(f"| {name} | {row} |" in tables[number] for name in names), number
-    assert "| random, Phase 2 | 1 | 12 | 1: 12 |" in tables[8]
+        assert all(f"| {name} | ours | {row} |" in tables[number] for name in names), number
+    assert "| random, Phase 2 | ours | 1 | 12 | 1: 12 |" in tables[8]
     for kind in ("PS", "LC", "OG", "DT", "TI", "QT", "O"):
-        assert f"| itl, Phase 2 | {kind} |" in tables[9], kind
+        assert f"| itl, Phase 2 | ours | {kind} |" in tables[9], kind
     for relation in ("per:title", "org:top_members/employees", "per:employee_of", "org:product", "no_relation"):
-        assert f"| mlm, from scratch | {relation} | 4 | {relation}: 4 |" in tables[10], relation
+        assert f"| mlm, from scratch | ours | {relation} | 4 | {relation}: 4 |" in tables[10], relation

@@ -339,7 +339,7 @@ BROKEN = {
     "sentence order that is not there": (
         "type_vocab_size = 1\npooler = false\nposition_offset = 1\n",
         "",
-        r"\[control\.mlm\]: sop_weight = 1\.0, but \[views\] sentence_task = 'none'",
+        r"\[control\.mlm\]: sop_weight = 1\.0, but sentence_task = 'none' in \[views\]",
     ),
     "moved words under detection": (
         "views = 4",

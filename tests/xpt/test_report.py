@@ -101,9 +101,9 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     inputs |= [cell(store, "encoder/klue-bert", "klue_nli", 1, 79.5)]
     first = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
     text = (first.path / "report.md").read_text("utf-8")
-    assert "| XPT-4M | 86.53 | 84.23 | 90.30 |" in text
-    assert "| **itl, Phase 2** | **–** | **–** | **–** | **61.50 ± 0.71** |" in text
-    assert "| **klue-bert** | **–** | **–** | **–** | **79.50** |" in text
+    assert "| XPT-4M | printed | 86.53 | 84.23 | 90.30 |" in text
+    assert "| **itl, Phase 2** | **ours** | **–** | **–** | **–** | **61.50 ± 0.71** |" in text
+    assert "| **klue-bert** | **ours** | **–** | **–** | **–** | **79.50** |" in text
     assert "| itl, Phase 1 | 40 | 30 | 3 | 99.50 | 101.25 | 20.0 % | 19.0 % |" in text
     assert "itl: Vocab-En, Phase 1 | 95.0 %" in text
     assert "swapped" in text
@@ -114,6 +114,9 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
         path.name for path in first.files("figures/*")
     }
     assert "itl 57.00 at the end; the source 60.00" in text, "the curve ends where training does, not at the last snapshot"
+    for file in first.files("tables/*.csv"):
+        names = next(csv.reader(file.read_text("utf-8").splitlines()))
+        assert len({*names}) == len(names), f"{file.name}: a name for each column"
     lines = (first.path / "scores.csv").read_text("utf-8").splitlines()
     assert lines[0] == "model,vocabulary,benchmark,task,seed,metric,value,source,note"
     assert len(lines) == 1 + len(Results(inputs).scores)
@@ -145,12 +148,13 @@ def test_predictions_of_all_seeds_stand_together_and_english_ones_apart(tmp_path
     dist = {"no_relation": {"no_relation": 9}, "per:title": row}
     inputs = dict(cell(tmp_path, "itl/phase2", "klue_re", seed, 50.0, dist) for seed in (1, 2))
     inputs |= [cell(tmp_path, "language_loss/en/source", "klue_re", 1, 50.0, {"per:title": {"per:title": 1_000}})]
+    inputs |= [cell(tmp_path, "itl/phase2", "klue_re", 1, 50.0, {"per:title": {"per:title": 500}}, name="klue_re_long")]
     artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
     table = (artifact.path / "report.md").read_text("utf-8").split("Table 10: RE predictions")[1]
     ours = [line.replace("*", "").replace("\\", "") for line in table.splitlines() if "itl, Phase 2" in line]
     assert ours == [
-        "| itl, Phase 2 | per:title | 30 | no_relation: 10, per:title: 8, org:product: 6, org:members: 4 |",
-        "| itl, Phase 2 | no_relation | 18 | no_relation: 18 |",
+        "| itl, Phase 2 | ours | per:title | 30 | no_relation: 10, per:title: 8, org:product: 6, org:members: 4 |",
+        "| itl, Phase 2 | ours | no_relation | 18 | no_relation: 18 |",
     ]
 
 
@@ -214,7 +218,7 @@ def test_a_part_of_the_examples_and_undefined_scores_are_told_in_tables_shares_a
     artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
     text = (artifact.path / "report.md").read_text("utf-8")
     assert "| itl, Phase 1 | undefined |" in text and "| itl, Phase 2 | undefined for 1 of 2 seeds |" in text
-    assert "| **itl, Phase 2** | **–** | **undefined for 1 of 2 seeds** |" in text
+    assert "| **itl, Phase 2** | **ours** | **–** | **undefined for 1 of 2 seeds** |" in text
     assert "KLUE\\_STS: tested on 30 of 519 examples of the official test set." in text
     assert f"KLUE\\_STS, Pearson: undefined by the official script, itl, Phase 2, seed 1: {why}." in text
     assert f"GLUE\\_STSB, Pearson: undefined by the official script, itl, Phase 1, Vocab-Ko, seed 1: {why}." in text

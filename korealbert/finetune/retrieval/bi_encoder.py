@@ -112,7 +112,7 @@ def _card(spec: BiEncoderSpec, title: str, inputs: Inputs, *, morphemes: bool) -
     )
     config = read_config(inputs["pretrain"].path) if "pretrain" in inputs else None
     untied = (
-        f"\nThis directory is untied. Sharing `{config.share}` with {config.num_groups} group(s), as in training, cannot be "
+        f"\nThis directory is untied. {config.sharing}, as in training, cannot be "
         "said in this format: the layers are written out as equal copies. Vectors are the same, but the file holds more "
         "parameters than were trained, and further training changes each copy on its own.\n"
         if isinstance(config, ModelConfig) and repeats_blocks(config)
@@ -132,7 +132,7 @@ def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
 
 STAGE = Stage(
     "bi_encoder",
-    version=4,
+    version=5,
     spec=BiEncoderSpec,
     run=run,
     memory_class=_memory_class,

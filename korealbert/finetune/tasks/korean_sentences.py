@@ -101,6 +101,7 @@ class KorNli(SequenceClassification):
     heads = PAIR_HEADS
     official_test_examples = 5_010
     origin = "github.com/kakaobrain/kor-nlu-datasets, CC BY-SA 4.0"
+    directories = frozenset({"train"})
     has_official_dev = True
     labels = ("entailment", "contradiction", "neutral")
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.

@@ -58,6 +58,7 @@ class KorQuad2(QuestionAnswering):
     title = "KorQuAD2"
     official_test_examples = 10_165
     origin = "korquad.github.io, version 2.1, CC BY-ND 2.0 KR"
+    directories = frozenset({"train", "dev", "test"})
     version = ("KorQuAD_v2", "KorQuAD_2")
     scores_missing = True
     max_answer_pieces = 512

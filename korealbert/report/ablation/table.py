@@ -13,6 +13,7 @@ from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.printed import Column
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.sections.benchmarks import as_printed, by_source
 
 OURS, PRINTED = "ours", "printed"
 
@@ -81,7 +82,18 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
         *(Text(line, quiet=True) for line in _notes(spec, values)),
         *(Text(note, quiet=True) for note in spec.notes),
     ]
-    return Section("table", "The table", [*blocks, *_medians(spec, values)])
+    return Section("table", "The table", [*blocks, *_medians(spec, values), *_other_models(spec)])
+
+
+def _other_models(spec: AblationReportSpec) -> list[Block]:
+    """Show the printed numbers of the models that no row stands for; nothing if there are none."""
+    if spec.printed is None:
+        return []
+    ours = {row.model for row in spec.rows}
+    printed_rows = by_source(spec.printed.table)[spec.printed.source]
+    rows = [(model, task, metric, value, ()) for model, task, metric, value, _ in printed_rows if model not in ours]
+    title = f"Other models of {spec.printed.source}, as printed"
+    return [Fold(title, [as_printed(title, rows, [])])] if rows else []
 
 
 def _notes(spec: AblationReportSpec, values: Values) -> list[str]:

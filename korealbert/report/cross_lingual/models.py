@@ -134,12 +134,14 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def distributions(results: Results, task: str) -> dict[str, Distribution]:
-    """Return predictions by model and gold label from ``analysis.json``, summed over seeds; Korean benchmarks only."""
+    """Return predictions by model and gold label from ``analysis.json``, summed over seeds, on each model's first Korean
+    benchmark of the task."""
     summed: dict[str, dict[str, Counter[str]]] = {}
+    read: dict[str, str] = {}
     for benchmark in results.benchmarks:
         for cell in benchmark.cells if benchmark.task == task else ():
             model, _, english = _parts(cell.system)
-            if not english:
+            if not english and read.setdefault(model, benchmark.name) == benchmark.name:
                 found = cell.artifact.read_json("analysis.json")
                 for gold, row in found["dist"].items():
                     summed.setdefault(model, {}).setdefault(gold, Counter()).update(row)

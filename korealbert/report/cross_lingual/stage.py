@@ -104,7 +104,8 @@ def _transfers(results: Results) -> Section | None:
             rows.append([label.split("/")[1], ", ".join(how), str(stats.layers), *map(count, (stats.parameters, *parts))])
     if not rows:
         return None
-    header = ["Variant", "Settings", "Layers", "Parameters", "copied", "fresh", "of the encoder", "of translation layers"]
+    of = ["Copied", "Fresh", "Of the encoder", "Of translation layers"]
+    header = ["Variant", "Settings", "Layers", "Parameters", *of]
     text = (
         "Translation layers are ordinary layers at either end, so an exported model is a plain encoder of N + 2 layers that "
         "AutoModel loads. If the source shares layers (ALBERT), these are exported as equal copies, with the same outputs in a "
@@ -144,4 +145,4 @@ def _scores(results: Results, model: str) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("xpt_report", version=9, spec=CrossLingualReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("xpt_report", version=10, spec=CrossLingualReportSpec, run=run, measured=MEASURED)

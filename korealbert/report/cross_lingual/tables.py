@@ -167,7 +167,8 @@ def intrinsic(results: Results) -> Section | None:
         rows.append([results.title(model), *sizes, *perplexity, *accuracy])
     if not rows:
         return None
-    header = ["Model", "Parameters", "trained", "Steps", "Perplexity, valid", "test", "Accuracy, valid", "test"]
+    measures = ["Perplexity, valid", "Perplexity, test", "Accuracy, valid", "Accuracy, test"]
+    header = ["Model", "Parameters", "Trained parameters", "Steps", *measures]
     text = (
         "Masked pieces with one fixed noise; perplexity is exp of the mean cross-entropy. For ELECTRA, the generator is scored."
     )
@@ -185,8 +186,8 @@ def errors(results: Results) -> Section:
         header = ["Model", "Gold", "Number", "Predicted"]
         blocks.append(_marked(f"Table {number}: {title}", header, [*rows, *own], len(rows), numeric=frozenset({2})))
     note = (
-        "For the classes of Table 10, the paper lists only the most frequent predictions, so its numbers may be too small. "
-        "Rows of this run are summed over seeds."
+        "Printed rows are as in the paper, which for the classes of Table 10 lists only the most frequent predictions, so its "
+        "numbers may be too small. Rows of this run are summed over seeds."
     )
     return Section("errors", "Predictions by gold label", [*blocks, Text(note, quiet=True)])
 
@@ -208,6 +209,8 @@ def _marked(
     *,
     numeric: frozenset[int] | None = None,
 ) -> Table:
-    """Return a table whose rows from ``printed_rows`` on are ours and marked."""
+    """Return a table whose rows from ``printed_rows`` on are ours and marked; its second column says so in files too."""
     columns = frozenset(range(1, len(header))) if numeric is None else numeric
-    return Table(title, header, rows, columns, frozenset(range(printed_rows, len(rows))))
+    body = [[row[0], "printed" if number < printed_rows else "ours", *row[1:]] for number, row in enumerate(rows)]
+    shifted = frozenset(column + 1 for column in columns)
+    return Table(title, [header[0], "From", *header[1:]], body, shifted, frozenset(range(printed_rows, len(rows))))

@@ -11,7 +11,7 @@ import polars as pl
 
 from korealbert.finetune import tasks
 from korealbert.finetune.features import FeaturesStats
-from korealbert.finetune.task import Task
+from korealbert.finetune.task import SEPARATE_HEADS, Task
 from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -239,12 +239,12 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
     reasons = dict.fromkeys(
         why for benchmark in benchmarks for why in published.not_comparable(benchmark.compared_with, tables)
     )
-    if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
+    if apart := [benchmark.title for benchmark in benchmarks if benchmark.head in SEPARATE_HEADS]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in (table for table in tables if isinstance(table, str)):
         problems = published.known_problems(name)
-        printed = [_as_printed(source, rows, [note for _, note in problems]) for source, rows in _by_source(name).items()]
+        printed = [as_printed(source, rows, [note for _, note in problems]) for source, rows in by_source(name).items()]
         known = [
             Text(f"Known problem {number}: {place}: {note}", quiet=True)
             for number, (place, note) in enumerate(problems, start=1)
@@ -329,7 +329,8 @@ _Printed = tuple[str, str, str, str, Sequence[int]]
 """Model, task, metric, value and the numbers of known problems."""
 
 
-def _by_source(name: str) -> dict[str, list[_Printed]]:
+def by_source(name: str) -> dict[str, list[_Printed]]:
+    """Return the rows of each table in a file of published scores."""
     sources: dict[str, list[_Printed]] = {}
     columns = ("model", "task", "metric", "value", "noted", "source")
     for *row, source in published.load(name).select(*columns).iter_rows():
@@ -341,7 +342,7 @@ _MAX_HEADER_CHARACTERS = 160
 """Sum over columns of the longest word in the header; this many characters fit into 1,300 pixels."""
 
 
-def _as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> Table:
+def as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> Table:
     """Return a published table, with models as rows and tasks with metrics as columns, or the reverse if it is too wide.
 
     If the source prints two values for a cell, both are shown. Notes on all rows are in the title. For other notes, rows have

@@ -110,7 +110,7 @@ def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
     for name, sizes in categories.items():
         numbers = (sizes.before_documents, sizes.after_documents, sizes.before_characters, sizes.after_characters)
         rows.append([name or "none", *map(count, numbers)])
-    header = ["Category", "Documents before", "after", "Characters before", "after"]
+    header = ["Category", "Documents before", "Documents after", "Characters before", "Characters after"]
     return Table("Categories", header, rows, frozenset({1, 2, 3, 4}))
 
 
