@@ -1,6 +1,6 @@
 """What the data stages need for 10 TB of web text on Ray, calculated from rates that were measured on one core.
 
-python -m bench.data_scale [--bytes 10e12] [--cores 1024] [--shard-bytes 8e6 256e6]: each stage is a chain of steps; some run on
+python -m bench.data_scale [--bytes 10e12] [--cores 1024] [--shard-bytes 8e6 64e6]: each stage is a chain of steps; some run on
 all cores and some in one process. A step takes the longest of three times: processor time divided by the cores that share it,
 bytes divided by the speed of the file system, and, if all bytes pass through one process, bytes divided by the speed of its
 network. Rates are those of docs/scale.md; shares of text that is kept, of candidates and of pairs are assumptions and options.
@@ -122,13 +122,14 @@ def steps(given: argparse.Namespace) -> list[Step]:
             "quality",
             "sample, score, write",
             unique / given.document_bytes / SCORE_DOCUMENTS + unique / WRITE_SHARDS,
-            2 * unique,
+            3 * unique * PACKED,
         ),
         Step("balance", "measure, write", unique / BALANCE, 3 * unique * PACKED),
         Step("vocab", "sample sentences", unique / SAMPLE, 2 * unique * PACKED),
     ]
     scratch = SIGNATURE_BYTES * read + 2 * ROW_BYTES * anchors + shingles
-    sealed = {"extract": raw * PACKED, "clean": raw * PACKED, "dedup": cleaned * PACKED + scratch, "balance": unique * PACKED}
+    sealed = {"extract": raw * PACKED, "clean": raw * PACKED, "dedup": cleaned * PACKED + scratch}
+    sealed |= dict.fromkeys(("quality", "balance"), unique * PACKED)
     stages += [Step(name, "seal: sha256 of all", size / SHA256, size, serial=True) for name, size in sealed.items()]
     return stages
 
@@ -159,7 +160,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1_024)
     parser.add_argument("--link", type=float, default=1.25e9, help="bytes per second of one machine's network")
     parser.add_argument("--files", type=float, default=20e9, help="bytes per second of the shared file system")
-    parser.add_argument("--shard-bytes", type=float, nargs="+", default=[8e6, 256e6])
+    parser.add_argument("--shard-bytes", type=float, nargs="+", default=[8e6, 64e6])
     given = parser.parse_args()
     table = steps(given)
     print(f"{'stage':<8} {'step':<26} {'core-hours':>10} {'hours':>8} {'moved TB':>9} {'shuffled TB':>12}  memory")

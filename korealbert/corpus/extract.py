@@ -138,13 +138,16 @@ def raw_parts(
 
     ``members`` is the filter of the spec, passed to count what it skips. Raises ExtractionError if there is no file.
     """
+    members = members or MemberFilter(spec.members, spec.exclude)
     input_files = _input_files(inputs)
+    fetched = bool(input_files)
+    if "fetch" in inputs:
+        input_files = [path for path in input_files if is_archive(path.name) or members.takes(path.name)]
     context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
-    if not spec.paths and not input_files:
+    if not spec.paths and not fetched:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
     other_files = _files_of_other_formats(spec, inputs) - {path.path.name for path in spec.paths}
-    members = members or MemberFilter(spec.members, spec.exclude)
     for raw in open_files([path.path for path in spec.paths] + input_files, members, spec.limits):
         if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in other_files:
             continue
@@ -153,7 +156,8 @@ def raw_parts(
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
     if not found:
         excluded = f" and none of exclude = {list(spec.exclude)}" if spec.exclude else ""
-        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}{excluded}")
+        where = "the fetch has" if "fetch" in inputs and not spec.paths else "`paths` hold"
+        raise ExtractionError(f"source {spec.source}: {where} no file that matches members = {spec.members!r}{excluded}")
 
 
 def _files_of_other_formats(spec: ExtractSpec, inputs: Inputs) -> frozenset[str]:

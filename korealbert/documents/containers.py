@@ -163,7 +163,11 @@ class _Archive:
             remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty, or no files; pack the archive again without them"
             raise ReadFault("too_many_empty_members", f"member {name}", remedy)
 
-    def _open(self, inner: RawFile) -> Iterator[RawFile]:
+    def _open(self, inner: RawFile) -> Iterator[RawFile | Quarantined]:
+        if is_archive(inner.name):
+            remedy = "an archive within an archive is not read: unpack the outer one, and name its directory"
+            yield Quarantined(inner.name, "byte 0", "", "packed_file", remedy)
+            return
         self._last = decompressed(inner, self._guard)
         self._last.records = self._archive.records
         self._last.records.add(1, 0, 1)  # A member costs as much as a record, whatever it holds.

@@ -20,6 +20,7 @@ from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
+from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
@@ -263,7 +264,10 @@ class Tables:
         return [self._with_places(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every missing file of a table, where to get it, and every directory in place of a file."""
+        """Raise RecipeError naming every missing file of a table and where to get it.
+
+        It also names directories in place of files, and patterns that select nothing.
+        """
         where = f"{self.path}, [{table}], field"
         paths = list(_paths_of(spec))
         missing = [(name, path) for name, path in paths if not path.exists()]
@@ -284,8 +288,16 @@ class Tables:
         if ours:
             lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarized else ""
             lines.append(f"{lacking}{DATA} stands for {self.data}; name the directory of your data with --data")
+        if isinstance(spec, ExtractSpec) and spec.paths and all(_is_plain_file(one.path) for one in spec.paths):
+            effect = "selects files of directories and archives, and paths names none; remove it, or the files from paths"
+            changed = [name for name, is_set in (("members", spec.members != "*"), ("exclude", spec.exclude)) if is_set]
+            lines += [f"{where} {name!r}: it {effect}" for name in changed]
         if lines:
             raise RecipeError("\n".join(lines))
+
+
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not is_archive(path.name)
 
 
 def _origin(spec: Spec, field: str, *, shipped: bool) -> str:

@@ -90,6 +90,14 @@ def test_a_missing_input_file_and_a_missing_recipe_are_named(editable: Path) -> 
         recipes.load(editable.with_name("sampel.toml"))
 
 
+@pytest.mark.parametrize("pattern", ['members = ""', 'exclude = ["*"]'])
+def test_patterns_that_select_nothing_are_refused(editable: Path, pattern: str) -> None:
+    edit(editable, "[extract.books]\n", f"[extract.books]\n{pattern}\n")
+    name = pattern.partition(" ")[0]
+    with pytest.raises(RecipeError, match=rf"\[extract\.books\], field '{name}': it selects files of directories and archives"):
+        recipes.load(editable)
+
+
 def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: Path) -> None:
     edit(editable, "[vocab]\n", "[vocabb]\n")
     edit(editable, "steps = 60\n", 'steps = "many"\n')

@@ -112,17 +112,23 @@ class LanguageModel:
     def _characters(self) -> float:
         return float(self.tables[0].sum(dtype=np.int64))
 
-    def perplexity(self, letters: _Codes) -> float:
-        """Return the perplexity per character; 20 to 60 for prose like the reference."""
+    def perplexity(self, letters: _Codes, *, seen: bool = False) -> float:
+        """Return the perplexity per character; 20 to 60 for prose like the reference.
+
+        ``seen``: the model was trained on this text, whose n-grams are subtracted, because it would know the text by heart.
+        """
         likely = np.full(len(letters) - 1, 1 / _ALPHABET)
-        before = np.full(len(letters) - 1, self._characters)
+        before = np.full(len(letters) - 1, self._characters - seen * len(letters))
         for order, table in enumerate(self.tables, 1):
-            counts = table[_hashes(letters[1:] if order == 1 else letters, order, _COUNTS)].astype(np.float64)
+            hashes = _hashes(letters, order, _COUNTS)
+            found = table[hashes].astype(np.float64)
+            if seen:
+                _, places, own = np.unique(hashes, return_inverse=True, return_counts=True)
+                found -= own[places]
+            counts = found[1:] if order == 1 else found
             missing = len(likely) - len(counts)  # the first characters have no context of this length
             likely[missing:] = (counts + _PRIOR * likely[missing:]) / (before[-len(counts) :] + _PRIOR) if len(counts) else 1.0
-            if order < len(self.tables):
-                history = table[_hashes(letters, order, _COUNTS)].astype(np.float64)
-                before = history[:-1]
+            before = found[:-1]
         return float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}")
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Deployment, InputPath, Inputs, Runtime, Spec, Stage, Stats
-from korealbert.artifact.files import note_written, unambiguous
+from korealbert.artifact.files import note_written, unambiguous, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.quality.models import Classifier, LanguageModel, codes, train_classifier, train_language_model
 from korealbert.documents.schema import Document, Drop
@@ -40,6 +40,8 @@ _SCORES_SCHEMA = pa.schema(
 """Rows of ``scores-*.arrow``, one for each document, kept or dropped; a score without a model is null."""
 _TEXT_SCHEMA = pa.schema([("role", pa.string()), ("draw", pa.uint64()), ("text", pa.string())])
 
+_LAST_DRAWS = "last-draws.json"
+"""The largest draw of each role in training: a document of its sources with a larger one was not chosen."""
 _LABELS = {"1": "good", "0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
 PERPLEXITY_EDGES = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640)
 """Lower edges of the bins of the histogram of perplexities after the first bin."""
@@ -62,7 +64,8 @@ class ReferenceSpec(Spec):
     """Texts that a small n-gram language model is trained on."""
 
     reference: tuple[str, ...] = Field(min_length=1)
-    """Sources of good language; a low perplexity means that a text is similar to them."""
+    """Sources of good language; a low perplexity means that a text is similar to them. Their own texts are scored as if the
+    model had not read them."""
     documents: int = Field(default=20_000, ge=10)
     """Maximum of their documents, chosen at random."""
 
@@ -181,13 +184,17 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
 
 
 def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
-    """Train the models on the chosen texts, and count the texts of each role."""
+    """Train the models on the chosen texts, note the last draw of each role, and count its texts."""
     work = out_dir / ".work"
     texts: dict[str, list[str]] = {}
     tables = sorted(work.glob("sample-*.arrow"))
+    last_draw = {}
     for role, (_, count) in _roles(spec).items():
         drawn = ((draw, text) for path in tables for name, draw, text in read_rows(path, _TEXT_SCHEMA) if name == role)
-        texts[role] = [text for _, text in nsmallest(count, drawn)]
+        chosen = nsmallest(count, drawn)
+        texts[role] = [text for _, text in chosen]
+        last_draw[role] = max((draw for draw, _ in chosen), default=-1)
+    write_json(work / _LAST_DRAWS, last_draw)
     if spec.classifier is not None:
         for file in spec.classifier.labelled:
             for label, text in _read_labelled(file.path):
@@ -248,13 +255,16 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
     (path, copies), work = job, out_dir / ".work"
     classifier = Classifier(np.load(work / "classifier.npy", mmap_mode="r")) if spec.classifier is not None else None
     model = LanguageModel(np.load(work / "language-model.npy", mmap_mode="r")) if spec.perplexity is not None else None
+    references = spec.perplexity.reference if spec.perplexity is not None else ()
+    last_draw = json.loads((work / _LAST_DRAWS).read_bytes())["reference"] if references else -1
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
         for document in read_documents(path):
             letters = codes(document.text, spec.max_characters)
             quality = round(classifier.score(letters), 4) if classifier is not None else None
-            perplexity = model.perplexity(letters) if model is not None else None
+            seen = document.source in references and _draw(spec, "reference", document.id) <= last_draw
+            perplexity = model.perplexity(letters, seen=seen) if model is not None else None
             table.append((document.id, document.source, quality, perplexity))
             drop = judge(spec, document, quality, perplexity)
             if drop is not None:
@@ -320,7 +330,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
 
 STAGE = Stage(
     "quality",
-    version=1,
+    version=2,
     spec=QualitySpec,
     run=run,
     table="quality",

@@ -143,9 +143,9 @@ class ExtractSpec(Spec):
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
     are followed in directories, but not in archives."""
     members: str = "*"
-    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``). In a directory or a fetch, ``*``
-    selects only files with a suffix of the format, if there are any (parquet, jsonl, csv, json, warc, wet), so not README.md.
-    The files that macOS adds to archives (``._1.txt``, ``__MACOSX/``) are never read."""
+    """fnmatch pattern on paths within archives and directories, and on names of fetched files (``*`` also matches ``/``). In a
+    directory or a fetch, ``*`` selects only files with a suffix of the format, if there are any (parquet, jsonl, csv, json,
+    warc, wet), so not README.md. The files that macOS adds to archives (``._1.txt``, ``__MACOSX/``) are never read."""
     exclude: tuple[str, ...] = ()
     """fnmatch patterns of files that are not read although ``members`` matches them."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import cycle, islice
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.quality.stage import PERPLEXITY_EDGES, QualityStats
@@ -34,7 +34,7 @@ def section(artifacts: Artifacts, samples: int) -> Section | None:
     if not documents:
         return None
     blocks: list[Block] = [
-        Text(f"These figures cover {count(len(documents))} documents, the first ones in each file of the corpus."),
+        Text(f"These figures cover {count(len(documents))} documents, the first ones in files from all over the corpus."),
         Figures([_lengths(documents)]),
     ]
     blocks += [table for table in (_phrases(documents), _quoted(documents, samples)) if table.rows]
@@ -47,7 +47,7 @@ def _sampled(corpus: Artifact) -> list[Document]:
         return []
     shards = shards[:: math.ceil(len(shards) / _SAMPLED_DOCUMENTS)]
     each = math.ceil(_SAMPLED_DOCUMENTS / len(shards))
-    return [document for shard in shards for document in islice(read_documents(shard), each)][:_SAMPLED_DOCUMENTS]
+    return [document for shard in shards for document in islice(read_documents(shard), each)]
 
 
 def _lengths(documents: Sequence[Document]) -> Figure:
@@ -75,8 +75,19 @@ def _phrases(documents: Sequence[Document]) -> Table:
     return Table(title, ["Words", "Documents", "Share"], rows, frozenset({1, 2}), prose=frozenset({0}))
 
 
+def spread(documents: Sequence[Document], samples: int) -> list[Document]:
+    """Return at most ``samples`` documents, as many of each source as of any other if it has them, from all over its own."""
+    sources: dict[str, list[Document]] = {}
+    for one in documents:
+        sources.setdefault(one.source, []).append(one)
+    chosen = dict.fromkeys(sources, 0)
+    for name in islice(cycle(sources), samples * len(sources)):
+        chosen[name] += chosen[name] < len(sources[name]) and sum(chosen.values()) < samples
+    return [found[len(found) * place // chosen[name]] for name, found in sources.items() for place in range(chosen[name])]
+
+
 def _quoted(documents: Sequence[Document], samples: int) -> Table:
-    chosen = documents[:: max(1, len(documents) // samples)][:samples] if samples else []
+    chosen = spread(documents, samples)
     rows = [[one.source, one.title, count(len(one.text)), shortened(one.text, _QUOTED_CHARACTERS)] for one in chosen]
     header = ["Source", "Title", "Characters", "Beginning"]
     return Table("Some documents", header, rows, frozenset({2}), prose=frozenset({1, 3}))
@@ -109,6 +120,8 @@ def quality(artifacts: Artifacts) -> Section | None:
         tables.append(Table(f"Documents by {score} and source", ["Source", *names], rows, frozenset(range(1, len(names) + 1))))
     trained = ", ".join(f"{count(number)} {role}" for role, number in stats.trained_on.items())
     sentences = [f"Models were trained on {trained} texts."] if trained else []
+    if "good" in stats.trained_on:
+        sentences.append("The quality of good and bad texts among them is clearer than that of unseen texts of their sources.")
     if stats.repeated:
         sentences.append(
             f"{count(stats.repeated)} further copies of frequent documents were made; each has the id of its document."

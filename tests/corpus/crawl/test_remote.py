@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import uuid
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,14 @@ def fetch(directory: Path, url: str, **fields: Any) -> Artifact:
     return build(STAGE, spec, {}, Runtime(store=directory / "store")).artifact
 
 
+def zipped(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
 def record(text: str) -> bytes:
     return (json.dumps({"text": text}, ensure_ascii=False) + "\n").encode()
 
@@ -53,6 +63,23 @@ def test_a_directory_a_pattern_and_a_file(tmp_path: Path, bucket: str) -> None:
     spec = ExtractSpec.model_validate({"source": "web", "format": "jsonl"})
     documents = read_back(build(EXTRACT, spec, {"fetch": found}, Runtime(store=tmp_path / "store")).artifact).documents
     assert sorted(one.text for one in documents) == ["둘", "하나"]
+
+
+def test_members_and_exclude_select_fetched_files(tmp_path: Path, bucket: str) -> None:
+    """A test part that a recipe excludes must not be read."""
+    for name in ("train.jsonl", "test.jsonl", "readme.txt"):
+        put(f"{bucket}/{name}", record(name))
+    put(f"{bucket}/more.zip", zipped({"train-2.jsonl": record("train-2.jsonl"), "test-2.jsonl": record("test-2.jsonl")}))
+    fetched = {"fetch": fetch(tmp_path, bucket)}
+
+    def texts(**fields: Any) -> list[str]:
+        spec = ExtractSpec.model_validate({"source": "web", "format": "jsonl", **fields})
+        return sorted(
+            one.text for one in read_back(build(EXTRACT, spec, fetched, Runtime(store=tmp_path / "store")).artifact).documents
+        )
+
+    assert texts(exclude=["test*"]) == texts(members="train*") == ["train-2.jsonl", "train.jsonl"]
+    assert texts(members="*.txt") == ["readme.txt"]
 
 
 def test_a_hidden_file_is_not_lost(tmp_path: Path, bucket: str) -> None:

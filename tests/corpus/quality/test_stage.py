@@ -157,6 +157,21 @@ def test_known_text_surprises_less_the_more_of_it_is_known() -> None:
     assert np.array_equal(codes("A  1\n가", 10), codes("a 7 가", 10))
 
 
+def test_texts_that_the_model_read_are_scored_as_if_it_had_not() -> None:
+    texts = [codes(prose(k, 5), 500) for k in range(20)]
+    without = train_language_model(texts[1:])
+    assert MODEL.perplexity(texts[0], seen=True) == pytest.approx(without.perplexity(texts[0]))
+    assert MODEL.perplexity(texts[0]) < without.perplexity(texts[0])
+
+
+def test_chosen_and_other_texts_of_a_reference_have_like_perplexities(corpus: Artifact, tmp_path: Path) -> None:
+    half = {"reference": ["wiki"], "documents": 20}
+    ran(STAGE, spec(classifier=None, perplexity=half), {"documents": corpus}, tmp_path / "out")
+    found = scores(tmp_path / "out").filter(pl.col("source") == "wiki")["perplexity"].sort()
+    assert float(found[19]) / float(found[0]) < 2 and float(found[39]) / float(found[20]) < 2
+    assert float(found[20]) / float(found[19]) < 1.2
+
+
 def test_without_limits_all_documents_stay(corpus: Artifact, scored: Path) -> None:
     assert kept(scored) == kept(corpus.path)
 

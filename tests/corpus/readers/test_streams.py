@@ -97,6 +97,21 @@ def test_names_in_cp949_are_read(tmp_path: Path) -> None:
     assert contents([path]) == {"a.zip::정치/1.txt": b"one"}
 
 
+@pytest.mark.parametrize("inner", ["b.tar", "가/b.tar.gz", "b.TGZ", "b.zip"])
+def test_an_archive_within_an_archive_is_reported_and_its_neighbours_are_read(tmp_path: Path, inner: str) -> None:
+    content = tar({"x.txt": b"lost"})
+    members = {"1.txt": b"one", inner: content if inner.endswith("tar") else compressed("gz", content), "2.txt": b"two"}
+    zipped(tmp_path / "a.zip", members)
+    (tmp_path / "a.tar.gz").write_bytes(compressed("gz", tar(members)))
+    for archive in ("a.zip", "a.tar.gz"):
+        first, nested, last = (
+            raw if isinstance(raw, Quarantined) else raw.read() for raw in open_files([tmp_path / archive], "*", LIMITS)
+        )
+        assert (first, last) == (b"one", b"two")
+        assert isinstance(nested, Quarantined) and nested.file == f"{archive}::{inner}" and nested.reason == "packed_file"
+        assert "an archive within an archive is not read" in nested.remedy
+
+
 def test_bad_zip_archives_are_reported_and_good_members_read(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
     whole = path.read_bytes()
