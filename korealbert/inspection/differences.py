@@ -18,7 +18,7 @@ from korealbert.corpus.clean.news import Removal
 from korealbert.corpus.clean.stage import read_removals
 from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches, read_documents
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents, read_records
 from korealbert.formatting import by_number
 
 _CONTEXT_CHARACTERS = 80
@@ -55,9 +55,8 @@ def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list
     entities = bool(artifact.manifest["spec"].get("decode_entities", True))
     for shard, source in zip(shards, before, strict=False):
         removals = removal_log(shard)
-        rows = (row for batch in read_batches(shard, DOCUMENT_SCHEMA) for row in batch.to_pylist())
         documents = read_documents(source)
-        for row in rows:
+        for row in read_records(shard, DOCUMENT_SCHEMA):
             original = next(document for document in documents if document.id == row["id"])
             parts = _changes(original, row, removals.get(row["id"], []), entities=entities)
             if any(part.kind != "same" for part in parts):

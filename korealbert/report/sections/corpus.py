@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyarrow as pa
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
@@ -227,12 +230,10 @@ def _quotes(artifact: Artifact, reasons: Mapping[str, int], limit: int) -> dict[
     """
     found: dict[str, list[str]] = {reason: [] for reason in reasons}
     for path in artifact.files("dropped-*.arrow")[:_SHARDS_OF_EXAMPLES]:
-        batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
-        columns = batch.select(["reason", "title", "text"]).to_pydict() if batch is not None else {}
-        for reason, title, text in zip(*columns.values(), strict=True):
-            quote = shortened(title or text, _EXAMPLE_CHARACTERS)
-            if quote and len(found.setdefault(reason, [])) < limit:
-                found[reason].append(f"“{quote}”")
+        for row in _first_rows(path, DROPPED_SCHEMA, ["reason", "title", "text"]):
+            quote = shortened(row["title"] or row["text"], _EXAMPLE_CHARACTERS)
+            if quote and len(found.setdefault(row["reason"], [])) < limit:
+                found[row["reason"]].append(f"“{quote}”")
         if all(len(found[reason]) >= min(limit, number) for reason, number in reasons.items()):
             break
     return found
@@ -267,14 +268,19 @@ def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
         for path in artifact.files("quarantine-*.arrow")[:_SHARDS_OF_EXAMPLES]:
             if all(seen[reason] >= min(limit, number) for reason, number in reasons.items()):
                 break
-            batch = next(iter(read_batches(path, QUARANTINE_SCHEMA)), None)
-            for bad in batch.to_pylist() if batch is not None else []:
+            for bad in _first_rows(path, QUARANTINE_SCHEMA):
                 seen[bad["reason"]] += 1
                 if seen[bad["reason"]] <= limit:
                     where = f"{_file_name(bad['file'])}, {bad['position']}"
                     rows.append([label, _words(bad["reason"]), where, bad["field"] or MISSING, bad["remedy"]])
     header = ["Stage", "Reason", "Where", "Field", "Remedy"]
     return Table("Some of them, with what their owner can do", header, rows, prose=frozenset({2, 4})) if rows else None
+
+
+def _first_rows(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the first batch of a shard by column."""
+    batch = next(iter(read_batches(path, schema)), None)
+    return [] if batch is None else batch.select(columns or schema.names).to_pylist()
 
 
 def _file_name(file: str) -> str:
