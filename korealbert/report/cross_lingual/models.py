@@ -198,17 +198,18 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
         losses.append(charts.Line(title, loss, number))
         perplexities.append(charts.Line(title, heldout, number))
         offset += artifact.stats_as(PretrainStats).steps
-    key = name.replace("/", "-")
     figures = []
-    for kind, series in (("loss", losses), ("perplexity", perplexities)):
+    for kind, what, series in (
+        ("loss", "training loss", losses),
+        ("perplexity", "held-out perplexity (log10)", perplexities),
+    ):
         drawn = [line for line in series if line.points]
         if not drawn:
             continue
-        end = drawn[-1].points[-1][1]
-        shown = fixed(end) if kind == "loss" else fixed(10**end)
-        what = "training loss" if kind == "loss" else "held-out perplexity (log10)"
+        _, end = drawn[-1].points[-1]
+        shown = fixed(end if kind == "loss" else 10**end)
         svg = charts.lines(drawn, label=f"{name}: {what} over steps, {shown} at the end", x_unit="steps")
-        figures.append(Figure(f"curve-{key}-{kind}", f"{name}: {what}, {shown} at the end", svg))
+        figures.append(Figure(f"curve-{name.replace('/', '-')}-{kind}", f"{name}: {what}, {shown} at the end", svg))
     return figures
 
 
