@@ -76,14 +76,14 @@ def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: 
     text = normalise(before, entities=entities).text
     # All of these are keyed by position in the normalised text.
     removed_by, inserted = dict[int, str](), dict[int, str]()
-    kept = list(range(len(text)))
+    remaining = list(range(len(text)))
     for removal in removals:
         end = removal.start + len(removal.text)
-        removed_by |= dict.fromkeys(kept[removal.start : end], f"{removal.rule}, {removal.zone}")
-        del kept[removal.start : end]
-    for start, end, new_start, new_end in _edits("".join(text[place] for place in kept), after):
-        removed_by |= dict.fromkeys(kept[start:end], "")
-        anchor = kept[end - 1] + 1 if end else kept[0] if kept else len(text)
+        removed_by |= dict.fromkeys(remaining[removal.start : end], f"{removal.rule}, {removal.zone}")
+        del remaining[removal.start : end]
+    for start, end, new_start, new_end in _edits("".join(text[place] for place in remaining), after):
+        removed_by |= dict.fromkeys(remaining[start:end], "")
+        anchor = remaining[end - 1] + 1 if end else remaining[0] if remaining else len(text)
         inserted[anchor] = inserted.get(anchor, "") + after[new_start:new_end]
     normalised_away, normalised = dict[int, str](), set[int]()
     for start, end, new_start, new_end in _edits(before, text):
