@@ -32,7 +32,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, label: str) -> Svg:
-    """Draw horizontal bars from 0, each below its label and number."""
+    """Draw horizontal bars from 0, each below its label and number; these follow ``label`` in the text for screen readers."""
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
@@ -44,7 +44,8 @@ def bars(rows: Sequence[Bar], *, label: str) -> Svg:
         body.append(_bar(y + 19, row.value / largest, "mark-1"))
         if row.before is not None:
             body.append(_bar(y + 27, row.before / largest, "ghost"))
-    return Svg(len(rows) * pitch, label, join(*body))
+    listed = "; ".join(f"{row.label} {row.text}" for row in rows)
+    return Svg(len(rows) * pitch, f"{label}: {listed}", join(*body))
 
 
 def _bar(y: float, share: float, kind: str) -> Markup:

@@ -74,8 +74,8 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
         charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}")
         for name, size in by_number(sizes)[: charts.MAX_BARS]
     ]
-    label = f"Characters by source after {after}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    return Figure("sources", f"Characters by source, after {after}", charts.bars(rows, label=label))
+    drawing = charts.bars(rows, label=f"Characters by source after {after}")
+    return Figure("sources", f"Characters by source, after {after}", drawing)
 
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
@@ -103,9 +103,8 @@ def _by_category(artifacts: Artifacts) -> Figure | None:
         before, after = sizes.before_characters, sizes.after_characters
         rows.append(charts.Bar(name or "none", after, f"{compact(before)} → {compact(after)}", before))
     more = f", the largest {charts.MAX_BARS} of {len(categories)}" if len(categories) > charts.MAX_BARS else ""
-    label = "Characters by category before and after balancing: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     caption = f"Characters by category before (grey) and after balancing{more}"
-    return Figure("categories", caption, charts.bars(rows, label=label))
+    return Figure("categories", caption, charts.bars(rows, label="Characters by category before and after balancing"))
 
 
 def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
@@ -124,12 +123,11 @@ def removed(artifacts: Artifacts) -> Section | None:
     if rules:
         ranked = by_number(_total(rules))
         rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[: charts.MAX_BARS]]
-        label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
         characters = sum(stats.removed_characters for stats in _cleaned(artifacts).values())
         removals = sum(number for _, number in ranked)
         blocks += [
             Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
-            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
+            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label="Removals by rule"))]),
             Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
         ]
     if kinds := _per_source(artifacts, lambda stats: stats.normalized):
