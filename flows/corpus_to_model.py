@@ -93,11 +93,9 @@ def corpus_to_model(
         with recorded, lineage_events.of_run(), runner:
             for label, node in prepared.nodes.items():
                 inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
-                arguments = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
-                delegated = request if label in elsewhere else None
-                built[label] = runner.submit(
-                    step, {**arguments, "rerun": label in prepared.rerun, "on_gpu": delegated, "lineage": lineage_events}
-                )
+                job = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
+                job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
+                built[label] = runner.submit(step, {**job, "lineage": lineage_events})
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:

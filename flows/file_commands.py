@@ -52,14 +52,11 @@ def extract(
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
     from korealbert.corpus.readers.records import Tally  # noqa: PLC0415
 
+    flags = {"keep_tables": keep_tables, "keep_footnotes": keep_footnotes, "keep_strikethrough": keep_strikethrough}
+    options = [f"{name}=true" for name, is_set in flags.items() if is_set]
+    if no_headings:
+        options.append("headings=false")
     counts, reasons, tally = Counter[str](), Counter[str](), Tally()
-    flags = {
-        "keep_tables": keep_tables,
-        "keep_footnotes": keep_footnotes,
-        "keep_strikethrough": keep_strikethrough,
-        "headings": not no_headings,
-    }
-    options = [f"{name}={str(value).lower()}" for name, value in flags.items() if value != (name == "headings")]
     with clear_errors():
         extractor = standalone.extractor(
             kind, files, source=source, rules=rules or standalone.RULES, options=[*options, *(option or [])]
@@ -73,10 +70,11 @@ def extract(
             counts["dropped" if record["dropped"] else "kept"] += 1
             if record["dropped"]:
                 reasons[record["dropped"]["reason"]] += 1
-            if not (only_kept and record["dropped"]):
-                # UTF-8 cannot encode a lone surrogate, so it becomes its JSON escape.
-                line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
-                sys.stdout.buffer.write(line + b"\n")
+                if only_kept:
+                    continue
+            # UTF-8 cannot encode a lone surrogate, so it becomes its JSON escape.
+            line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
+            sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
     if counts["unreadable"] > _FAULTS_SHOWN:
         typer.echo(f"and {counts['unreadable'] - _FAULTS_SHOWN:,} more records that cannot be read", err=True)

@@ -252,27 +252,27 @@ def _all_of(store: Path, name: str) -> list[Artifact]:
     build.
     """
     here = Store(store)
-    known = {str(one.manifest["label"]): one for one in here.artifacts()}
-    below = sorted(label for label in known if label.startswith(f"{name}/"))
-    if name in known or not below:
+    newest = {str(artifact.manifest["label"]): artifact for artifact in here.artifacts()}
+    below = sorted(label for label in newest if label.startswith(f"{name}/"))
+    if name in newest or not below:
         return [find(store, name)]
     recorded = [run for run in locks.runs(here.root) if any(label.startswith(f"{name}/") for label in run.artifacts)]
     if not recorded:
         note = f"{name}: no run is recorded here; taking the newest of each label: {', '.join(below)}"
         console.print(note, style="dim", soft_wrap=True)
-        return [known[label] for label in below]
-    recipe, wanted = recorded[-1].recipe, dict[str, str]()
+        return [newest[label] for label in below]
+    recipe, names = recorded[-1].recipe, dict[str, str]()
     for run in recorded:
-        wanted |= run.artifacts if run.recipe == recipe else {}  # Parts of a recipe may have been run one after another.
-    found = {label: here.find(wanted[label]) for label in sorted(wanted) if label.startswith(f"{name}/")}
-    if missing := [label for label, one in found.items() if one is None]:
+        names |= run.artifacts if run.recipe == recipe else {}  # Parts of a recipe may have been run one after another.
+    of_run = {label: here.find(names[label]) for label in sorted(names) if label.startswith(f"{name}/")}
+    if missing := [label for label, artifact in of_run.items() if artifact is None]:
         raise ValueError(
             f"{', '.join(missing)}: the newest run of {recipe} has not built it; run it, or name one of its sources"
         )
-    others = [label for label in below if label not in found]
-    note = f"{name}: taking {', '.join(found)} of the newest run of {recipe}"
+    others = [label for label in below if label not in of_run]
+    note = f"{name}: taking {', '.join(of_run)} of the newest run of {recipe}"
     console.print(note + (f"; not in it: {', '.join(others)}" if others else ""), style="dim", soft_wrap=True)
-    return [one for one in found.values() if one is not None]
+    return [artifact for artifact in of_run.values() if artifact is not None]
 
 
 @app.command()

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -235,18 +235,21 @@ def print_sections(sections: Iterable[Section]) -> None:
             if isinstance(block, blocks.Text):
                 console.print(block.text, style="dim" if block.quiet else "", soft_wrap=not console.is_terminal)
             elif isinstance(block, blocks.Table):
-                columns = [
-                    Column(name, justify="right" if place in block.numeric else "left", overflow="fold")
-                    for place, name in enumerate(block.header)
-                ]
-                title = None if block.title == section.title else Text(block.title)
-                table = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-                for row in block.rows:
-                    table.add_row(*row)
-                if Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).minimum <= console.width:
-                    console.print(table)
-                else:
-                    _print_in_lines(block, title)
+                _print_table(block, None if block.title == section.title else Text(block.title))
+
+
+def _print_table(table: blocks.Table, title: Text | None) -> None:
+    columns = [
+        Column(name, justify="right" if place in table.numeric else "left", overflow="fold")
+        for place, name in enumerate(table.header)
+    ]
+    drawn = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    for row in table.rows:
+        drawn.add_row(*row)
+    if Measurement.get(console, console.options.update(width=_ANY_WIDTH), drawn).minimum <= console.width:
+        console.print(drawn)
+    else:
+        _print_in_lines(table, title)
 
 
 _ANY_WIDTH = 100_000
@@ -293,26 +296,30 @@ def find(store: Path, name: str, others: Iterable[str] = ()) -> Artifact:
         near = nearest(name, others)
         raise ValueError(f"{store}: no artifact {name!r}{near}, nor a store; `korealbert run RECIPE --store {store}` makes one")
     known = Store(store).artifacts()
-    found = (
+    matching = (
         [a for a in known if a.name == name]
         or [a for a in known if a.manifest["label"] == name]
         or [a for a in known if a.name.startswith(name)]
     )
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        begun = name.removesuffix(".partial")
-        if unfinished := sorted(path for path in store.glob("*.partial") if path.name.startswith(begun)):
-            raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe continues it")
-        valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
-        raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
-    needed = (run.artifacts.get(name) for run in reversed(locks.runs(store)))
-    by_name = {artifact.name: artifact for artifact in found}
-    of_run = next((by_name[each] for each in needed if each in by_name), None)
-    taken, which = (found[-1], "the newest") if of_run is None else (of_run, "that of the newest run")
-    description = f"{taken.name} ({taken.manifest['label']}), built {taken.manifest['created']}"
-    warn(f"{len(found)} artifacts match {name!r}; taking {which}, {description}", style="dim")
-    return taken
+    if len(matching) > 1:
+        return _newest(store, name, matching)
+    if matching:
+        return matching[0]
+    begun = name.removesuffix(".partial")
+    if unfinished := sorted(path for path in store.glob("*.partial") if path.name.startswith(begun)):
+        raise ValueError(f"{unfinished[-1]} is unfinished; the next `korealbert run` of its recipe continues it")
+    valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}.union(others)
+    raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
+
+
+def _newest(store: Path, name: str, matching: Sequence[Artifact]) -> Artifact:
+    """Return the artifact that the newest run needed under this label, or else the newest; print which one it is."""
+    by_name = {artifact.name: artifact for artifact in matching}
+    needed = [run.artifacts[name] for run in locks.runs(store) if run.artifacts.get(name) in by_name]
+    chosen, which = (by_name[needed[-1]], "that of the newest run") if needed else (matching[-1], "the newest")
+    description = f"{chosen.name} ({chosen.manifest['label']}), built {chosen.manifest['created']}"
+    warn(f"{len(matching)} artifacts match {name!r}; taking {which}, {description}", style="dim")
+    return chosen
 
 
 def means_directory(store: Path, name: str, holds: str) -> bool:

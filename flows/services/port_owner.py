@@ -29,12 +29,13 @@ def stranger(url: str) -> str | None:
     except (OSError, ValueError, KeyError):
         return None
     for target in {_plain(ip_address(str(place[0]).partition("%")[0])) for *_, place in found}:
-        if target.is_loopback or target.is_unspecified:
-            # The kernel prefers a socket on exactly this address to one on all addresses.
-            exact = [uid for at, uid in listening if at == target]
-            for uid in exact or [uid for at, uid in listening if at.is_unspecified]:
-                if uid not in (0, os.geteuid()):
-                    return f"a process of another user, {_name(uid)} (uid {uid}), listens there"
+        if not (target.is_loopback or target.is_unspecified):
+            continue
+        # The kernel prefers a socket on exactly this address to one on all addresses.
+        owners = [uid for at, uid in listening if at == target] or [uid for at, uid in listening if at.is_unspecified]
+        strangers = [uid for uid in owners if uid not in (0, os.geteuid())]
+        if strangers:
+            return f"a process of another user, {_name(strangers[0])} (uid {strangers[0]}), listens there"
     return None
 
 

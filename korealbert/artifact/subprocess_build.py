@@ -77,17 +77,11 @@ def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime, memory_
     needs = Needs(runtime.store)
     while True:
         if pipe.poll(_POLL_SECONDS):
-            try:
-                kind, value = pipe.recv()
-            except EOFError:
-                process.join()
-                problem = f"its process ended with exit code {process.exitcode}"
-                remedy = "most often memory ran out: set memory_gib, run fewer cells at once, or lower micro_batch_size"
-                raise Killed(f"{job.label}: {problem}; {remedy}") from None
+            kind, value = _received(process, pipe, job.label)
+            if kind == "error":
+                raise value
             if kind == "progress":
                 runtime.report(value)
-            elif kind == "error":
-                raise value
             else:
                 built: Built = value[0]
                 peak: int = value[1]
@@ -98,6 +92,18 @@ def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime, memory_
         if memory_bytes is not None and taken > memory_bytes:
             needs.remember(job, taken)
             raise DoesNotFit(_too_large(job.label, "took", taken, memory_bytes))
+
+
+def _received(process: Any, pipe: Connection, label: str) -> tuple[str, Any]:
+    """Return the kind of the next message of a build, and what it says. Raises Killed if its process has ended."""
+    try:
+        kind, value = pipe.recv()
+    except EOFError:
+        process.join()
+        problem = f"its process ended with exit code {process.exitcode}"
+        remedy = "most often memory ran out: set memory_gib, run fewer cells at once, or lower micro_batch_size"
+        raise Killed(f"{label}: {problem}; {remedy}") from None
+    return kind, value
 
 
 def _memory(pid: int) -> int:

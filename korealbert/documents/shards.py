@@ -128,6 +128,12 @@ document_row = attrgetter(*(f.name for f in fields(Document)))
 _quarantine_row = attrgetter(*(f.name for f in fields(Quarantined)))
 
 
+def read_records(path: Path, schema: pa.Schema) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one shard by column."""
+    for batch in read_batches(path, schema):
+        yield from batch.to_pylist()
+
+
 def read_documents(path: Path, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Document]:
     """Yield the documents of one ``documents-*.arrow`` shard, or those for which ``chosen``, bool [documents], is true."""
     position = 0

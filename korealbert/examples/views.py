@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -133,42 +134,47 @@ class ViewsStats(NoiseStats):
 
 def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ViewsStats:
     """Draw all views. Raises ValueError if rows and vocabulary do not belong together, or NSP has no second document."""
-    examples, vocab = inputs["examples"], inputs["vocab"].path
-    train, heldout = examples.files("train-*.arrow"), examples.files("heldout-*.arrow")
+    examples, vocab = inputs["examples"].path, inputs["vocab"].path
     if spec.sentence_task == "nsp":
-        for split in ("train", "heldout"):
-            table = RowTable(examples.path, split)
-            if len(table) and len({int(i) for shard in table.shards for i in np.unique(shard.doc_id)}) < 2:
-                raise ValueError(
-                    f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one"
-                )
-    directories = [(view, f"view-{view:03d}", train) for view in range(spec.views if spec.stored else 1)]
-    directories.append((HELDOUT_VIEW, "heldout", heldout))
-    finished = _same_noise(spec, inputs, runtime)
-    jobs = []
-    for view, name, paths in directories:
-        kept = spec.stored or view == HELDOUT_VIEW
-        if kept:
-            (out_dir / name).mkdir(exist_ok=True)
-        source = finished.path / name if finished and kept and (finished.path / name).is_dir() else None
-        for path in paths:
-            target, made = Path(name) / path.name if kept else None, source and source / path.name
-            jobs.append(ViewJob(path, view, target, vocab, spec, made))
+        _refuse_one_document(examples)
+    jobs = list(_jobs(spec, inputs, runtime))
+    for directory in {job.target.parent for job in jobs if job.target is not None}:
+        (out_dir / directory).mkdir(exist_ok=True)
     parts = map_shards(_make_shard, jobs, out_dir=out_dir, runtime=runtime, step="views", total=len(jobs))
-    by_split = {
-        split: sum_stats(
-            part for job, part in zip(jobs, parts, strict=True) if (job.view == HELDOUT_VIEW) == (split == "heldout")
-        )
-        for split in ("train", "heldout")
-    }
+    train = sum_stats(part for job, part in zip(jobs, parts, strict=True) if job.view != HELDOUT_VIEW)
+    heldout = sum_stats(part for job, part in zip(jobs, parts, strict=True) if job.view == HELDOUT_VIEW)
     if not spec.stored:
-        table = RowTable(examples.path, "train")
+        table = RowTable(examples, "train")
         settings = spec.noise(table.headers[0].sequence_length, table.headers[0].vocab_size)
         write_noise(out_dir, settings, spec.views, table, Vocabulary.load(vocab).words())
-    stats: Stats = {"views": spec.views, **by_split["train"], **noise_rates(by_split["train"])}
-    if by_split["heldout"]:
-        stats["heldout"] = {**by_split["heldout"], **noise_rates(by_split["heldout"])}
+    stats: Stats = {"views": spec.views, **train, **noise_rates(train)}
+    if heldout:
+        stats["heldout"] = {**heldout, **noise_rates(heldout)}
     return ViewsStats.of(stats)
+
+
+def _refuse_one_document(examples: Path) -> None:
+    """Raise ValueError if all rows of a split come from one document, since NSP draws from a second one."""
+    for split in ("train", "heldout"):
+        table = RowTable(examples, split)
+        documents = {int(i) for shard in table.shards for i in np.unique(shard.doc_id)}
+        if len(table) and len(documents) < 2:
+            raise ValueError(f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one")
+
+
+def _jobs(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Iterator[ViewJob]:
+    """Yield the shards of all views, each with the file of an artifact that has the same noise, if there is one."""
+    examples, vocab = inputs["examples"], inputs["vocab"].path
+    finished = _same_noise(spec, inputs, runtime)
+    views = [(view, f"view-{view:03d}", "train-*.arrow") for view in range(spec.views if spec.stored else 1)]
+    for view, directory, shards in (*views, (HELDOUT_VIEW, "heldout", "heldout-*.arrow")):
+        kept = spec.stored or view == HELDOUT_VIEW
+        source = finished.path / directory if finished is not None and kept else None
+        if source is not None and not source.is_dir():
+            source = None
+        for path in examples.files(shards):
+            target = Path(directory, path.name) if kept else None
+            yield ViewJob(path, view, target, vocab, spec, None if source is None else source / path.name)
 
 
 def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact | None:

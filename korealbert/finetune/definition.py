@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -73,14 +73,19 @@ _METRICS: dict[Kind, tuple[str, ...]] = {
 """The metrics of each kind; the first is the default."""
 
 _COLUMNS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "classification": (("text", "label"), ()),
-    "pairs": (("text", "pair", "label"), ()),
-    "regression": (("text", "label"), ("pair",)),
-    "tagging": (("text", "tags"), ()),
-    "spans": (("text", "pair", "answer"), ("answer_start",)),
-    "choice": (("text", "options", "label"), ("pair",)),
+    "classification": (("text", "label"), ("id",)),
+    "pairs": (("text", "pair", "label"), ("id",)),
+    "regression": (("text", "label"), ("id", "pair")),
+    "tagging": (("text", "tags"), ("id",)),
+    "spans": (("text", "pair", "answer"), ("id", "answer_start")),
+    "choice": (("text", "options", "label"), ("id", "pair")),
 }
-"""Required and optional columns of each kind, besides ``id``."""
+"""Required and optional columns of each kind."""
+_COLUMNS_OF_FORMAT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "conll": ((), ("text", "tags")),
+    "squad": ((), ("id",)),
+}
+"""The same of formats that are not tables, whatever the kind."""
 
 _TABULAR = ("tsv", "csv", "jsonl", "json")
 _FORMATS: dict[Kind, tuple[str, ...]] = {"tagging": (*_TABULAR, "conll"), "spans": (*_TABULAR, "squad")}
@@ -224,30 +229,19 @@ class Definition(Spec):
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        formats, form = _FORMATS.get(self.kind, _TABULAR), self.format
-        if form not in formats:
-            form = "tsv"  # The columns are checked as those of a table.
+        formats = _FORMATS.get(self.kind, _TABULAR)
+        form = self.format if self.format in formats else "tsv"  # The columns are then checked as those of a table.
+        if form != self.format:
             yield f"field 'format': {self.format!r} is none of kind {self.kind}; write {' or '.join(formats)}"
-        needed, further = _COLUMNS[self.kind]
-        if form not in _TABULAR:
-            needed, further = (), (("text", "tags") if form == "conll" else ())
+        needed, optional = _COLUMNS_OF_FORMAT.get(form, _COLUMNS[self.kind])
         given = self.columns.given
         for name in needed:
             if name not in given:
                 yield f"field 'columns.{name}' is missing; kind {self.kind} needs {', '.join(needed)}"
         for name in given:
-            if name not in (*needed, *further, *(() if form == "conll" else ("id",))):
+            if name not in (*needed, *optional):
                 yield f"field 'columns.{name}': format {form} of kind {self.kind} has no use for it; remove it"
-        written = [column for columns in given.values() for column in columns]
-        positions = sum(isinstance(column, int) for column in written)
-        if form == "conll" and positions < len(written):
-            yield "field 'columns': columns of conll are positions from 0; write numbers"
-        elif form in ("json", "jsonl", "squad") and positions:
-            yield f"field 'columns': fields of {form} have names; write them instead of positions"
-        elif 0 < positions < len(written):
-            yield "field 'columns': names and positions; write names of the header line, or positions where there is none"
-        if any(isinstance(column, int) and column < 0 for column in written):
-            yield "field 'columns': a position lies below 0; the first column is 0"
+        yield from _wrong_positions(form, [column for columns in given.values() for column in columns])
         if self.key and self.format in formats and form != "json":
             yield f"field 'key': format {self.format} has none; remove it, or write format = \"json\""
 
@@ -289,6 +283,19 @@ class Definition(Spec):
             if score.metric and score.metric not in offered:
                 what = f"{score.metric!r} is none of its metrics{nearest(score.metric, offered)}"
                 yield f"field 'published.{number}.metric': {what}; it has {', '.join(offered)}"
+
+
+def _wrong_positions(form: str, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the mistakes in columns of a format that are positions, or should be."""
+    positions = [column for column in columns if isinstance(column, int)]
+    if form == "conll" and len(positions) < len(columns):
+        yield "field 'columns': columns of conll are positions from 0; write numbers"
+    elif form in ("json", "jsonl", "squad") and positions:
+        yield f"field 'columns': fields of {form} have names; write them instead of positions"
+    elif 0 < len(positions) < len(columns):
+        yield "field 'columns': names and positions; write names of the header line, or positions where there is none"
+    if any(position < 0 for position in positions):
+        yield "field 'columns': a position lies below 0; the first column is 0"
 
 
 class Files(Spec):

@@ -146,11 +146,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 
     onnx_scores = _as_onnx(spec, model, encoded.get("test"), out_dir, runtime.threads) if spec.onnx else {}
     if evidence is not None:
-        assert task.evidence_type is not None
-        schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
-        with TableWriter(out_dir / EVIDENCE, schema) as table:
-            for example, value in zip(examples["test"], evidence, strict=True):
-                table.append((example.id, value))
+        _write_evidence(out_dir / EVIDENCE, task, examples["test"], evidence)
     tested, warnings = _tested(task, encoded["test"], answers["test"].predicted) if "test" in encoded else ({}, [])
     warnings = [*(f"dev: {text}" for text in history.dev.warnings), *warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
@@ -257,6 +253,15 @@ def _sizes(
         "examples_test_official": task.official_size(test.examples if test else ()),
         "examples_at_max_length": sum(int((lengths_of(part) == spec.max_length).sum()) for part in features.values()),
     }
+
+
+def _write_evidence(path: Path, task: Task, examples: Sequence[Example], evidence: Sequence[Any]) -> None:
+    """Write what an ensemble averages."""
+    assert task.evidence_type is not None
+    schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
+    with TableWriter(path, schema) as table:
+        for example, value in zip(examples, evidence, strict=True):
+            table.append((example.id, value))
 
 
 def _write_predictions(path: Path, name: str, task: Task, examples: Sequence[Example], answers: Answers) -> None:

@@ -193,21 +193,30 @@ def read(directory: Path) -> Checkpoint:
     weights = {ours: tensors[theirs] for ours, theirs in pairs.items() if theirs in tensors}
     _check_shapes(directory, config, weights, pairs)
     constants = {name.replace(family.prefix, prefix, 1): value for name, value in family.constants(config).items()}
+    _check_constants(directory, constants, tensors)
+    _check_tied(directory, settings, weights, tensors)
+    unused = sorted(
+        name
+        for name in tensors.keys() - set(pairs.values()) - constants.keys()
+        if not name.endswith((*_OUTPUT_MATRICES, _DECODER_BIAS, *_POSITION_COUNTERS))
+    )
+    of_encoder = [name for name in unused if name.startswith(tuple(prefix + part for part in _ENCODER_PREFIXES))]
+    if of_encoder:
+        raise ValueError(
+            f"{directory}/model.safetensors: has {len(of_encoder)} tensors of the encoder that config.json does not describe "
+            f"(first {of_encoder[0]!r}); the two files do not belong together"
+        )
+    return Checkpoint(family.model_type, config, weights, missing, tuple(unused))
+
+
+def _check_constants(directory: Path, constants: Mapping[str, Array], tensors: Mapping[str, Array]) -> None:
+    """Raise ValueError if a tensor that a model of this shape does not need has another value than the one it stands for."""
     for name, value in constants.items():
         if name in tensors and not np.array_equal(tensors[name], value):
             raise ValueError(
                 f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
                 "such a model cannot be read"
             )
-    _check_tied(directory, settings, weights, tensors)
-    redundant = {name for name in tensors if name.endswith((*_OUTPUT_MATRICES, _DECODER_BIAS, *_POSITION_COUNTERS))}
-    unused = tensors.keys() - set(pairs.values()) - constants.keys() - redundant
-    if more := sorted(name for name in unused if name.startswith(tuple(prefix + part for part in _ENCODER_PREFIXES))):
-        raise ValueError(
-            f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
-            f"(first {more[0]!r}); the two files do not belong together"
-        )
-    return Checkpoint(family.model_type, config, weights, missing, tuple(sorted(unused)))
 
 
 def read_as_trained(directory: Path, trained: AnyConfig) -> tuple[AnyConfig, dict[str, Array]]:
@@ -277,30 +286,35 @@ def _explain(error: ValidationError) -> str:
 
 def _load_tensors(directory: Path) -> dict[str, Array]:
     """Read all tensors of ``model.safetensors``, or of the shards that its index lists, as fp32."""
-    from safetensors.torch import load_file  # noqa: PLC0415 (numpy has no bfloat16, and torch takes seconds to load)
-
     tensors: dict[str, Array] = {}
     for path in _weight_files(directory):
-        try:
-            loaded = load_file(path)
-        except FileNotFoundError:
-            raise ValueError(f"{path}: missing{_missing_file_hint(path)}") from None
-        except SafetensorError as error:
-            with path.open("rb") as handle:
-                pickled = handle.read(4).startswith(_PICKLE_MAGIC)
-            problem = f"damaged ({error}); copy it again"
-            if pickled:
-                problem = "a pickle under another name, which is never opened; save the model as safetensors"
-            raise ValueError(f"{path}: {problem}") from error
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
-        for written, tensor in loaded.items():
+        for written, tensor in _loaded(path).items():
             name = next((written.removesuffix(old) + new for old, new in _OLD_NAMES.items() if written.endswith(old)), written)
             if not tensor.is_floating_point() and not name.endswith(_POSITION_COUNTERS):
                 raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
             tensors[name] = tensor.float().numpy()
             if not np.isfinite(tensors[name]).all():
                 raise ValueError(f"{path}: {name} holds values that are not finite; the model is broken, take another")
+    return tensors
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    """Read the torch tensors of a file. Raises ValueError if it is missing, damaged or a pickle."""
+    from safetensors.torch import load_file  # noqa: PLC0415 (numpy has no bfloat16, and torch takes seconds to load)
+
+    try:
+        tensors: dict[str, Any] = load_file(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: missing{_missing_file_hint(path)}") from None
+    except SafetensorError as error:
+        with path.open("rb") as handle:
+            pickled = handle.read(4).startswith(_PICKLE_MAGIC)
+        problem = f"damaged ({error}); copy it again"
+        if pickled:
+            problem = "a pickle under another name, which is never opened; save the model as safetensors"
+        raise ValueError(f"{path}: {problem}") from error
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
     return tensors
 
 

@@ -18,7 +18,7 @@ from korealbert.corpus.clean.news import Removal
 from korealbert.corpus.clean.stage import read_removals
 from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches, read_documents
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents, read_records
 from korealbert.formatting import by_number
 
 _CONTEXT_CHARACTERS = 80
@@ -55,9 +55,8 @@ def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list
     entities = bool(artifact.manifest["spec"].get("decode_entities", True))
     for shard, source in zip(shards, before, strict=False):
         removals = removal_log(shard)
-        rows = (row for batch in read_batches(shard, DOCUMENT_SCHEMA) for row in batch.to_pylist())
         documents = read_documents(source)
-        for row in rows:
+        for row in read_records(shard, DOCUMENT_SCHEMA):
             original = next(document for document in documents if document.id == row["id"])
             parts = _changes(original, row, removals.get(row["id"], []), entities=entities)
             if any(part.kind != "same" for part in parts):
@@ -77,14 +76,14 @@ def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: 
     text = normalise(before, entities=entities).text
     # All of these are keyed by position in the normalised text.
     removed_by, inserted = dict[int, str](), dict[int, str]()
-    kept = list(range(len(text)))
+    remaining = list(range(len(text)))
     for removal in removals:
         end = removal.start + len(removal.text)
-        removed_by |= dict.fromkeys(kept[removal.start : end], f"{removal.rule}, {removal.zone}")
-        del kept[removal.start : end]
-    for start, end, new_start, new_end in _edits("".join(text[place] for place in kept), after):
-        removed_by |= dict.fromkeys(kept[start:end], "")
-        anchor = kept[end - 1] + 1 if end else kept[0] if kept else len(text)
+        removed_by |= dict.fromkeys(remaining[removal.start : end], f"{removal.rule}, {removal.zone}")
+        del remaining[removal.start : end]
+    for start, end, new_start, new_end in _edits("".join(text[place] for place in remaining), after):
+        removed_by |= dict.fromkeys(remaining[start:end], "")
+        anchor = remaining[end - 1] + 1 if end else remaining[0] if remaining else len(text)
         inserted[anchor] = inserted.get(anchor, "") + after[new_start:new_end]
     normalised_away, normalised = dict[int, str](), set[int]()
     for start, end, new_start, new_end in _edits(before, text):

@@ -8,8 +8,25 @@ from typing import Any
 from rich.text import Text
 
 from korealbert.artifact import Artifact
-from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
-from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
+from korealbert.corpus.clean.news import Removal
+from korealbert.documents.shards import (
+    DOCUMENT_SCHEMA,
+    DROPPED_SCHEMA,
+    QUARANTINE_SCHEMA,
+    DocumentStats,
+    read_batches,
+    read_records,
+)
+from korealbert.inspection.differences import (
+    Part,
+    applied,
+    changed_documents,
+    cleaning,
+    difference,
+    removal_log,
+    summary,
+    words,
+)
 from korealbert.inspection.evidence import text_spans, title_spans
 
 _EVIDENCE = "⟪{}⟫"
@@ -22,10 +39,9 @@ _MAX_CHARACTERS = 1_200
 def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
     """Yield the documents of an artifact; ``wanted`` is the beginning of an id."""
     for path in artifact.files("documents-*.arrow"):
-        for batch in read_batches(path, DOCUMENT_SCHEMA):
-            for row in batch.to_pylist():
-                if row["id"].startswith(wanted):
-                    yield Text.assemble(_head(row), _marked(row["text"], [], whole=whole))
+        for row in read_records(path, DOCUMENT_SCHEMA):
+            if row["id"].startswith(wanted):
+                yield Text.assemble(_head(row), _marked(row["text"], [], whole=whole))
 
 
 def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
@@ -39,40 +55,44 @@ def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str
         raise ValueError(f"{artifact.name}: nothing dropped for {reason!r}; reasons: {', '.join(reasons) or 'none'}")
     for path in artifact.files("dropped-*.arrow"):
         removals = removal_log(path)
-        for batch in read_batches(path, DROPPED_SCHEMA):
-            for row in batch.to_pylist():
-                if reason not in ("all", row["reason"]) or not row["id"].startswith(wanted):
-                    continue
+        for row in read_records(path, DROPPED_SCHEMA):
+            if reason in ("all", row["reason"]) and row["id"].startswith(wanted):
                 head = _head(row, title_spans(artifact, row))
-                if row["reason"] in ("exact_duplicate", "near_duplicate", "contained"):
-                    yield Text.assemble(head, _beside_survivor(artifact, row, whole=whole))
-                elif row["reason"] == "removed_share":
-                    text, log = row["text"], removals.get(row["id"], [])
-                    entities = bool(artifact.manifest["spec"]["decode_entities"])
-                    parts = cleaning(text, applied(text, log, entities=entities), log, entities=entities)
-                    yield Text.assemble(head, (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
-                else:
-                    yield Text.assemble(head, _marked(row["text"], text_spans(artifact, row), whole=whole))
+                yield Text.assemble(head, _why_dropped(artifact, row, removals.get(row["id"], []), whole=whole))
+
+
+def _why_dropped(artifact: Artifact, row: dict[str, Any], removals: Sequence[Removal], *, whole: bool) -> Text:
+    """Return the text of a dropped document, which shows why it was dropped."""
+    if row["reason"] in ("exact_duplicate", "near_duplicate", "contained"):
+        return _beside_survivor(artifact, row, whole=whole)
+    if row["reason"] != "removed_share":
+        return _marked(row["text"], text_spans(artifact, row), whole=whole)
+    entities = bool(artifact.manifest["spec"]["decode_entities"])
+    after = applied(row["text"], removals, entities=entities)
+    return _changed(cleaning(row["text"], after, removals, entities=entities), whole=whole)
 
 
 def changes(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
     """Yield the documents that a stage changed, with removed and added text in its place."""
     for row, parts in changed_documents(artifact):
         if row["id"].startswith(wanted):
-            yield Text.assemble(_head(row), (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
+            yield Text.assemble(_head(row), _changed(parts, whole=whole))
+
+
+def _changed(parts: Sequence[Part], *, whole: bool) -> Text:
+    return Text.assemble((f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
 
 
 def quarantined(artifact: Artifact) -> Iterator[Text]:
     """Yield input that could not be read, with position, reason and remedy."""
     for path in artifact.files("quarantine-*.arrow"):
-        for batch in read_batches(path, QUARANTINE_SCHEMA):
-            for row in batch.to_pylist():
-                field = f" in field {row['field']!r}" if row["field"] else ""
-                yield Text.assemble(
-                    (f"{row['file']}, {row['position']}\n", "heading"),
-                    (f"{row['reason']}{field}: {row['remedy']}\n", "reason"),
-                    (row["excerpt"], "quiet"),
-                )
+        for row in read_records(path, QUARANTINE_SCHEMA):
+            field = f" in field {row['field']!r}" if row["field"] else ""
+            yield Text.assemble(
+                (f"{row['file']}, {row['position']}\n", "heading"),
+                (f"{row['reason']}{field}: {row['remedy']}\n", "reason"),
+                (row["excerpt"], "quiet"),
+            )
 
 
 def _head(row: dict[str, Any], spans: Sequence[tuple[int, int]] = ()) -> Text:

@@ -383,23 +383,22 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
 
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
-    done = 0
+    last_job, name = 0, socket.gethostname()
     try:
         while True:
             leads = locks.is_held(files.lock(0))
             state = files.read()
             if state.get("run") != run or (not leads and not state["end"]):
                 raise LeaderGone("the leader has gone, or its machine cannot be reached; the next run resumes")
-            if state["job"] > done and not state["end"]:
-                done = state["job"]
-                name = socket.gethostname()
+            if state["end"] == "failed":
+                raise LeaderGone("the run has failed; its leader says why")
+            if state["end"]:
+                return
+            if state["job"] > last_job:
+                last_job = state["job"]
                 place = Place(name, runtime.node, state["nodes"], runtime.processes, runtime.threads, state["endpoint"])
                 agent = place.start_agent(state["module"], state["arguments"], stdout=subprocess.DEVNULL)
                 agent.wait()
-            elif state["end"] == "failed":
-                raise LeaderGone("the run has failed; its leader says why")
-            elif state["end"]:
-                return
             time.sleep(_POLL_SECONDS)
     finally:
         if agent is not None:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from korealbert.artifact import Spec
+
+
+def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas = {betas} must lie in [0, 1)")
+    return betas
+
+
+Betas = Annotated[tuple[float, float], AfterValidator(_decay_rates)]
 
 
 class OptimizerSpec(Spec):
@@ -17,7 +26,7 @@ class OptimizerSpec(Spec):
     lr: float = Field(default=1.25e-3, gt=0)
     """Peak learning rate. The default is for LAMB and 2,048 sequences (KoreALBERT); scale it with the square root of the batch.
     AdamW has no default; ELECTRA uses 5e-4 for small models and 128 sequences."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: Betas = (0.9, 0.999)
     """Decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)
     """Added to the square root of the second moment."""
@@ -35,11 +44,6 @@ class OptimizerSpec(Spec):
     """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
     gradient_averaging: bool = True
     """LAMB: weight gradients by 1 − β₁ in the first moment; false adds them unweighted (an option of apex)."""
-
-    @field_validator("betas")
-    @classmethod
-    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
-        return _decay_rates(betas)
 
     @model_validator(mode="after")
     def _check_adamw(self) -> Self:
@@ -70,7 +74,7 @@ class MuonSpec(Spec):
     arithmetic: Literal["fp32", "bf16"] = "fp32"
     """Type in which Muon makes updates orthogonal. bf16 is faster on GPUs and on CPUs with hardware for it; other CPUs compute
     it ten times slower."""
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: Betas = (0.9, 0.98)
     """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)
     """AdamW: added to the square root of the second moment."""
@@ -78,17 +82,6 @@ class MuonSpec(Spec):
     """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
     max_grad_norm: float = Field(default=1.0, ge=0)
     """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
-
-    @field_validator("betas")
-    @classmethod
-    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
-        return _decay_rates(betas)
-
-
-def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
-    if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas = {betas} must lie in [0, 1)")
-    return betas
 
 
 class _WarmUp(Spec):

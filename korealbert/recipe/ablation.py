@@ -274,30 +274,35 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
     """Raise RecipeError if a cell changes a shared stage, starts from a snapshot, or cannot be the ensemble that it names."""
     first = next(iter(recipes.values()))
     for cell in spec.grid:
-        where = f"{path}, cell {cell.label!r}"
         own = recipes.get(key_of(cell.label), first)
-        if other := [name for name in spec.shared if getattr(own, name) != getattr(first, name)]:
-            raise RecipeError(
-                f"{where}: its [{other[0]}] is not that of {spec.grid[0].label!r}, which `shared` gives to all cells; set it "
-                "in that cell or for all, or take it out of shared"
-            )
-        step = recipes[key_of(cell.starts_from)].export.snapshot if cell.starts_from else None
-        if step is not None:
-            raise RecipeError(
-                f"{where}: a training starts from the end of another, and {cell.starts_from!r} is its snapshot of step "
-                f"{step:,}; name a cell without export.snapshot"
-            )
-        if cell.starts_from and not own.pretrain.fits(recipes[key_of(cell.starts_from)].pretrain.shape):
-            raise RecipeError(
-                f"{where}: the weights of {cell.starts_from!r} do not fit its [pretrain.model]; the two may differ in "
-                "num_layers and dropout alone, with share = 'all' in a single group"
-            )
-        for name in sorted(benchmarks) if cell.ensemble else ():
-            parts = {label: recipes[key_of(label)].finetune[name] for label in cell.ensemble}
-            try:
+        try:
+            for table in spec.shared:
+                if getattr(own, table) != getattr(first, table):
+                    raise ValueError(
+                        f"its [{table}] is not that of {spec.grid[0].label!r}, which `shared` gives to all cells; set it in "
+                        "that cell or for all, or take it out of shared"
+                    )
+            if cell.starts_from:
+                _check_start(cell.starts_from, recipes[key_of(cell.starts_from)], own)
+            for name in sorted(benchmarks) if cell.ensemble else ():
+                parts = {label: recipes[key_of(label)].finetune[name] for label in cell.ensemble}
                 check_ensemble(name, parts, trainings=len(spec.seeds), members=cell.members)
-            except ValueError as error:
-                raise RecipeError(f"{where}: {error}") from None
+        except ValueError as error:
+            raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
+
+
+def _check_start(label: str, start: Recipe, own: Recipe) -> None:
+    """Raise ValueError if a training cannot start from the end of the one that has this label."""
+    if start.export.snapshot is not None:
+        raise ValueError(
+            f"a training starts from the end of another, and {label!r} is its snapshot of step {start.export.snapshot:,}; name "
+            "a cell without export.snapshot"
+        )
+    if not own.pretrain.fits(start.pretrain.shape):
+        raise ValueError(
+            f"the weights of {label!r} do not fit its [pretrain.model]; the two may differ in num_layers and dropout alone, "
+            "with share = 'all' in a single group"
+        )
 
 
 def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
@@ -338,43 +343,49 @@ def _measures(recipes: Mapping[str, Recipe]) -> dict[str, Measure]:
 
 def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:
     """Return the columns of the file, checked against the recipes and the published table, or by default of the recipes."""
-    benchmarks = [recipe.finetune for recipe in recipes.values()]
-    common = [name for name in benchmarks[0] if all(name in each for each in benchmarks)]
+    finetuned = [recipe.finetune for recipe in recipes.values()]
+    common = [name for name in finetuned[0] if all(name in benchmarks for benchmarks in finetuned)]
     for name in common:
-        if not all("pretrained" in each[name].grid.inits for each in benchmarks):
+        if not all("pretrained" in benchmarks[name].grid.inits for benchmarks in finetuned):
             raise RecipeError(
                 f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
             )
+    snapshot = any(recipe.export.snapshot for recipe in recipes.values())
     if not spec.columns:
-        if any(recipe.export.snapshot for recipe in recipes.values()):
+        if snapshot:
             raise RecipeError(
                 f"{path}: a cell has export.snapshot, of which no held-out accuracies are known; name [[columns]]"
             )
         heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
         return (*heldout, *(Column(title=name, benchmark=name) for name in common))
     for column in spec.columns:
-        where = f"{path}, column {column.title!r}"
         try:
-            table = spec.printed.elsewhere(column.source).pairs() if spec.printed is not None else set()
-        except ValidationError as error:
-            raise RecipeError(f"{where}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
-        if column.benchmark and column.benchmark not in common:
-            known = ", ".join(common) or "none"
-            raise RecipeError(
-                f"{where}: no benchmark {column.benchmark!r} in all cells{nearest(column.benchmark, common)}; they have {known}"
-            )
-        if column.noise and column.noise not in spec.noise:
-            raise RecipeError(f"{where}: no table [noise.{column.noise}]{nearest(column.noise, spec.noise)}")
-        if column.printed is not None and column.printed not in table:
-            known = ", ".join(f"{task} {metric}" for task, metric in sorted(table)) or "nothing: there is no [printed]"
-            raise RecipeError(f"{where}: printed = {list(column.printed)} is not in the published table; it has {known}")
-        if column.heldout and not column.noise and any(recipe.export.snapshot for recipe in recipes.values()):
-            remedy = "score it under a [noise.NAME], which takes the weights of that step"
-            raise RecipeError(f"{where}: it is of the end of a training, and a cell has export.snapshot; {remedy}")
+            _check_column(column, spec, common, snapshot=snapshot)
+        except ValueError as error:
+            raise RecipeError(f"{path}, column {column.title!r}: {error}") from None
     for name in spec.noise:
         if not any(column.noise == name for column in spec.columns):
             raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")
     return spec.columns
+
+
+def _check_column(column: Column, spec: AblationSpec, benchmarks: Sequence[str], *, snapshot: bool) -> None:
+    """Raise ValueError if a column names what is not there. ``benchmarks``: those of all cells; ``snapshot``: one has it."""
+    try:
+        printed = spec.printed.elsewhere(column.source).pairs() if spec.printed is not None else set()
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    if column.benchmark and column.benchmark not in benchmarks:
+        near, known = nearest(column.benchmark, benchmarks), ", ".join(benchmarks) or "none"
+        raise ValueError(f"no benchmark {column.benchmark!r} in all cells{near}; they have {known}")
+    if column.noise and column.noise not in spec.noise:
+        raise ValueError(f"no table [noise.{column.noise}]{nearest(column.noise, spec.noise)}")
+    if column.printed is not None and column.printed not in printed:
+        known = ", ".join(f"{task} {metric}" for task, metric in sorted(printed)) or "nothing: there is no [printed]"
+        raise ValueError(f"printed = {list(column.printed)} is not in the published table; it has {known}")
+    if column.heldout and not column.noise and snapshot:
+        remedy = "score it under a [noise.NAME], which takes the weights of that step"
+        raise ValueError(f"it is of the end of a training, and a cell has export.snapshot; {remedy}")
 
 
 S = TypeVar("S", bound=Spec)

@@ -8,10 +8,11 @@ intervals are compared.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -152,21 +153,18 @@ def _unbuilt(name: str, side: Side) -> str:
 
 def _settings(first: Side, second: Side) -> list[Block]:
     blocks: list[Block] = []
-    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    labels_by_change: dict[tuple[str, str, str, str], list[str]] = {}
     follows = []
     for label in [label for label in first.stages if label in second.stages]:
         one, other = first.stages[label], second.stages[label]
-        fields = changed_fields(one.spec, one.recipe["spec"], other.spec, other.recipe["spec"])
-        if one.recipe["version"] != other.recipe["version"]:
-            fields = [("stage version", one.recipe["version"], other.recipe["version"]), *fields]
-        for field, before, after in fields:
-            shown = ("content 1", "content 2") if before == after else _shown(before, after)
-            rows.setdefault((label.split("/")[0], field, *shown), []).append(label)
-        if not fields and one.recipe != other.recipe:
+        changes = _changes(one, other)
+        for field, before, after in changes:
+            labels_by_change.setdefault((label.split("/")[0], field, before, after), []).append(label)
+        if not changes and one.recipe != other.recipe:
             follows.append(label)
-    if rows:
-        table = [[_labels(labels), *key[1:]] for key, labels in rows.items()]
-        blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
+    if labels_by_change:
+        rows = [[_labels(labels), *change] for (_, *change), labels in labels_by_change.items()]
+        blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], rows, prose=frozenset({2, 3})))
     if follows:
         blocks.append(Text(f"Only the inputs of {_counted(follows)} differ.", quiet=True))
     for side, opposite in ((first, second), (second, first)):
@@ -175,8 +173,18 @@ def _settings(first: Side, second: Side) -> list[Block]:
     return blocks
 
 
+def _changes(one: Stage, other: Stage) -> list[tuple[str, str, str]]:
+    """Return the fields in which two stages differ, each with both values as text."""
+    fields = changed_fields(one.spec, one.recipe["spec"], other.spec, other.recipe["spec"])
+    if one.recipe["version"] != other.recipe["version"]:
+        fields = [("stage version", one.recipe["version"], other.recipe["version"]), *fields]
+    return [(field, *_shown(before, after)) for field, before, after in fields]
+
+
 def _shown(before: Any, after: Any) -> tuple[str, str]:
-    """Format two values; of long texts only the words that differ."""
+    """Format two values; of long texts only the words that differ. Equal values are paths of files whose content differs."""
+    if before == after:
+        return "content 1", "content 2"
     if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _MAX_VALUE_CHARACTERS:
         parts = words(before, after)
         old = " … ".join(part.text.strip() for part in parts if part.kind == "removed")
@@ -202,28 +210,25 @@ def _counted(labels: Iterable[str]) -> str:
 
 
 def _corpora(first: Side, second: Side) -> list[Block]:
-    rows, reasons = [], []
+    sizes, reasons = [], []
     one, other = first.artifacts(), second.artifacts()
     for label in [label for label in one if label in other]:
         before, after = one[label].stats, other[label].stats
         if "documents_out" not in before or "documents_out" not in after:
             continue
-        if before["documents_out"] != after["documents_out"] or before.get("characters_out") != after.get("characters_out"):
-            numbers = [stats.get(name) for name in ("documents_out", "characters_out") for stats in (before, after)]
-            change = after["documents_out"] - before["documents_out"]
-            rows.append([label, *map(count, numbers[:2]), signed(change, 0), *map(count, numbers[2:])])
+        documents, characters = [[stats.get(name) for stats in (before, after)] for name in ("documents_out", "characters_out")]
+        if documents[0] != documents[1] or characters[0] != characters[1]:
+            change = signed(after["documents_out"] - before["documents_out"], 0)
+            sizes.append([label, *map(count, documents), change, *map(count, characters)])
         for kind in ("dropped", "quarantine_reasons"):
-            was, now = before.get(kind, {}), after.get(kind, {})
-            reasons += [
-                [label, reason, count(was.get(reason, 0)), count(now.get(reason, 0))]
-                for reason in sorted(was.keys() | now.keys())
-                if was.get(reason, 0) != now.get(reason, 0)
-            ]
+            was, now = Counter(before.get(kind, {})), Counter(after.get(kind, {}))
+            differing = [reason for reason in sorted(was.keys() | now.keys()) if was[reason] != now[reason]]
+            reasons += [[label, reason, count(was[reason]), count(now[reason])] for reason in differing]
     blocks: list[Block] = []
-    if rows:
-        names = [f"{what}, {side.name}" for what in ("Documents", "Characters") for side in (first, second)]
-        header = ["Stage", *names[:2], "Change", *names[2:]]
-        blocks.append(Table("Documents that come out", header, rows, frozenset({1, 2, 3, 4, 5})))
+    if sizes:
+        names = [[f"{what}, {side.name}" for side in (first, second)] for what in ("Documents", "Characters")]
+        header = ["Stage", *names[0], "Change", *names[1]]
+        blocks.append(Table("Documents that come out", header, sizes, frozenset({1, 2, 3, 4, 5})))
     if reasons:
         header = ["Stage", "Reason", first.name, second.name]
         blocks.append(Table("Documents left out", header, reasons, frozenset({2, 3})))
@@ -329,21 +334,18 @@ def _drawn(
 ) -> tuple[list[Figure], list[Table]]:
     """Plot the curves of both sides together for each objective, and tabulate the MLM ones."""
     figures, tables = [], []
-    for key, title in OBJECTIVES.items():
-        for kind in ("loss", "accuracy"):
-            by_split = {split: [points(lines, split, f"{key}_{kind}") for lines in records] for split in ("heldout", "train")}
-            split = next((split for split, curves in by_split.items() if all(curves)), None)
-            if split is None:
-                continue
-            curves = by_split[split]
-            name = f"{title}: {kind}, {'held out' if split == 'heldout' else 'training'}"
-            drawn = [
-                charts.Line(side, curve, style) for style, ((side, _), curve) in enumerate(zip(sides, curves, strict=True), 1)
-            ]
-            svg = charts.lines(drawn, label=f"{label}, {name}", x_unit="steps", share=kind == "accuracy")
-            figures.append(Figure(f"{label.replace('/', '-')}-{key}-{kind}", name, svg))
-            if key == "mlm":
-                tables.append(_curve_table(name, [side for side, _ in sides], curves, percent if kind == "accuracy" else fixed))
+    names = [name for name, _ in sides]
+    for (key, title), kind in product(OBJECTIVES.items(), ("loss", "accuracy")):
+        heldout, train = ([points(lines, split, f"{key}_{kind}") for lines in records] for split in ("heldout", "train"))
+        curves, split = (heldout, "held out") if all(heldout) else (train, "training")
+        if not all(curves):
+            continue
+        drawn = [charts.Line(name, curve, style) for style, (name, curve) in enumerate(zip(names, curves, strict=True), 1)]
+        caption = f"{title}: {kind}, {split}"
+        svg = charts.lines(drawn, label=f"{label}, {caption}", x_unit="steps", share=kind == "accuracy")
+        figures.append(Figure(f"{label.replace('/', '-')}-{key}-{kind}", caption, svg))
+        if key == "mlm":
+            tables.append(_curve_table(caption, names, curves, percent if kind == "accuracy" else fixed))
     return figures, tables
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -293,61 +294,87 @@ def ablation_graph(ablation: Ablation) -> dict[str, Node]:
     ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
     ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. Ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
     """
-    nodes = _UniqueNodes()
-    data = _data_stages(ablation, nodes)
-    first = data[next(iter(ablation.cells))]
-    noise = {
-        name: nodes.add(f"views/noise-{name}", views.STAGE, recipe.views, examples=first["examples"], vocab=first["vocab"])
-        for name, recipe in ablation.noise.items()
-    }
-    corpus = {label: label for label in nodes.by_label}
-    benchmarks = {column.benchmark for column in ablation.report.columns if column.benchmark}
-    rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
-    of_ensembles = {key_of(label) for row in rows.values() for label in row.ensemble}
-    runs: dict[str, str] = {}  # Labels of stages by the label that each would have if cells shared none.
-    finished: dict[tuple[str, str], dict[str, str]] = {}
-    for cell, recipe in ablation.cells.items():
-        for seed in ablation.spec.seeds:
-            own = f"{cell}/{seed}"
-            spec = recipe.pretrain.model_copy(update={"seed": seed})
-            inputs = dict(data[cell])
-            if starts_from := rows[cell].starts_from:
-                if inputs["vocab"] != data[key_of(starts_from)]["vocab"]:
-                    raise RecipeError(
-                        f"{ablation.name}: cell {rows[cell].label!r} starts from {starts_from!r}, whose vocabulary is another; "
-                        "their word embeddings mean other pieces: add vocab to `shared`, or start from a cell of the same text"
-                    )
-                inputs["initial"] = runs[f"pretrain/{key_of(starts_from)}/{seed}"]
-            runs[f"pretrain/{own}"] = weights = nodes.add(f"pretrain/{own}", pretrain.STAGE, spec, **inputs)
-            for name, noised in noise.items():
-                layers = ablation.spec.layers and name == next(iter(noise))
-                scored = intrinsic.IntrinsicSpec(snapshot=recipe.export.snapshot, layers=layers)
-                inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
-                label = f"intrinsic/{own}/{name}"
-                runs[label] = nodes.add(label, intrinsic.STAGE, scored, **inputs)
-            # An ablation compares pretrained weights only.
-            tuned = {name: recipe.finetune[name].only(init="pretrained") for name in recipe.finetune if name in benchmarks}
-            if not any(tuned.values()):
-                continue
-            inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-            runs[f"export/{own}"] = written = nodes.add(f"export/{own}", export.STAGE, recipe.export, **inputs)
-            model = Measured.of(written, weights, spec.shape)
-            for name, benchmark in tuned.items():
-                if benchmark is None:
-                    continue
-                cells = benchmark.with_evidence() if cell in of_ensembles else benchmark
-                labels = add_benchmark(nodes, name, cells, model, root=f"{own}/")
-                runs |= {f"finetune/{own}/{name}/{each}": label for each, label in labels.items()}
-                finished.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in labels.items()})
-    for key, row in rows.items():
+    return _AblationGraph(ablation).nodes.by_label
+
+
+class _AblationGraph:
+    def __init__(self, ablation: Ablation) -> None:
+        self.ablation, self.nodes = ablation, _UniqueNodes()
+        self.data = _data_stages(ablation, self.nodes)
+        """Labels of the inputs of pretraining, by cell and role."""
+        self.first = self.data[next(iter(ablation.cells))]
+        self.noises = {name: self._add_noise(name, recipe) for name, recipe in ablation.noise.items()}
+        corpus = {label: label for label in self.nodes.by_label}
+        self.rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
+        self.benchmarks = {column.benchmark for column in ablation.report.columns if column.benchmark}
+        self.in_ensembles = {key_of(label) for row in self.rows.values() for label in row.ensemble}
+        self.runs: dict[str, str] = {}
+        """Labels of stages by the label that each would have if cells shared none."""
+        self.tuned: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        """Labels of the fine-tuning runs of each cell and benchmark, by CELL/SEED/pretrained/SEED."""
+        for cell, seed in product(ablation.cells, ablation.spec.seeds):
+            weights = self._pretrain(cell, seed)
+            self._score_heldout(cell, seed, weights)
+            self._finetune(cell, seed, weights)
+        for key in self.rows:
+            self._add_ensembles(key)
+        _refuse_twins(ablation, self.runs)
+        self.nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **self.runs)
+
+    def _add_noise(self, name: str, recipe: Recipe) -> str:
+        rows, words = self.first["examples"], self.first["vocab"]
+        return self.nodes.add(f"views/noise-{name}", views.STAGE, recipe.views, examples=rows, vocab=words)
+
+    def _pretrain(self, cell: str, seed: int) -> str:
+        """Add the training of a cell; return the label of its weights."""
+        row, inputs = self.rows[cell], dict(self.data[cell])
+        if row.starts_from:
+            start = key_of(row.starts_from)
+            if inputs["vocab"] != self.data[start]["vocab"]:
+                raise RecipeError(
+                    f"{self.ablation.name}: cell {row.label!r} starts from {row.starts_from!r}, whose vocabulary is another; "
+                    "their word embeddings mean other pieces: add vocab to `shared`, or start from a cell of the same text"
+                )
+            inputs["initial"] = self.runs[f"pretrain/{start}/{seed}"]
+        spec = self.ablation.cells[cell].pretrain.model_copy(update={"seed": seed})
+        return self._run(f"pretrain/{cell}/{seed}", pretrain.STAGE, spec, **inputs)
+
+    def _score_heldout(self, cell: str, seed: int, weights: str) -> None:
+        """Score a training on the held-out rows under every noise. Layers are scored under the first noise alone."""
+        snapshot = self.ablation.cells[cell].export.snapshot
+        for index, (name, noise) in enumerate(self.noises.items()):
+            spec = intrinsic.IntrinsicSpec(snapshot=snapshot, layers=self.ablation.spec.layers and index == 0)
+            inputs = {"pretrain": weights, "examples": self.first["examples"], "views": noise}
+            self._run(f"intrinsic/{cell}/{seed}/{name}", intrinsic.STAGE, spec, **inputs)
+
+    def _finetune(self, cell: str, seed: int, weights: str) -> None:
+        """Fine-tune a training on the benchmarks of the columns. An ablation compares pretrained weights only."""
+        recipe, own = self.ablation.cells[cell], f"{cell}/{seed}"
+        measured = ((name, grid.only(init="pretrained")) for name, grid in recipe.finetune.items() if name in self.benchmarks)
+        benchmarks = {name: benchmark for name, benchmark in measured if benchmark is not None}
+        if not benchmarks:
+            return
+        written = self._run(f"export/{own}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data[cell]["vocab"])
+        model = Measured.of(written, weights, recipe.pretrain.shape)
+        for name, benchmark in benchmarks.items():
+            cells = benchmark.with_evidence() if cell in self.in_ensembles else benchmark
+            for run, label in add_benchmark(self.nodes, name, cells, model, root=f"{own}/").items():
+                self.runs[f"finetune/{own}/{name}/{run}"] = label
+                self.tuned[cell, name][f"{own}/{run}"] = label
+
+    def _add_ensembles(self, key: str) -> None:
+        """Add the ensemble of a row on every benchmark, if it is one."""
+        row = self.rows[key]
         parts = [key_of(label) for label in row.ensemble]
-        for name in sorted(benchmarks) if parts else ():
-            members = {role: label for part in parts for role, label in finished[part, name].items()}
-            benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
-            runs[label] = add_ensemble(nodes, label, name, benchmark, members, row.members)
-    _refuse_twins(ablation, runs)
-    nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **runs)
-    return nodes.by_label
+        for name in sorted(self.benchmarks) if parts else ():
+            members = {role: label for part in parts for role, label in self.tuned[part, name].items()}
+            benchmark, label = self.ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
+            self.runs[label] = add_ensemble(self.nodes, label, name, benchmark, members, row.members)
+
+    def _run(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+        """Add a stage of one cell; return its label, which is another cell's if the two stages are equal."""
+        self.runs[label] = self.nodes.add(label, stage, spec, **inputs)
+        return self.runs[label]
 
 
 def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:

@@ -149,23 +149,23 @@ def prepare(
     read, graph = _READERS[kind_of(path)]
     with confined(data_root):
         source = read(path, data=data, overrides=overrides)
-        whole = graph(source)
-    nodes = part_until(whole, until)
+        all_nodes = graph(source)
+    nodes = part_until(all_nodes, until)
 
-    def inside(name: str, option: str) -> set[str]:
-        found = nodes.keys() & select(whole, name, option=option)
-        if not found:
+    def selected(name: str, option: str) -> set[str]:
+        labels = nodes.keys() & select(all_nodes, name, option=option)
+        if not labels:
             raise RecipeError(
                 f"{option}: the recipe has {name!r}, but outside the part up to {until!r}; "
                 f"drop until, or let it name {name!r} or a stage after it"
             )
-        return found
+        return labels
 
-    again = onward(nodes, inside(from_stage, "from")) if from_stage is not None else set()
+    to_rebuild = onward(nodes, selected(from_stage, "from")) if from_stage is not None else set()
     for name in rerun or ():
-        again |= inside(name, "rerun")
-    planned = plan(nodes, store, rerun=again, machine=machine)
-    return _Prepared(source.name, source.description, nodes, frozenset(again), planned)
+        to_rebuild |= selected(name, "rerun")
+    planned = plan(nodes, store, rerun=to_rebuild, machine=machine)
+    return _Prepared(source.name, source.description, nodes, frozenset(to_rebuild), planned)
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:
@@ -183,9 +183,8 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         artifact = store.find(identity.name)
         fault = store.fault(identity.name, {role: artifacts[other] for role, other in node.inputs.items()})
         names[label], artifacts[label] = identity.name, artifact
-        earlier = artifact or _newest(history, label, node.stage.name)
         reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
-        if artifact is None and fault is None and earlier is not None:
+        if artifact is None and fault is None and (earlier := _newest(history, label, node.stage.name)) is not None:
             reasons = _difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
         planned.append(Planned(label, identity.name, status, reasons))

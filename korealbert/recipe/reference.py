@@ -10,7 +10,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -270,47 +270,64 @@ class _JsonSchema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """Return a JSON Schema (draft 2020-12) of all kinds of recipes, with types, limits, defaults and meanings, for editors."""
-    once: dict[str, tuple[type[BaseModel], ...]] = {name: (stage.spec,) for name, stage in registry.tables().items()}
-    once |= {"examples_long": once["examples"], "views_long": once["views"]}
-    many, others = dict(_PER_NAME), _OTHER_KINDS["Cross-lingual recipes"][1]
-    for names, kind in others.items():
-        for name in re.split(r"\], \[", names):
-            stem, dot, _ = name.partition(".")
-            of_kind = many if dot else once
-            of_kind[stem] = (*of_kind.get(stem, ()), kind)
-    many |= {"finetune": (*many["finetune"], KoreanGrid), "control": (PretrainSpec,), "english": many["finetune"]}
-    once["report"] = (*once["report"], CrossLingualReportSpec)
-    kinds = {kind for each in (*once.values(), *many.values()) for kind in each} | {AblationSpec}
+    once, per_name = _kinds_of_tables()
+    kinds = {kind for kinds in (*once.values(), *per_name.values()) for kind in kinds} | {AblationSpec}
     ordered = sorted(kinds, key=lambda kind: kind.__name__)
-    refs, rest = models_json_schema([(kind, "validation") for kind in ordered], schema_generator=_JsonSchema)
-    defined: dict[str, Any] = rest["$defs"]
+    references, rest = models_json_schema([(kind, "validation") for kind in ordered], schema_generator=_JsonSchema)
+    definitions: dict[str, Any] = rest["$defs"]
 
     def form(kinds: tuple[type[BaseModel], ...]) -> dict[str, Any]:
-        if FinetuneSpec not in kinds:
-            found = [refs[kind, "validation"] for kind in dict.fromkeys(kinds)]
-            return found[0] if len(found) == 1 else {"anyOf": found}
-        parts = [defined[refs[kind, "validation"]["$ref"].rpartition("/")[2]] for kind in kinds]
-        required = sorted({name for part in parts for name in part.get("required", ())})
-        fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
-        named = {"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}
-        meaning = "The benchmark, if the table has another name, or the TOML file that defines it."
-        fields["task"] = {"anyOf": list(named), "description": meaning}
-        if fields.get("train"):
-            required = [name for name in required if name != "train"]  # The benchmark's file may name it.
-        return {"type": "object", "additionalProperties": False, "properties": fields, "required": required}
+        found = [references[kind, "validation"] for kind in dict.fromkeys(kinds)]
+        if FinetuneSpec in kinds:
+            return _benchmark_form([_resolved(reference, definitions) for reference in found])
+        return found[0] if len(found) == 1 else {"anyOf": found}
 
-    tables = {name: {"type": "object", "additionalProperties": form(kinds)} for name, kinds in many.items()}
+    tables = {name: {"type": "object", "additionalProperties": form(kinds)} for name, kinds in per_name.items()}
     tables |= {name: form(kinds) for name, kinds in once.items()}
     top = {name: {"type": "string"} for name in TOP}
-    ablation = defined[refs[AblationSpec, "validation"]["$ref"].rpartition("/")[2]]["properties"]
+    ablation = _resolved(references[AblationSpec, "validation"], definitions)["properties"]
     return {
         "$schema": _DRAFT,
         "title": "korealbert recipe",
         "type": "object",
         "additionalProperties": False,
         "properties": {**top, **ablation, **tables},
-        "$defs": defined,
+        "$defs": definitions,
     }
+
+
+_Kinds = dict[str, tuple[type[BaseModel], ...]]
+
+
+def _kinds_of_tables() -> tuple[_Kinds, _Kinds]:
+    """Return the models of all tables of recipes: of those that occur once, and of those that have a name."""
+    once: _Kinds = {name: (stage.spec,) for name, stage in registry.tables().items()}
+    once |= {"examples_long": once["examples"], "views_long": once["views"]}
+    per_name = dict(_PER_NAME)
+    for names, kind in _OTHER_KINDS["Cross-lingual recipes"][1].items():
+        for name in names.split("], ["):
+            stem, dot, _ = name.partition(".")
+            tables = per_name if dot else once
+            tables[stem] = (*tables.get(stem, ()), kind)
+    per_name |= {"finetune": (*per_name["finetune"], KoreanGrid), "control": (PretrainSpec,), "english": per_name["finetune"]}
+    once["report"] = (*once["report"], CrossLingualReportSpec)
+    return once, per_name
+
+
+def _resolved(reference: JsonSchemaValue, definitions: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = definitions[reference["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _benchmark_form(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a table of a benchmark, which has the fields of several models; the first one's come first."""
+    required = {name for part in parts for name in part.get("required", ())}
+    fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
+    meaning = "The benchmark, if the table has another name, or the TOML file that defines it."
+    named = [{"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}]
+    fields["task"] = {"anyOf": named, "description": meaning}
+    required.discard("train")  # The benchmark's file may name it.
+    return {"type": "object", "additionalProperties": False, "properties": fields, "required": sorted(required)}
 
 
 def benchmark_schema() -> dict[str, Any]:

@@ -214,10 +214,9 @@ def _activations(config: AnyConfig, sequences: float, length: int, precision: st
     Attention scores are kept if they are computed as matrix products or with dropout; fused kernels keep none.
     """
     half = precision in HALF
-    each, seen = (
-        50 if half else 120,
-        float(length if (half and length <= _MAX_MATRIX_ATTENTION) or config.attention_dropout else 0),
-    )
+    keeps_scores = config.attention_dropout or (half and length <= _MAX_MATRIX_ATTENTION)
+    seen = float(length if keeps_scores else 0)
+    each = 50 if half else 120
     if isinstance(config, ModernConfig):
         each = 50 if half else 85
         globally = -(-config.num_layers // config.global_every) / config.num_layers

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import polars as pl
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec
+from korealbert.formatting import MISSING, fixed
 from korealbert.report import published
 from korealbert.report.scores import metric_title
 
@@ -105,6 +107,11 @@ class Column(Spec):
     """Table of the paper that the printed number is in, if it is another one: ``ALBERT Table 1``."""
 
     @property
+    def parts(self) -> tuple[tuple[str, ...], ...]:
+        """Titles of the columns that it averages, in groups; of any other column its own title."""
+        return self.average or ((self.title,),)
+
+    @property
     def is_score(self) -> bool:
         """Whether the values are scores times 100."""
         return self.training is None
@@ -122,6 +129,16 @@ class Column(Spec):
         if self.noise and not self.heldout:
             raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
         return self
+
+
+def mean_of(groups: Sequence[Sequence[Sequence[float]]], statistic: Callable[[Sequence[float]], float]) -> str:
+    """Return the mean over groups of the mean of a statistic of their columns, as papers average what they print.
+
+    It is a dash if a column has no values.
+    """
+    if not all(values for group in groups for values in group):
+        return MISSING
+    return fixed(fmean(fmean(map(statistic, group)) for group in groups))
 
 
 class Measure(NamedTuple):

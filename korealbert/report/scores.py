@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,6 +252,7 @@ _HEAD_TITLES = {
 """Titles of heads whose names need an explanation."""
 
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
+_CSV_SCHEMA = {**dict.fromkeys(CSV_COLUMNS, pl.String()), "seed": pl.Int64(), "value": pl.Float64()}
 
 
 def table(
@@ -268,22 +269,21 @@ def table(
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:
         for system in benchmark.systems:
-            name = model if system in INITS else system
             for cell in benchmark.of(system):
-                for split in ("dev", "test", "test_corrected", "test_oracle", *ONNX_SPLITS):
-                    own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
-                    scores = cell.metrics.get(split) or {}
-                    for metric, value in scores.items():
-                        why = cell.undefined(metric, split)
-                        note = note_of(benchmark.head_of(system), "" if split == "dev" else benchmark.part, undefined=why)
-                        rows.append((*own, metric, None if why else value, cell.artifact.name, note))
+                rows += _own_rows(benchmark, cell, model if system in INITS else system)
         for metric in benchmark.metrics:
-            comparable = published.comparable(benchmark.compared_with, metric, tables).select(
-                "model", "number", "source", "note"
-            )
-            for printed, value, source, note in comparable.iter_rows():
+            comparable = published.comparable(benchmark.compared_with, metric, tables)
+            for printed, value, source, note in comparable.select("model", "number", "source", "note").iter_rows():
                 rows.append((printed, benchmark.name, benchmark.compared_with, "", None, "", metric, value, source, note))
-    rows += more
-    text, whole, real = pl.String(), pl.Int64(), pl.Float64()
-    kinds = [text, text, text, text, whole, text, text, real, text, text]
-    return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")
+    return pl.DataFrame([*rows, *more], schema=_CSV_SCHEMA, orient="row")
+
+
+def _own_rows(benchmark: Benchmark, cell: Cell, model: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the scores of one fine-tuning run in all splits."""
+    for split in ("dev", "test", "test_corrected", "test_oracle", *ONNX_SPLITS):
+        run = (model, benchmark.name, benchmark.task, cell.init, cell.seed, split)
+        part = "" if split == "dev" else benchmark.part
+        for metric, value in (cell.metrics.get(split) or {}).items():
+            why = cell.undefined(metric, split)
+            note = note_of(benchmark.head_of(cell.system), part, undefined=why)
+            yield (*run, metric, None if why else value, cell.artifact.name, note)

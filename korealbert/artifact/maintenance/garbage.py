@@ -6,7 +6,7 @@ import contextlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
@@ -20,8 +20,12 @@ _REMOVED = ".removed"
 """Directories are moved here before they are deleted, so that a killed removal leaves no partial artifact under its name."""
 
 
-_ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
-"""What may follow an artifact's name, and why a directory can go if nothing refers to that name."""
+_ENDINGS = {
+    "": "no recipe or run refers to it",
+    "partial": "unfinished, and no recipe or run refers to it",
+    "replaced": "left by a build that was killed while it replaced an artifact",
+}
+"""What may follow an artifact's name, and why such a directory can go: ``replaced`` always, others unless referred to."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +58,31 @@ def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
     builders, recorded = _of_builders(store), locks.runs(store.root)
     kept = _with_lineage(store, {**builders, **_of_runs(recorded), **wanted})
     live = {*builders, *(name for run in recorded if run.live for name in run.artifacts.values())}
-    found: list[tuple[Path, str]] = [(path, "left by a clean-up") for path in _inside(store.root / _REMOVED)]
+    unneeded = [(path, "left by a clean-up") for path in _inside(store.root / _REMOVED)]
     foreign = []
     for path in _inside(store.root):
         name, _, ending = path.name.partition(".")
-        if path.is_symlink() or not path.is_dir() or not ARTIFACT_NAME.fullmatch(name) or ending not in _ENDINGS:
-            if not path.name.startswith("."):
-                foreign.append(path)
-        elif ending == "replaced":
-            found.append((path, "left by a build that was killed while it replaced an artifact"))
-        elif name not in kept:
-            found.append((path, _ENDINGS[ending]))
-        elif ending == "partial" and (store.root / name).exists() and name not in live:
-            found.append((path, "left by a second build of a finished artifact"))
+        is_ours = path.is_dir() and not path.is_symlink() and ending in _ENDINGS and ARTIFACT_NAME.fullmatch(name)
+        if is_ours and (why := _why_unneeded(path, kept, live)):
+            unneeded.append((path, why))
+        elif not is_ours and not path.name.startswith("."):
+            foreign.append(path)
     for path in store.root.glob(".import-*"):
         if path.is_dir() and not locks.is_held(path.with_name(f"{path.name}.lock")):
-            found.append((path, "left by an import that was killed"))
-    sizes = _freed([path for path, _ in found])
-    garbage = [Garbage(path, why, sizes[path]) for path, why in found]
+            unneeded.append((path, "left by an import that was killed"))
+    sizes = _freed([path for path, _ in unneeded])
+    garbage = [Garbage(path, why, sizes[path]) for path, why in unneeded]
     return _Survey(sorted(garbage, key=lambda each: -each.size), kept, sorted(foreign))
+
+
+def _why_unneeded(path: Path, kept: Container[str], live: Container[str]) -> str:
+    """Return why the directory of an artifact or build can go, or "" if it stays. ``live``: names that a run needs now."""
+    name, _, ending = path.name.partition(".")
+    if ending == "replaced" or name not in kept:
+        return _ENDINGS[ending]
+    if ending == "partial" and path.with_name(name).exists() and name not in live:
+        return "left by a second build of a finished artifact"
+    return ""
 
 
 def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, str | None]]:

@@ -160,30 +160,36 @@ def _id(record: Record) -> str:
 def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[str, dict[str, int]], int]:
     """Return judgements by query and document, and the number of repeated lines."""
     judged: dict[str, dict[str, int]] = {}
-    again, header = 0, list[str]()
+    repeated, header = 0, list[str]()
     for line in file.lines():
         fields = [field.strip() for field in (line.text.split("\t") if "\t" in line.text else line.text.split())]
         if line.number == 1 and (header := _header(line, fields, queries)):
             continue
-        if not header and len(fields) == len(_COLUMNS) + 1:
-            fields.pop(1)  # TREC's unused column of iterations.
-        columns = header or _COLUMNS
-        if len(fields) != len(columns):
-            raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(columns)}")
-        query, document, written = (fields[columns.index(name)] for name in _COLUMNS)
-        score = _SCORE.fullmatch(written)
-        if score is None:
-            raise line.error("score", f"found {written!r}", "a judgement is a whole number")
+        query, document, score = _judgement(line, fields, header)
         if query not in queries:
             raise line.error("query-id", f"no query {query!r} in queries.jsonl", "the two files do not belong together")
-        before = judged.setdefault(query, {}).get(document)
-        if before is not None:
-            again += 1
-            if before != int(score[1]):
-                problem = f"{document!r} was judged {before} for {query!r} above, here {score[1]}"
+        scores = judged.setdefault(query, {})
+        if document in scores:
+            repeated += 1
+            if scores[document] != score:
+                problem = f"{document!r} was judged {scores[document]} for {query!r} above, here {score}"
                 raise line.error("score", problem, "keep one of the two lines")
-        judged[query][document] = int(score[1])
-    return judged, again
+        scores[document] = score
+    return judged, repeated
+
+
+def _judgement(line: Line, fields: list[str], header: Sequence[str]) -> tuple[str, str, int]:
+    """Return query, document and score of a line."""
+    if not header and len(fields) == len(_COLUMNS) + 1:
+        fields.pop(1)  # TREC's unused column of iterations.
+    columns = header or _COLUMNS
+    if len(fields) != len(columns):
+        raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(columns)}")
+    query, document, written = (fields[columns.index(name)] for name in _COLUMNS)
+    score = _SCORE.fullmatch(written)
+    if score is None:
+        raise line.error("score", f"found {written!r}", "a judgement is a whole number")
+    return query, document, int(score[1])
 
 
 def _header(line: Line, fields: Sequence[str], queries: Mapping[str, str]) -> list[str]:

@@ -295,25 +295,23 @@ def verify(
     if benchmark is not None and certificate.benchmark is None:
         raise ValueError(f"{path}: it names no TOML file for {certificate.task}; leave --benchmark {benchmark} out")
     yield check_signature(path, key)
-    named = {"benchmark": certificate.benchmark, "gold": certificate.gold, "predictions": certificate.predictions}
-    given, places = {"benchmark": benchmark, "gold": gold, "predictions": predictions}, dict[str, Path]()
-    whole = True
-    for name, data in named.items():
-        if data is not None:
-            places[name] = given[name] or _place(path, data)
-            try:
-                finding = _same_data(name, data, places[name])
-            except OSError as error:
-                finding = Finding("differs", f"{name}: {places[name]} cannot be read ({error.strerror}); name it with --{name}")
-            whole = whole and finding.verdict == "agrees"
-            yield finding
+    named = {"gold": certificate.gold, "predictions": certificate.predictions}
+    if certificate.benchmark is not None:
+        named = {"benchmark": certificate.benchmark, **named}
+    given = {"benchmark": benchmark, "gold": gold, "predictions": predictions}
+    places = {name: given[name] or _place(path, data) for name, data in named.items()}
+    files_agree = True
+    for name, place in places.items():
+        finding = _same_data(name, named[name], place)
+        files_agree = files_agree and finding.verdict == "agrees"
+        yield finding
     if certificate.benchmark is not None and certificate.benchmark.member:
         yield Finding(
             "differs", f"benchmark: the certificate has the member {certificate.benchmark.member!r}; a TOML file has none"
         )
     yield from _same_cell(certificate, places)
     yield from _same_software(certificate)
-    if whole:
+    if files_agree:
         yield from _same_metrics(certificate, places)
     else:
         yield Finding("differs", "metrics: not computed, since these files are not the ones that were scored")
@@ -326,16 +324,21 @@ def _place(path: Path, data: _Data) -> Path:
 
 
 def _same_data(name: str, data: _Data, path: Path) -> Finding:
-    if not (path.is_file() or path.is_dir()):
-        return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
-    size = 0
-    for each in entries_of(path) if path.is_dir() else [path]:  # Stop early: another directory may be huge.
-        size += each.stat().st_size if each.is_file() else 0
-        if size > data.bytes:
-            return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")
-    if size != data.bytes:
-        return Finding("differs", f"{name}: {path} has {size:,} bytes, the certificate's had {data.bytes:,}")
-    if (digest := _measured(path)[1]) != data.sha256:
+    """Compare a file or directory with its size and digest in the certificate."""
+    try:
+        if not (path.is_file() or path.is_dir()):
+            return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
+        size = 0
+        for each in entries_of(path) if path.is_dir() else [path]:  # Stop early: another directory may be huge.
+            size += each.stat().st_size if each.is_file() else 0
+            if size > data.bytes:
+                return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")
+        if size != data.bytes:
+            return Finding("differs", f"{name}: {path} has {size:,} bytes, the certificate's had {data.bytes:,}")
+        _, digest = _measured(path)
+    except OSError as error:
+        return Finding("differs", f"{name}: {path} cannot be read ({error.strerror}); name it with --{name}")
+    if digest != data.sha256:
         return Finding("differs", f"{name}: sha256 of {path} is {digest}, the certificate has {data.sha256}")
     return Finding("agrees", f"{name}: {path}, sha256 {digest}")
 

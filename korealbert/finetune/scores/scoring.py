@@ -8,7 +8,7 @@ of the official file; this is not allowed for questions.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -264,38 +264,50 @@ def _matched_by_position(
 
 
 def _id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """Return the fields that hold the examples' ids, and other fields with a name like an id's.
-
-    Declared id fields come first. Otherwise a field is taken if its values are exactly the ids; if the ids are running numbers,
-    its name must look like an id's too. If there is no such field, those are taken whose names look like an id's and whose
-    values number the examples from 0 or 1, or are ids of different examples in more than half of the records, so that the
-    other values are errors.
-    """
-    own, official = map(set, _kinds(examples))
-    known = own | official | {benchmark.document(example) for example in examples}
+    """Return the fields that hold the examples' ids, declared ones first, and other fields with a name like an id's."""
     declared = [name for name in dict.fromkeys(("id", *benchmark.id_fields)) if any(_has(record, name) for record in records)]
     if declared:
-        given = {name: [_id(record, name) for record in records if _given(record, name)] for name in declared}
-        held = [name for name in declared if not known.isdisjoint(given[name])]
-        # Beside ids, running numbers just count the records; any other values are unknown ids.
-        wrong = [name for name in declared if name not in held and given[name] and not _numbers(examples, given[name])]
-        return [*held, *wrong] if held else declared, []
-    values: dict[str, list[str]] = {}
+        return _declared_id_fields(declared, records, benchmark, examples), []
+    return _likely_id_fields(records, benchmark, examples)
+
+
+def _declared_id_fields(
+    declared: Sequence[str], records: Sequence[Record], benchmark: Task, examples: Sequence[Example]
+) -> list[str]:
+    """Return those of the declared id fields that hold ids, or else all, so that their values are errors."""
+    own, official = _kinds(examples)
+    known = {*own, *official, *map(benchmark.document, examples)}
+    values = {name: [_id(record, name) for record in records if _given(record, name)] for name in declared}
+    with_ids = [name for name in declared if not known.isdisjoint(values[name])]
+    if not with_ids:
+        return list(declared)
+    # Beside ids, running numbers just count the records; any other values are unknown ids.
+    others = [name for name in declared if name not in with_ids and values[name] and not _numbers(examples, values[name])]
+    return with_ids + others
+
+
+def _likely_id_fields(records: Sequence[Record], benchmark: Task, examples: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """Return the fields that hold ids without being declared, and other fields with a name like an id's.
+
+    A field is taken if its values are exactly the ids; if the ids are running numbers, its name must look like an id's too. If
+    there is no such field, those are taken whose names look like an id's and whose values number the examples from 0 or 1, or
+    are ids of different examples in more than half of the records, so that the other values are errors.
+    """
+    own, official = map(set, _kinds(examples))
+    values: defaultdict[str, list[str]] = defaultdict(list)
     answers = benchmark.fields(benchmark.kept(examples[0].target))
     for record in records:
         for name, value in record.fields.items():
             if name not in answers and isinstance(value, str | int | float):
-                values.setdefault(name, []).append(record.written(name))
+                values[name].append(record.written(name))
     likely = [name for name in values if _ID_NAME.fullmatch(name)]
-    found = [name for name in likely if set(values[name]) in (own, official)]
     distinctive = [ids for ids in (own, official) if not _numbers(examples, ids)]
-    found += [name for name in values if name not in likely and set(values[name]) in distinctive]
-    found = found or [
-        name
-        for name in likely
-        if _numbers(examples, values[name]) or 2 * len({*values[name]} & (own | official)) > len(records)
-    ]
-    return found, [name for name in likely if name not in found]
+    taken = [name for name in likely if set(values[name]) in (own, official)]
+    taken += [name for name in values if name not in likely and set(values[name]) in distinctive]
+    if not taken:
+        shares = {name: len({*values[name]} & (own | official)) / len(records) for name in likely}
+        taken = [name for name in likely if _numbers(examples, values[name]) or shares[name] > 0.5]
+    return taken, [name for name in likely if name not in taken]
 
 
 def _matched_by_id(

@@ -176,20 +176,22 @@ class KlueNer(Tagging):
         """
         if len(examples) != len(predicted) or not examples:
             raise ValueError(f"F1 of {len(predicted):,} predictions for {len(examples):,} sentences is undefined")
-        rows = list(zip((e.text for e in examples), (e.target for e in examples), predicted, strict=True))
+        texts = [example.text for example in examples]
+        sides = [example.target for example in examples], predicted
+        gold, given = ([_visible(text, tags) for text, tags in zip(texts, side, strict=True)] for side in sides)
         if mode == "official":
-            gold, given = ([t for row in rows for t in (OUTSIDE, *_visible(row[0], row[n]), OUTSIDE)] for n in (1, 2))
-            entity = entity_macro_f1([gold], [given])
+            gold, given = ([[tag for tags in side for tag in (OUTSIDE, *tags, OUTSIDE)]] for side in (gold, given))
+            entity, undefined = entity_macro_f1(gold, given), undefined_macro_f1(gold, given)
         else:
-            gold, given = ([t for row in rows for t in _visible(row[0], row[n])] for n in (1, 2))
-            entity = entity_macro_f1(*([_visible(row[0], _begun(row[0], row[n])) for row in rows] for n in (1, 2)))
+            begun = ([_visible(text, _begun(text, tags)) for text, tags in zip(texts, side, strict=True)] for side in sides)
+            entity, undefined = entity_macro_f1(*begun), {}
+        gold_tags, given_tags = ([tag for tags in side for tag in tags] for side in (gold, given))
         values = {
             "entity_macro_f1": entity,
-            "char_f1_all13": char_f1(gold, given, self.tags, mode),
-            "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
+            "char_f1_all13": char_f1(gold_tags, given_tags, self.tags, mode),
+            "char_f1_no_O": char_f1(gold_tags, given_tags, self.tags[:-1], mode),
         }
-        undefined = undefined_macro_f1([gold], [given]) if mode == "official" else {}
-        return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",), undefined)
+        return Scores(values, () if set(given_tags) != {OUTSIDE} else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Compute entity macro F1 from the counts of each type."""

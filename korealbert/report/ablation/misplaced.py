@@ -81,18 +81,23 @@ def _check_setting(row: Row, setting: str, artifacts: Artifacts) -> None:
     table, *path = name.removeprefix("without ").split(".")
     trained = artifacts.of(f"pretrain/{row.key}")
     if table == "extract" and path:
-        for label, artifact in trained.items():
-            sources = [str(each.manifest["spec"].get("source")) for each in _above(artifact) if _stage_of(each) == table]
-            removes_field = not equals and len(path) > 1  # The source itself is still there.
-            if sources and not removes_field and (path[0] in sources) != bool(equals):
-                raise ValueError(
-                    f"{_named(label, artifact)}: trained on {', '.join(sources)}, but its row says {setting!r}; {_ANOTHER}"
-                )
+        if equals or len(path) == 1:  # To remove a field of a source leaves the source itself.
+            _check_source(path[0], setting, trained, removed=not equals)
     elif equals:
         for label, artifact in _built_with(table, path, row, trained, artifacts):
             found = _field(artifact.manifest["spec"], path[1:] if table == "finetune" else path)
             if found != _SET_BY_GRAPH.get(path[-1]) and _contradicts(found, json.loads(value)):
                 raise ValueError(f"{_named(label, artifact)}: its {name} is {json.dumps(found)}, not {value}; {_ANOTHER}")
+
+
+def _check_source(source: str, setting: str, trained: Mapping[str, Artifact], *, removed: bool) -> None:
+    """Raise ValueError if a training has the text of a source that its row removes, or lacks that of one that it sets."""
+    for label, artifact in trained.items():
+        sources = [str(each.manifest["spec"].get("source")) for each in _above(artifact) if _stage_of(each) == "extract"]
+        if sources and (source in sources) == removed:
+            raise ValueError(
+                f"{_named(label, artifact)}: trained on {', '.join(sources)}, but its row says {setting!r}; {_ANOTHER}"
+            )
 
 
 def _built_with(

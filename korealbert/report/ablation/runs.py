@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any
 
 from korealbert.artifact import Artifact
@@ -19,7 +20,7 @@ from korealbert.report.ablation.spec import Row
 from korealbert.report.printed import Column, Training
 from korealbert.report.scores import note_of, part_tested, undefined_for
 
-Runs = Mapping[int, Mapping[int, float]]
+Runs = dict[int, dict[int, float]]
 """Values × 100 by pretraining seed and fine-tuning seed (0 without fine-tuning)."""
 
 
@@ -27,11 +28,11 @@ Runs = Mapping[int, Mapping[int, float]]
 class Values:
     """All values of an ablation, by key of the row and title of the column."""
 
-    runs: Mapping[tuple[str, str], Runs]
+    runs: dict[tuple[str, str], Runs]
     """Defined values."""
-    undefined: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]
+    undefined: dict[tuple[str, str], dict[tuple[int, int], str]]
     """Reasons of undefined values by pretraining seed and fine-tuning seed."""
-    parts: Mapping[tuple[str, str], str]
+    parts: dict[tuple[str, str], str]
     """``30 of 50,000 examples`` if scores are over a part of the official test set, else ""."""
 
     @classmethod
@@ -41,48 +42,53 @@ class Values:
         """Read the values of ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``, ``ensemble/ROW/BENCHMARK`` and
         ``finetune/ROW/SEED/BENCHMARK/INIT/SEED``. ``baseline``: label of the row that speeds are relative to."""
         places = [(row.key, column.title) for row in rows for column in columns]
-        runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {place: {} for place in places}
-        undefined: dict[tuple[str, str], dict[tuple[int, int], str]] = {place: {} for place in places}
-        parts = dict.fromkeys(places, "")
+        values = cls({place: {} for place in places}, {place: {} for place in places}, dict.fromkeys(places, ""))
         for label, artifact in artifacts.items():
             stage, *rest = label.split("/")
             if stage in ("pretrain", "intrinsic"):
-                row, seed, *noise = rest
-                for column in columns:
-                    if (value := _pretraining_value(column, stage, noise, artifact)) is not None:
-                        runs[row, column.title].setdefault(int(seed), {})[0] = value
+                values._add_training(columns, stage, rest, artifact)
             elif stage in ("finetune", "ensemble"):
-                row, benchmark, pretraining, finetuning = _cell_of(stage, rest)
-                for column in (column for column in columns if column.benchmark == benchmark):
-                    place = row, column.title
-                    score, why, part = _score(column, artifact.read_json("metrics.json"))
-                    parts[place] = part or parts[place]
-                    if why:
-                        undefined[place][pretraining, finetuning] = why
-                    else:
-                        runs[place].setdefault(pretraining, {})[finetuning] = score
+                values._add_cell(columns, stage, rest, artifact)
         for column in columns:
             if column.training == "speedup":
-                _divide_by_baseline(runs, column.title, rows, baseline)
-        values = cls(runs, undefined, parts)
-        for row, column in ((each.key, column) for each in rows for column in columns if column.average):
-            runs[row, column.title] = values._averaged(row, column)
-            undefined[row, column.title] = {
-                (seed, 0): f"{title}: {why}"
-                for group in column.average
-                for title in group
-                for (seed, _), why in undefined[row, title].items()
-            }
+                _divide_by_baseline(values.runs, column.title, rows, baseline)
+        for row, column in product(rows, columns):
+            if column.average:
+                values._add_average(row.key, column)
         return values
 
-    def _averaged(self, row: str, column: Column) -> dict[int, dict[int, float]]:
-        """Return means of columns for each pretraining seed that all of them have; fine-tuning seeds are averaged first."""
-        parts = [[self.per_pretraining(row, title) for title in group] for group in column.average]
-        seeds = set.intersection(*(set(part) for group in parts for part in group))
-        return {
-            seed: {0: statistics.fmean(statistics.fmean(part[seed] for part in group) for group in parts)}
-            for seed in sorted(seeds)
-        }
+    def _add_training(self, columns: Sequence[Column], stage: str, label: Sequence[str], artifact: Artifact) -> None:
+        row, seed, *noise = label
+        for column in columns:
+            if (value := _pretraining_value(column, stage, noise, artifact)) is not None:
+                self.runs[row, column.title].setdefault(int(seed), {})[0] = value
+
+    def _add_cell(self, columns: Sequence[Column], stage: str, label: Sequence[str], artifact: Artifact) -> None:
+        row, benchmark, pretraining, finetuning = _cell_of(stage, label)
+        for column in columns:
+            if column.benchmark != benchmark:
+                continue
+            place = row, column.title
+            score, why, part = _score(column, artifact.read_json("metrics.json"))
+            self.parts[place] = part or self.parts[place]
+            if why:
+                self.undefined[place][pretraining, finetuning] = why
+            else:
+                self.runs[place].setdefault(pretraining, {})[finetuning] = score
+
+    def _add_average(self, row: str, column: Column) -> None:
+        """Add means of columns for each pretraining seed that all of them have; fine-tuning seeds are averaged first."""
+        groups = [[self.per_pretraining(row, title) for title in group] for group in column.average]
+        for seed in sorted(set.intersection(*(set(by_seed) for by_seed in chain.from_iterable(groups)))):
+            means = (statistics.fmean(by_seed[seed] for by_seed in group) for group in groups)
+            self.runs[row, column.title][seed] = {0: statistics.fmean(means)}
+        for title in chain.from_iterable(column.average):
+            for (seed, _), why in self.undefined[row, title].items():
+                self.undefined[row, column.title][seed, 0] = f"{title}: {why}"
+
+    def all(self, row: str, title: str) -> list[float]:
+        """Return the values of all runs."""
+        return [value for by_seed in self.runs[row, title].values() for value in by_seed.values()]
 
     def per_pretraining(self, row: str, title: str) -> dict[int, float]:
         """Return the mean of the fine-tuning runs of each pretraining seed; seeds with an undefined run are left out."""
@@ -124,14 +130,13 @@ def _cell_of(stage: str, label: Sequence[str]) -> tuple[str, str, int, int]:
     return row, "/".join(benchmark), int(pretraining), int(finetuning)
 
 
-def _divide_by_baseline(
-    runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str
-) -> None:
+def _divide_by_baseline(runs: dict[tuple[str, str], Runs], title: str, rows: Sequence[Row], baseline: str) -> None:
     """Divide the values of a column by the baseline's mean; without a baseline, remove them."""
-    unit = [value[0] for row in rows if row.label == baseline for value in runs[row.key, title].values()]
+    of_baseline = [value[0] for row in rows if row.label == baseline for value in runs[row.key, title].values()]
+    mean = statistics.fmean(of_baseline) if of_baseline else None
     for row in rows:
-        own = runs[row.key, title]
-        runs[row.key, title] = {seed: {0: value[0] / statistics.fmean(unit)} for seed, value in own.items()} if unit else {}
+        by_seed = runs[row.key, title]
+        runs[row.key, title] = {} if mean is None else {seed: {0: value[0] / mean} for seed, value in by_seed.items()}
 
 
 def _score(column: Column, metrics: Mapping[str, Any]) -> tuple[float, str, str]:

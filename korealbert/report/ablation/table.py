@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from statistics import fmean, median
+from statistics import median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Row
-from korealbert.report.printed import Column
+from korealbert.report.printed import Column, mean_of
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.sections.benchmarks import as_printed, by_source
@@ -125,29 +125,20 @@ def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
     return [Fold("Median and best over all runs", [table])] if body else []
 
 
-def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
+def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[Sequence[float]], float]) -> list[str]:
     """Return a statistic over all runs of a row for each column, or nothing if no column of scores has two runs.
 
     Columns that are averages get the average of the statistics, as papers average what they print.
     """
-    runs = {
-        c.title: [value for some in values.runs[row.key, c.title].values() for value in some.values()] if c.is_score else []
-        for c in spec.columns
-    }
+    runs = {column.title: values.all(row.key, column.title) if column.is_score else [] for column in spec.columns}
     if max(map(len, runs.values())) < 2:
         return []
-
-    def shown(column: Column) -> str:
-        if not column.is_score:
-            return MISSING
-        groups = [[runs[title] for title in group] for group in column.average or ((column.title,),)]
-        if missing := values.missing(row.key, column.title):
-            return missing
-        if not all(each for group in groups for each in group):
-            return MISSING
-        return fixed(fmean(fmean(map(statistic, group)) for group in groups))
-
-    return [shown(column) for column in spec.columns]
+    shown = []
+    for column in spec.columns:
+        missing = values.missing(row.key, column.title) if column.is_score else MISSING
+        groups = [[runs[title] for title in group] for group in column.parts]
+        shown.append(missing or mean_of(groups, statistic))
+    return shown
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:

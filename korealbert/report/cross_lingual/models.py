@@ -200,17 +200,18 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
         losses.append(charts.Line(title, loss, number))
         perplexities.append(charts.Line(title, heldout, number))
         offset += artifact.stats_as(PretrainStats).steps
-    key = name.replace("/", "-")
     figures = []
-    for kind, series in (("loss", losses), ("perplexity", perplexities)):
+    for kind, what, series in (
+        ("loss", "training loss", losses),
+        ("perplexity", "held-out perplexity (log10)", perplexities),
+    ):
         drawn = [line for line in series if line.points]
         if not drawn:
             continue
-        end = drawn[-1].points[-1][1]
-        shown = fixed(end) if kind == "loss" else fixed(10**end)
-        what = "training loss" if kind == "loss" else "held-out perplexity (log10)"
+        _, end = drawn[-1].points[-1]
+        shown = fixed(end if kind == "loss" else 10**end)
         svg = charts.lines(drawn, label=f"{name}: {what} over steps, {shown} at the end", x_unit="steps")
-        figures.append(Figure(f"curve-{key}-{kind}", f"{name}: {what}, {shown} at the end", svg))
+        figures.append(Figure(f"curve-{name.replace('/', '-')}-{kind}", f"{name}: {what}, {shown} at the end", svg))
     return figures
 
 
@@ -220,32 +221,38 @@ def language_loss(results: Results) -> Section | None:
     snapshots = [score for score in scored if score.model.count("/") == 2]
     if not snapshots:
         return None
-    own = dict(reversed(list(dict.fromkeys((score.task, score.metric) for score in snapshots))))
+    metric_of_task: dict[str, str] = {}  # Its main metric, which comes first.
+    for score in snapshots:
+        metric_of_task.setdefault(score.task, score.metric)
     variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
     seeds = {score.seed for score in snapshots}
     figures = []
-    for (task, metric), number in product(own.items(), range(0, len(variants), _MAX_LINES)):
-        curves = []
-        for style, variant in enumerate(variants[number : number + _MAX_LINES], start=1):
-            by_step: dict[float, list[float]] = {}
-            for score in scored:
-                name, _, place = score.model.partition("/")
-                of_curve = (name, score.task, score.metric) == (variant, task, metric) and score.seed in seeds
-                if of_curve and score.value is not None:
-                    by_step.setdefault(_step(results.artifacts, place), []).append(score.value)
-            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(by_step.items())], style))
+    for (task, metric), first in product(reversed(metric_of_task.items()), range(0, len(variants), _MAX_LINES)):
+        of_task = [score for score in scored if (score.task, score.metric) == (task, metric) and score.seed in seeds]
+        drawn = variants[first : first + _MAX_LINES]
+        curves = [_curve(results, variant, of_task, style) for style, variant in enumerate(drawn, start=1)]
         level = mean(results.values("source", task, metric, english=True))
         ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
         source = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
         svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{source}", x_unit="steps", level=level)
-        key = f"language-loss-{task}" + (f"-{number // _MAX_LINES + 1}" if number else "")
-        figures.append(Figure(key, f"{what}: {ends}{source}", svg))
+        part = f"-{first // _MAX_LINES + 1}" if first else ""
+        figures.append(Figure(f"language-loss-{task}{part}", f"{what}: {ends}{source}", svg))
     text = (
         "Each snapshot, and the end of each phase where it was tested, with the source's vocabulary restored, fine-tuned "
         "with the same seeds; the dashed line is the source itself."
     )
     return Section("language-loss-curve", "English during post-training", [Text(text), Figures(figures)])
+
+
+def _curve(results: Results, variant: str, of_task: Sequence[Score], style: int) -> charts.Line:
+    """Return the mean scores of a variant over the steps of both phases; undefined scores are left out."""
+    by_step: dict[int, list[float]] = {}
+    for score in of_task:
+        name, _, place = score.model.partition("/")
+        if name == variant and score.value is not None:
+            by_step.setdefault(_step(results.artifacts, place), []).append(score.value)
+    return charts.Line(variant, [(step, sum(values) / len(values)) for step, values in sorted(by_step.items())], style)
 
 
 def _step(artifacts: Mapping[str, Artifact], place: str) -> int:

@@ -32,7 +32,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, label: str) -> Svg:
-    """Draw horizontal bars from 0, each below its label and number."""
+    """Draw horizontal bars from 0, each below its label and number; these follow ``label`` in the text for screen readers."""
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
@@ -44,7 +44,8 @@ def bars(rows: Sequence[Bar], *, label: str) -> Svg:
         body.append(_bar(y + 19, row.value / largest, "mark-1"))
         if row.before is not None:
             body.append(_bar(y + 27, row.before / largest, "ghost"))
-    return Svg(len(rows) * pitch, label, join(*body))
+    listed = "; ".join(f"{row.label} {row.text}" for row in rows)
+    return Svg(len(rows) * pitch, f"{label}: {listed}", join(*body))
 
 
 def _bar(y: float, share: float, kind: str) -> Markup:
@@ -104,13 +105,13 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
     height = 220.0 + above
     x_scale = _Scale(0.0, x_end, LEFT, WIDTH - RIGHT)
     y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP + above)
-    body = [_y_axis(y_scale, y_ticks, share=share)]
     # Steps and epochs get no ticks at fractions.
     only_integers = all(float(x).is_integer() for line in drawn for x, _ in line.points)
-    for tick in ticks(0.0, x_end, 4):
-        if tick <= x_end and not (only_integers and tick % 1):
-            anchor = "end" if tick > 0.95 * x_end else "middle"
-            body.append(text(x_scale(tick), height - BOTTOM + 15, formatting.compact(tick), kind="tick", anchor=anchor))
+    x_ticks = [tick for tick in ticks(0.0, x_end, 4) if tick <= x_end and not (only_integers and tick % 1)]
+    body = [_y_axis(y_scale, y_ticks, share=share)]
+    for tick in x_ticks:
+        anchor = "end" if tick > 0.95 * x_end else "middle"
+        body.append(text(x_scale(tick), height - BOTTOM + 15, formatting.compact(tick), kind="tick", anchor=anchor))
     body.append(text(WIDTH - RIGHT, height - 3, x_unit, kind="axis", anchor="end"))
     if level is not None:
         body.append(tag("line", class_="level", x1=LEFT, x2=WIDTH - RIGHT, y1=y_scale(level), y2=y_scale(level)))

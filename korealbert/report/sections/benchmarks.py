@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -349,28 +350,21 @@ def as_printed(source: str, rows: Sequence[_Printed], notes: Sequence[str]) -> T
     only the numbers, as there is no space for texts.
     """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
-    cells: dict[tuple[str, str, str], list[str]] = {}
-    of_model: dict[str, set[int]] = {}
-    everywhere = set.intersection(*(set(noted) for *_, noted in rows))
-    for model, task, metric, value, noted in rows:
-        cells.setdefault((model, task, metric), []).append(value)
-        of_model.setdefault(model, set()).update(set(noted) - everywhere)
     models = list(dict.fromkeys(model for model, *_ in rows))
+    everywhere = set.intersection(*(set(noted) for *_, noted in rows))
+    values: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    problems: defaultdict[str, set[int]] = defaultdict(set)
+    for model, task, metric, value, noted in rows:
+        values[model, task, metric].append(value)
+        problems[model] |= set(noted) - everywhere
     texts = [notes[number - 1].rstrip(".") for number in sorted(everywhere)]
     title = " ".join([source, *(f"({text})" for text in texts if text.lower() not in source.lower())])
     if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MAX_HEADER_CHARACTERS:
-        body = [
-            [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
-            for task, metric in columns
-        ]
+        body = [[" ".join(column), *(" / ".join(values[model, *column]) for model in models)] for column in columns]
         return Table(title, ["Metric", *models], body, frozenset(range(1, len(models) + 1)))
-    header = ["Model", *(f"{task} {metric}" for task, metric in columns), "Problems"]
-    body = [
-        [
-            model,
-            *(" / ".join(cells.get((model, *column), [""])) for column in columns),
-            ", ".join(map(str, sorted(of_model[model]))),
-        ]
-        for model in models
-    ]
+    body = []
+    for model in models:
+        numbers = ", ".join(map(str, sorted(problems[model])))
+        body.append([model, *(" / ".join(values[model, *column]) for column in columns), numbers])
+    header = ["Model", *map(" ".join, columns), "Problems"]
     return Table(title, header, body, frozenset(range(1, len(header) - 1)))

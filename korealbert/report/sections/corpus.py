@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyarrow as pa
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
@@ -71,8 +74,8 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
         charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}")
         for name, size in by_number(sizes)[: charts.MAX_BARS]
     ]
-    label = f"Characters by source after {after}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    return Figure("sources", f"Characters by source, after {after}", charts.bars(rows, label=label))
+    drawing = charts.bars(rows, label=f"Characters by source after {after}")
+    return Figure("sources", f"Characters by source, after {after}", drawing)
 
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
@@ -100,9 +103,8 @@ def _by_category(artifacts: Artifacts) -> Figure | None:
         before, after = sizes.before_characters, sizes.after_characters
         rows.append(charts.Bar(name or "none", after, f"{compact(before)} → {compact(after)}", before))
     more = f", the largest {charts.MAX_BARS} of {len(categories)}" if len(categories) > charts.MAX_BARS else ""
-    label = "Characters by category before and after balancing: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     caption = f"Characters by category before (grey) and after balancing{more}"
-    return Figure("categories", caption, charts.bars(rows, label=label))
+    return Figure("categories", caption, charts.bars(rows, label="Characters by category before and after balancing"))
 
 
 def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
@@ -121,12 +123,11 @@ def removed(artifacts: Artifacts) -> Section | None:
     if rules:
         ranked = by_number(_total(rules))
         rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[: charts.MAX_BARS]]
-        label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
         characters = sum(stats.removed_characters for stats in _cleaned(artifacts).values())
         removals = sum(number for _, number in ranked)
         blocks += [
             Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
-            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
+            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label="Removals by rule"))]),
             Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
         ]
     if kinds := _per_source(artifacts, lambda stats: stats.normalized):
@@ -227,12 +228,10 @@ def _quotes(artifact: Artifact, reasons: Mapping[str, int], limit: int) -> dict[
     """
     found: dict[str, list[str]] = {reason: [] for reason in reasons}
     for path in artifact.files("dropped-*.arrow")[:_SHARDS_OF_EXAMPLES]:
-        batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
-        columns = batch.select(["reason", "title", "text"]).to_pydict() if batch is not None else {}
-        for reason, title, text in zip(*columns.values(), strict=True):
-            quote = shortened(title or text, _EXAMPLE_CHARACTERS)
-            if quote and len(found.setdefault(reason, [])) < limit:
-                found[reason].append(f"“{quote}”")
+        for row in _first_rows(path, DROPPED_SCHEMA, ["reason", "title", "text"]):
+            quote = shortened(row["title"] or row["text"], _EXAMPLE_CHARACTERS)
+            if quote and len(found.setdefault(row["reason"], [])) < limit:
+                found[row["reason"]].append(f"“{quote}”")
         if all(len(found[reason]) >= min(limit, number) for reason, number in reasons.items()):
             break
     return found
@@ -267,14 +266,19 @@ def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
         for path in artifact.files("quarantine-*.arrow")[:_SHARDS_OF_EXAMPLES]:
             if all(seen[reason] >= min(limit, number) for reason, number in reasons.items()):
                 break
-            batch = next(iter(read_batches(path, QUARANTINE_SCHEMA)), None)
-            for bad in batch.to_pylist() if batch is not None else []:
+            for bad in _first_rows(path, QUARANTINE_SCHEMA):
                 seen[bad["reason"]] += 1
                 if seen[bad["reason"]] <= limit:
                     where = f"{_file_name(bad['file'])}, {bad['position']}"
                     rows.append([label, _words(bad["reason"]), where, bad["field"] or MISSING, bad["remedy"]])
     header = ["Stage", "Reason", "Where", "Field", "Remedy"]
     return Table("Some of them, with what their owner can do", header, rows, prose=frozenset({2, 4})) if rows else None
+
+
+def _first_rows(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the first batch of a shard by column."""
+    batch = next(iter(read_batches(path, schema)), None)
+    return [] if batch is None else batch.select(columns or schema.names).to_pylist()
 
 
 def _file_name(file: str) -> str:

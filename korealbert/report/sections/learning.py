@@ -57,32 +57,34 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
 def _pretraining(artifacts: Artifacts) -> list[Figure]:
     records = training_lines(artifacts.one("pretrain"))
     targets = heldout_targets(artifacts)
-    figures = []
-    for key, name in OBJECTIVES.items():
-        for kind in ("loss", "accuracy"):
-            seen, heldout = (points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
-            if not heldout and not seen:
-                continue
-            end = (heldout or seen)[-1][1]
-            shown = percent(end) if kind == "accuracy" else fixed(end, 3)
-            if heldout and kind == "accuracy" and (number := targets.get(key)) is not None:
-                shown += f" of {count(number)}"
-            svg = charts.lines(
-                [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
-                label=f"{name}: {kind} over steps, {shown} at the end",
-                x_unit="steps",
-                level=_CHANCE.get(key) if kind == "accuracy" else None,
-                share=kind == "accuracy",
-            )
-            figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
-    rates = points(records, "train", "learning_rate")
-    if rates:
+    curves = [_curve(records, key, kind, targets.get(key)) for key in OBJECTIVES for kind in ("loss", "accuracy")]
+    figures = [figure for figure in curves if figure is not None]
+    if rates := points(records, "train", "learning_rate"):
         most = max(rate for _, rate in rates)
-        svg = charts.lines(
-            [charts.Line("learning rate", rates)], label=f"Learning rate over steps, {most:g} at most", x_unit="steps"
-        )
+        label = f"Learning rate over steps, {most:g} at most"
+        svg = charts.lines([charts.Line("learning rate", rates)], label=label, x_unit="steps")
         figures.append(Figure("pretrain-learning-rate", f"Learning rate, {most:g} at most", svg))
     return figures
+
+
+def _curve(records: Sequence[dict[str, Any]], key: str, kind: str, targets: int | None) -> Figure | None:
+    """Draw the loss or accuracy of an objective, in training and on ``targets`` held-out pieces; None without values."""
+    train, heldout = (points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
+    if not heldout and not train:
+        return None
+    is_accuracy = kind == "accuracy"
+    _, end = (heldout or train)[-1]
+    shown = percent(end) if is_accuracy else fixed(end, 3)
+    if heldout and is_accuracy and targets is not None:
+        shown += f" of {count(targets)}"
+    svg = charts.lines(
+        [charts.Line("training", train, 2), charts.Line("held out", heldout, 1)],
+        label=f"{OBJECTIVES[key]}: {kind} over steps, {shown} at the end",
+        x_unit="steps",
+        level=_CHANCE.get(key) if is_accuracy else None,
+        share=is_accuracy,
+    )
+    return Figure(f"pretrain-{key}-{kind}", f"{OBJECTIVES[key]}: {kind}, {shown} at the end", svg)
 
 
 def heldout_targets(artifacts: Artifacts) -> dict[str, int | None]:

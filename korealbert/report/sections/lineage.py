@@ -49,11 +49,10 @@ def costs(artifacts: Artifacts) -> Section | None:
     rows.append(["all", count(len(built)), duration(total), percent(1.0), core_hours([*built.values()])])
     header = ["Stage", "Artifacts", "Wall time", "Share", "Core-hours"]
     bars = [charts.Bar(kind, seconds, duration(seconds)) for kind, seconds in _longest(walls)]
-    label = "Wall time by stage: " + "; ".join(f"{bar.label} {bar.text}" for bar in bars)
     blocks: list[Block] = [
         Cards(_cost_cards(artifacts, total, core_hours([*built.values()]))),
         Text(_MEANING, quiet=True),
-        Figures([Figure("wall-time", "Wall time by stage, the longest first", charts.bars(bars, label=label))]),
+        Figures([Figure("wall-time", "Wall time by stage, the longest first", charts.bars(bars, label="Wall time by stage"))]),
         Table("Time and cost by stage", header, rows, frozenset({1, 2, 3, 4}), frozenset({len(rows) - 1})),
         *_throughput(artifacts),
         _machines(list(built.values())),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import NormalDist
 
 from korealbert.documents.shards import DocumentStats
@@ -235,53 +237,58 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     rows: list[list[str]] = []
     marked = set()
     for benchmark in benchmarks:
-        for metric in benchmark.metrics:
-            for system in benchmark.systems:
-                values = benchmark.values(system, metric)
-                if not values:
-                    continue
-                if system == benchmark.lead and metric == benchmark.metric:
-                    marked.add(len(rows))
-                undefined = bool(benchmark.undefined(system, metric))
-                best = (MISSING if undefined else fixed(statistic(values)) for statistic in (statistics.median, max))
-                figures = (benchmark.shown(system, metric), *best, str(len(values)))
-                others = (benchmark.shown(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
-                rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
+        for metric, system in product(benchmark.metrics, benchmark.systems):
+            values = benchmark.values(system, metric)
+            if not values:
+                continue
+            if system == benchmark.lead and metric == benchmark.metric:
+                marked.add(len(rows))
+            undefined = bool(benchmark.undefined(system, metric))
+            best = (MISSING if undefined else fixed(statistic(values)) for statistic in (statistics.median, max))
+            figures = (benchmark.shown(system, metric), *best, str(len(values)))
+            others = (benchmark.shown(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
+            rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
-    shown = ["official ones"]
-    shown += [
-        what
-        for number, what in ((6, "corrected ones"), (7, "the best reachable"))
-        if any(row[number] != MISSING for row in rows)
-    ]
-    listed = " and ".join(shown) if len(shown) < 3 else f"{', '.join(shown[:-1])}, and {shown[-1]}"
-    title = f"Test scores over seeds, times 100: {listed}"
-    return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
+    corrected, oracle = (any(row[column] != MISSING for row in rows) for column in (6, 7))
+    return Table(
+        f"Test scores over seeds, times 100: {_KINDS[corrected, oracle]}",
+        header,
+        rows,
+        frozenset(range(2, 8)),
+        frozenset(marked),
+    )
+
+
+_KINDS = {
+    (False, False): "official ones",
+    (True, False): "official ones and corrected ones",
+    (False, True): "official ones and the best reachable",
+    (True, True): "official ones, corrected ones, and the best reachable",
+}
+"""Which scores a table has, by whether there are corrected ones, and those of the best reachable predictions."""
 
 
 def _onnx_table(benchmarks: Sequence[Benchmark]) -> list[Table]:
     """Compare the scores of ONNX models with torch's, if any were tested."""
-
-    def change(benchmark: Benchmark, system: str, split: str) -> str:
-        own, other = benchmark.values(system), benchmark.values(system, kind=split)
-        if not other or benchmark.undefined(system) or benchmark.undefined(system, kind=split):
-            return MISSING
-        return signed(statistics.fmean(other) - statistics.fmean(own))
-
     rows = []
     for benchmark in benchmarks:
         for system in benchmark.systems:
             if any(benchmark.values(system, kind=split) for split in ONNX_SPLITS):
-                columns = [
-                    text
-                    for split in ONNX_SPLITS
-                    for text in (benchmark.shown(system, kind=split), change(benchmark, system, split))
-                ]
-                rows.append([f"{benchmark.title}, {benchmark.metric_title}", system, benchmark.shown(system), *columns])
+                row = [f"{benchmark.title}, {benchmark.metric_title}", system, benchmark.shown(system)]
+                for split in ONNX_SPLITS:
+                    row += [benchmark.shown(system, kind=split), _onnx_change(benchmark, system, split)]
+                rows.append(row)
     titles = [title for name in ONNX_SPLITS.values() for title in (name, "Change")]
     header = ["Benchmark", "Weights", "torch", *titles]
     title = "Test scores of the fine-tuned models as ONNX, by onnxruntime"
     return [Table(title, header, rows, frozenset(range(2, len(header))))] if rows else []
+
+
+def _onnx_change(benchmark: Benchmark, system: str, split: str) -> str:
+    torch, onnx = benchmark.values(system), benchmark.values(system, kind=split)
+    if not onnx or benchmark.undefined(system) or benchmark.undefined(system, kind=split):
+        return MISSING
+    return signed(statistics.fmean(onnx) - statistics.fmean(torch))
 
 
 def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> list[Block]:
@@ -304,18 +311,16 @@ _CORRECTED = "; the corrected value is shown next to it, and figures show the co
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
     """Show each warning once, with the seeds of the runs that gave it."""
-    rows: list[list[str]] = []
     systems = list(dict.fromkeys(system for benchmark in benchmarks for system in benchmark.systems))
+    rows: list[list[str]] = []
     for benchmark in benchmarks:
-        seeds_of: dict[str, dict[str, list[str]]] = {}
-        for system in benchmark.systems:
-            for cell in benchmark.of(system):
-                for warning in cell.metrics.get("warnings", []):
-                    seeds_of.setdefault(warning, {}).setdefault(system, []).append(str(cell.seed))
-        rows += [
-            [benchmark.title, warning, *(", ".join(found.get(system, [])) or MISSING for system in systems)]
-            for warning, found in seeds_of.items()
-        ]
+        seeds_of: dict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for cell in (cell for system in benchmark.systems for cell in benchmark.of(system)):
+            for warning in cell.metrics.get("warnings", []):
+                seeds_of[warning][cell.system].append(str(cell.seed))
+        for warning, seeds_by_system in seeds_of.items():
+            columns = (", ".join(seeds_by_system[system]) or MISSING for system in systems)
+            rows.append([benchmark.title, warning, *columns])
     header = ["Benchmark", "Warning", *(f"Seeds, {system}" for system in systems)]
     return Table("Warnings, and the seeds whose runs gave them", header, rows, prose=frozenset({1}))
 

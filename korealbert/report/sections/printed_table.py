@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.finetune.encoders.stage import EncoderStats
-from korealbert.formatting import MISSING, compact, fixed
+from korealbert.formatting import MISSING, compact
 from korealbert.model.config import encoder_size
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.printed import Column, Measure, Printed, other_metrics
+from korealbert.report.printed import Column, Measure, Printed, mean_of, other_metrics
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.scores import Benchmark
 
@@ -71,29 +71,33 @@ def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Bench
     body: list[list[str]] = []
     marked = set()
     for row in spec.rows:
+        label = row.model
         if row.encoder or row.shape:
             marked.add(len(body))
             ours = [_ours(spec, column, row, artifacts, by_name, speeds) for column in spec.columns]
-            body.append([row.model, {OWN: "ours", "": "its shape"}.get(row.encoder, row.encoder), *ours])
+            body.append([label, {OWN: "ours", "": "its shape"}.get(row.encoder, row.encoder), *ours])
             medians = [_score(spec, column, row, by_name, statistics.median) for column in spec.columns]
             if spec.printed.statistic == "median" and any(each != MISSING for each in medians):
                 body.append(["", "median", *medians])
-        cells = [_printed(spec.printed, row.model, column) for column in spec.columns]
-        body.append(["" if row.encoder or row.shape else row.model, "printed", *cells])
+            label = ""
+        body.append([label, "printed", *(_printed(spec.printed, row.model, column) for column in spec.columns)])
     header = ["", "From", *(column.title for column in spec.columns)]
-    partly = "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part)
-    measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
+    title = f"{spec.printed.source}, ours above the printed"
+    table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
+    return Section("table", spec.printed.source, [table, *(Text(note, quiet=True) for note in _notes(spec, benchmarks))])
+
+
+def _notes(spec: PrintedTable, benchmarks: Sequence[Benchmark]) -> list[str]:
+    """Return how to read the table, and which columns may not measure what the printed ones do."""
     text = (
         "Ours are mean ± sd over seeds, times 100; a row with only printed numbers was not measured. Parameters are those of "
         "the encoders as they are loaded, without heads. Speed is that of training steps of the shapes, on the machine of "
         "this run."
     )
-    if partly:
+    if partly := "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part):
         text += f" Tested on a part: {partly}."
-    title = f"{spec.printed.source}, ours above the printed"
-    table = Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked))
-    notes = [text, *other_metrics(spec.columns, spec.printed, measures)]
-    return Section("table", spec.printed.source, [table, *(Text(note, quiet=True) for note in notes)])
+    measures = {b.name: Measure(b.cells[0].metrics["task"], b.cells[0].metrics["title"], b.metric) for b in benchmarks}
+    return [text, *other_metrics(spec.columns, spec.printed, measures)]
 
 
 def _ours(
@@ -122,20 +126,18 @@ def _score(
     column: Column,
     row: TableRow,
     benchmarks: Mapping[str, Benchmark],
-    statistic: Callable[[list[float]], float],
+    statistic: Callable[[Sequence[float]], float],
 ) -> str:
     """Return a statistic over the seeds of a benchmark, or its mean over several benchmarks; a dash if one is missing."""
-    titles = {each.title: each for each in spec.columns}
-    columns = [[titles[title] for title in group] for group in column.average] or [[column]]
-    if any(of.benchmark not in benchmarks for group in columns for of in group):
+    by_title = {each.title: each for each in spec.columns}
+    averaged = [by_title[title] for group in column.parts for title in group]
+    if any(part.benchmark not in benchmarks for part in averaged):
         return MISSING
     system = _system(row)
-    if any(benchmarks[of.benchmark].undefined(system, of.metric or None) for group in columns for of in group):
+    if any(benchmarks[part.benchmark].undefined(system, part.metric or None) for part in averaged):
         return "undefined"
-    groups = [[benchmarks[of.benchmark].values(system, of.metric or None) for of in group] for group in columns]
-    if not all(found for group in groups for found in group):
-        return MISSING
-    return fixed(statistics.fmean(statistics.fmean(map(statistic, group)) for group in groups))
+    values = {part.title: benchmarks[part.benchmark].values(system, part.metric or None) for part in averaged}
+    return mean_of([[values[title] for title in group] for group in column.parts], statistic)
 
 
 def _printed(printed: Printed, model: str, column: Column) -> str:

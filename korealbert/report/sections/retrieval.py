@@ -178,8 +178,10 @@ def csv_rows(found: Sequence[Searched], model: str) -> Iterator[tuple[Any, ...]]
         for system, runs in searched.systems.items():
             root, _, name = system.rpartition("/")
             own = name in INITS and not root
+            trained_on = searched.trained_on.get(system, "")
             for run in runs:
                 facts = (model if own else system, searched.name, "retrieval", run.metrics["init"] if own else "", run.seed)
-                for kind, split in (("official", run.metrics["split"]), ("corrected", f"{run.metrics['split']}_corrected")):
-                    for metric, value in run.metrics[kind].items():
-                        yield (*facts, split, metric, value, run.artifact.name, searched.trained_on.get(system, ""))
+                for kind, suffix in (("official", ""), ("corrected", "_corrected")):
+                    split = f"{run.metrics['split']}{suffix}"
+                    rows = run.metrics[kind].items()
+                    yield from ((*facts, split, metric, value, run.artifact.name, trained_on) for metric, value in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, islice
 
 from korealbert.artifact import Artifact
@@ -107,17 +107,9 @@ def quality(artifacts: Artifacts) -> Section | None:
     figures, tables = [], []
     for score, names in _BIN_NAMES.items():
         counts = {source: bins[score] for source, bins in sorted(stats.scores.items()) if bins.get(score)}
-        if not counts:
-            continue
-        bins = [(name, sum(one.get(str(place), 0) for one in counts.values())) for place, name in enumerate(names)]
-        label = f"Documents by {score}: " + "; ".join(f"{name} {number}" for name, number in bins)
-        caption = f"Documents by {score} (a bar begins at the number below it)"
-        figures.append(Figure(f"document-{score}", caption, charts.histogram(bins, label=label, unit=score)))
-        rows = [
-            [source, *(percent(one.get(str(place), 0) / sum(one.values())) for place in range(len(names)))]
-            for source, one in counts.items()
-        ]
-        tables.append(Table(f"Documents by {score} and source", ["Source", *names], rows, frozenset(range(1, len(names) + 1))))
+        if counts:
+            figures.append(_scores_of_all(score, names, counts.values()))
+            tables.append(_scores_by_source(score, names, counts))
     trained = ", ".join(f"{count(number)} {role}" for role, number in stats.trained_on.items())
     sentences = [f"Models were trained on {trained} texts."] if trained else []
     if "good" in stats.trained_on:
@@ -129,3 +121,22 @@ def quality(artifacts: Artifacts) -> Section | None:
     blocks: list[Block] = [Text(" ".join(sentences))] if sentences else []
     blocks += [Figures(figures)] if figures else []
     return Section("quality", "Quality of the documents", [*blocks, *tables, Text(artifacts.origin("quality"), quiet=True)])
+
+
+_Bins = Mapping[str, int]
+"""Numbers of documents by bin."""
+
+
+def _scores_of_all(score: str, names: Sequence[str], counts: Collection[_Bins]) -> Figure:
+    bins = [(name, sum(one.get(str(number), 0) for one in counts)) for number, name in enumerate(names)]
+    label = f"Documents by {score}: " + "; ".join(f"{name} {number}" for name, number in bins)
+    caption = f"Documents by {score} (a bar begins at the number below it)"
+    return Figure(f"document-{score}", caption, charts.histogram(bins, label=label, unit=score))
+
+
+def _scores_by_source(score: str, names: Sequence[str], counts: Mapping[str, _Bins]) -> Table:
+    rows = []
+    for source, bins in counts.items():
+        shares = (bins.get(str(number), 0) / sum(bins.values()) for number in range(len(names)))
+        rows.append([source, *map(percent, shares)])
+    return Table(f"Documents by {score} and source", ["Source", *names], rows, frozenset(range(1, len(names) + 1)))

@@ -99,7 +99,7 @@ def _ngrams(stats: ViewsStats, spec: Mapping[str, Any]) -> Figure | None:
         charts.Bar(f"{n} {unit}{'s' * (n > 1)}", number / sum(counts), percent(number / sum(counts), 1), share)
         for n, (number, share) in enumerate(zip(counts, asked, strict=True), start=1)
     ]
-    label = f"N-grams chosen for prediction, of {count(sum(counts))}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
+    label = f"N-grams chosen for prediction, of {count(sum(counts))}"
     caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, cut at the budget and at the end of segments"
     return Figure("noise-ngrams", caption, charts.bars(rows, label=label))
 
@@ -113,8 +113,8 @@ def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | 
     ]
     if not rows:
         return None
-    label = f"{what}, over all views: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    caption = f"{what}, over all views" + (": recipe (grey) and measured" if any(row.before for row in rows) else "")
+    label = f"{what}, over all views"
+    caption = label + (": recipe (grey) and measured" if any(row.before for row in rows) else "")
     return Figure(name, caption, charts.bars(rows, label=label))
 
 
