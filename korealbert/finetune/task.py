@@ -171,7 +171,7 @@ class Task(ABC):
     dev_metric: ClassVar[str] = ""
     """Name of the score that selects on dev, if the benchmark's baselines do not select by ``metric``."""
     origin: ClassVar[str]
-    """Origin and licence of its official files."""
+    """Origin and license of its official files."""
     has_official_dev: ClassVar[bool]
     """False if there is no dev set, or published scores are dev scores: a share of train is then held out as dev."""
     defaults: ClassVar[Mapping[str, int | float]]
