@@ -37,6 +37,7 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
+    fits,
     machines,
     numbered,
     recipe_names,
@@ -218,7 +219,9 @@ def _would_run(planned: Sequence[Planned], verb: str) -> str:
 
 
 def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
-    """Yield the plan as a table that fits the terminal. A narrow one gets the reasons below, and no artifact names."""
+    """Yield the plan as a table that fits the terminal. A narrow one gets the reasons below, and no artifact names; one too
+    narrow for whole names gets lines.
+    """
     wide = console.width >= _WIDE
     costs = [Column(name, justify="right", no_wrap=True) for name in ("time", "disk", "memory")]
     more = ("artifact", Column("why", overflow="fold")) if wide else ()
@@ -227,7 +230,17 @@ def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
         cost = (stage.takes, size(stage.cost.disk_bytes), size(stage.cost.memory_bytes)) if stage.cost else ("", "", "")
         shown = (stage.name, "\n".join(stage.reasons)) if wide else ()
         table.add_row(Text(stage.label, overflow="fold"), Text(stage.status, _STATUS_STYLE[stage.status]), *cost, *shown)
-    yield table
+    if fits(table):
+        yield table
+    else:
+        for stage in planned:
+            yield f"{stage.label}  {stage.status}"
+            if cost := stage.cost:
+                yield from (
+                    f"  time: {stage.takes}",
+                    f"  disk: {size(cost.disk_bytes)}",
+                    f"  memory: {size(cost.memory_bytes)}",
+                )
     if not wide:
         for stage in planned:
             yield from (f"{stage.label}: {reason}" for reason in stage.reasons)

@@ -41,6 +41,11 @@ class _PlainConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=without_controls(segment.text))
 
+    def on_broken_pipe(self) -> None:
+        """Drop further output, as its reader (``| head``) has ended. The command goes on, and its exit status stays true."""
+        self.quiet = True
+        _give_up_output()
+
 
 console = _PlainConsole(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
@@ -246,7 +251,7 @@ def _print_table(table: blocks.Table, title: Text | None) -> None:
     drawn = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
     for row in table.rows:
         drawn.add_row(*row)
-    if Measurement.get(console, console.options.update(width=_ANY_WIDTH), drawn).minimum <= console.width:
+    if fits(drawn):
         console.print(drawn)
     else:
         _print_in_lines(table, title)
@@ -254,6 +259,11 @@ def _print_table(table: blocks.Table, title: Text | None) -> None:
 
 _ANY_WIDTH = 100_000
 """Width in which a table's longest words are measured. By default the result is limited to the terminal's width."""
+
+
+def fits(table: Table) -> bool:
+    """Whether the terminal is wide enough for a table without breaking a word."""
+    return Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).minimum <= console.width
 
 
 def _print_in_lines(table: blocks.Table, title: Text | None) -> None:

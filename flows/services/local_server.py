@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import fcntl
+import logging
 import os
 import re
 import secrets
@@ -141,7 +142,7 @@ def api_for_one_run(store: Path) -> Iterator[None]:
             yield
             return
         warn(f"the server at {configured} is not ours: {refusal}; this run has a temporary server of its own")
-    with temporary_server(store / ".prefect") as settings, temporary_settings(settings):
+    with temporary_server(store / ".prefect") as settings, temporary_settings(settings), without_errors_of_logging():
         try:
             yield
         except httpx.HTTPError:
@@ -150,6 +151,19 @@ def api_for_one_run(store: Path) -> Iterator[None]:
         finally:
             APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
             EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
+
+
+@contextmanager
+def without_errors_of_logging() -> Iterator[None]:
+    """Keep Prefect from printing two lines for each batch of log lines that the server cannot store, as on a full disk.
+
+    They would hide the one line with which the run itself then ends.
+    """
+    before, logging.raiseExceptions = logging.raiseExceptions, False
+    try:
+        yield
+    finally:
+        logging.raiseExceptions = before
 
 
 def _wait_for(api: str) -> None:

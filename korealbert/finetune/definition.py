@@ -177,7 +177,7 @@ class Definition(Spec):
     """``classification``: a label for a text. ``pairs``: a label for two texts. ``regression``: a number for one or two texts.
     ``tagging``: named entities among words or characters. ``spans``: answers in a context. ``choice``: one of some options."""
     origin: str = Field(min_length=1)
-    """Origin and licence of its official files."""
+    """Origin and license of its official files."""
     format: Literal["tsv", "csv", "jsonl", "json", "conll", "squad"]
     """``tsv``: tab-separated, with literal quotation marks. ``csv``: RFC 4180. ``jsonl``: a JSON object per line. ``json``: a
     list of objects. ``conll``: a unit and its tag per line, blank lines between sentences (tagging). ``squad``: SQuAD's JSON

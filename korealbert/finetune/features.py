@@ -51,7 +51,7 @@ def read_examples(
     """Read the wanted splits of the spec, in the order of their files; there is no test if the spec names none.
 
     ``inputs`` holds the downloaded files by split. Raises ValueError naming file, line, field and remedy, and
-    FileNotFoundError naming a missing file, its origin and licence.
+    FileNotFoundError naming a missing file, its origin and license.
     """
 
     def read(split: str) -> list[Example]:

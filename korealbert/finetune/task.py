@@ -176,7 +176,7 @@ class Task(ABC):
     dev_metric: ClassVar[str] = ""
     """Name of the score that selects on dev, if the benchmark's baselines do not select by ``metric``."""
     origin: ClassVar[str]
-    """Origin and licence of its official files."""
+    """Origin and license of its official files."""
     directories: ClassVar[frozenset[str]] = frozenset()
     """Splits that may be named by a directory with their files: train, dev, test."""
     has_official_dev: ClassVar[bool]

@@ -275,7 +275,7 @@ def changed_fields(
     """Return the fields in which two specs differ, by dotted name, with both values.
 
     Each spec is given in readable form and as it enters the identity, which includes the content of files. If both values are
-    equal, the content of a file differs.
+    equal, the content of a file differs. Values are written as in a recipe; one that a recipe would leave out is "unset".
     """
     old_shown, new_shown = flat(shown, exact=True), flat(other_shown, exact=True)
     old_flat, new_flat = flat(identified, exact=True), flat(other_identified, exact=True)
@@ -283,5 +283,15 @@ def changed_fields(
     for name in sorted({*old_flat, *new_flat}):
         if old_flat.get(name) != new_flat.get(name):
             field = name if name in old_shown or name in new_shown else _CONTENT.sub("", name)
-            found[field] = field, old_shown.get(field, "unset"), new_shown.get(field, "unset")
+            before, after = old_shown.get(field), new_shown.get(field)
+            if before is after is None and any(each.startswith(f"{field}.") for each in (*old_shown, *new_shown)):
+                continue  # A whole table was or becomes unset; its fields are listed.
+            found[field] = field, _as_in_a_recipe(before), _as_in_a_recipe(after)
     return list(found.values())
+
+
+def _as_in_a_recipe(value: Any) -> Any:
+    """Return a value as TOML has it where Python writes it otherwise: absence, flags, and texts without characters."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "unset" if value is None else value if value != "" else '""'

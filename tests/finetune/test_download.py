@@ -1,4 +1,4 @@
-"""Benchmark files by URL are downloaded once and checked; a missing one is named with its origin and licence."""
+"""Benchmark files by URL are downloaded once and checked; a missing one is named with its origin and license."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ def test_a_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_every_task_names_origin_and_licence_of_its_files(name: str) -> None:
+def test_every_task_names_origin_and_license_of_its_files(name: str) -> None:
     origin = tasks.load(name).origin
     assert "." in origin.split(",")[0].split(";")[0]
-    assert any(word in origin for word in ("CC", "MIT", "licence", "rights", "research"))
+    assert any(word in origin for word in ("CC", "MIT", "license", "rights", "research"))
 
 
 def test_a_checksum_has_the_digits_of_sha256() -> None:

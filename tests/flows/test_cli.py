@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,6 +53,23 @@ def test_a_plan_fits_the_terminal_and_ends_with_what_it_costs(width: int, store:
     assert max(len(line.rstrip()) for line in lines if not line.startswith("tiny")) <= width
     assert re.fullmatch(r"\d+ of \d+ stages would run: about .*, .* on disk, .* of memory", last)
     assert "no machine 'h101'" in call("plan", TINY, "--store", store, "--as", "h101", code=2)
+
+
+def test_a_narrow_plan_breaks_no_name(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 40)
+    lines = call("plan", TINY, "--store", store).splitlines()
+    assert {"finetune/korsts/pretrained/1  new", "clean/news  cached"} <= {*lines}
+    assert any(line.startswith("  memory: ") for line in lines)
+
+
+def test_output_whose_reader_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        ours = type(console)()
+        ours.print("the first line")
+        ours.print("the last line")
 
 
 def test_an_ended_stage_tells_its_newest_metrics() -> None:

@@ -1,4 +1,4 @@
-"""A corpus as a dataset: every document once with all columns; sources, licences and drops on the card."""
+"""A corpus as a dataset: every document once with all columns; sources, licenses and drops on the card."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_dataset_has_every_document_once(corpus: list[Artifact], form: Form, t
     ]
 
 
-def test_the_card_names_sources_licences_and_drops(corpus: list[Artifact], tmp_path: Path) -> None:
+def test_the_card_names_sources_licenses_and_drops(corpus: list[Artifact], tmp_path: Path) -> None:
     write_dataset(corpus, tmp_path / "my-corpus", "parquet")
     card = (tmp_path / "my-corpus" / "README.md").read_text("utf-8")
     assert card.startswith("---\nlanguage: ko\n") and "\n- n<1K\n" in card

@@ -16,6 +16,7 @@ from korealbert.finetune.scores import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.flows.cli import app
 from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe
+from korealbert.recipe.planning import changed_fields
 from korealbert.report.render.blocks import Figures, Section, Table, Text
 from tests.report.conftest import made, write_documents, write_metrics
 
@@ -38,6 +39,20 @@ def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp
     follows = str(section.blocks[1])
     assert "examples, views, export" in follows and "vocab" not in follows
     assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
+
+
+def test_values_are_written_as_in_a_recipe() -> None:
+    old = {"bf16": True, "limit": None, "noise": None, "title": "", "words": 3}
+    new = {"bf16": False, "limit": 2, "noise": {"portion": 0.5}, "title": "a"}
+    fields = [
+        ("bf16", "true", "false"),
+        ("limit", "unset", 2),
+        ("noise.portion", "unset", 0.5),
+        ("title", '""', "a"),
+        ("words", 3, "unset"),
+    ]
+    assert changed_fields(old, old, new, new) == fields
+    assert changed_fields(new, new, old, old) == [(name, after, before) for name, before, after in fields]
 
 
 def test_fields_called_name_are_reported_by_their_values(tmp_path: Path) -> None:

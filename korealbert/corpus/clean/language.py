@@ -2,7 +2,7 @@
 
 Korean, Japanese and Chinese are recognised by their script, line by line: only they have Hangul or kana, and Hanja among
 Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or identified by py3langid
-(BSD licence; 142 languages) if the recipe names one of their languages. Accuracy: ``bench/language.py``, docs/results.md.
+(BSD license; 142 languages) if the recipe names one of their languages. Accuracy: ``bench/language.py``, docs/results.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Years, prices, scores, dates, ISBNs, bar codes, versions and numbers of laws must stay, so most kinds need more than a pattern:
 resident numbers a date and a check digit, cards an issuer's prefix and Luhn's check, businesses a check digit. Account,
-licence and passport numbers need a word next to them that names them, and so do telephone numbers without separators and
+license and passport numbers need a word next to them that names them, and so do telephone numbers without separators and
 hotlines with a blank (1588 1234).
 
 Datatrove's formatter for web text (used for FineWeb) replaces e-mail addresses and public IP addresses, too. The other kinds

@@ -15,7 +15,7 @@ from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 
-_ORIGIN = "gluebenchmark.com; each task has its own licence"
+_ORIGIN = "gluebenchmark.com; each task has its own license"
 
 _ENTAILMENT = ("entailment", "not_entailment")
 

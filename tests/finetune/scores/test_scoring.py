@@ -428,7 +428,7 @@ def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and
         assert math.isnan(f1_score([["O"] * 5], [["O"] * 5], average="macro", mode="strict", scheme=IOB2))
 
 
-def test_the_error_for_a_missing_official_file_has_its_origin_and_licence(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_official_file_has_its_origin_and_license(tmp_path: Path) -> None:
     missing = [str(tmp_path / "gone.json"), str(tmp_path / "p")]
     result = CliRunner().invoke(app, ["score", "korquad", *missing, "--store", str(tmp_path)])
     assert result.exit_code == 2 and not result.stdout

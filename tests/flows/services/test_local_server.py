@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import fcntl
 import os
@@ -17,11 +18,12 @@ from urllib.error import HTTPError
 
 import httpx
 import pytest
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
 from korealbert.artifact import DiskFull
 from korealbert.flows.services import local_server
-from korealbert.flows.services.local_server import answers, refused, temporary_server
+from korealbert.flows.services.local_server import answers, refused, temporary_server, without_errors_of_logging
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[3]
@@ -88,6 +90,15 @@ def test_only_this_process_is_answered_and_there_are_no_documentation_pages(
         root = api.removesuffix("/api")
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
         assert (home / "prefect.db-shm").is_file() and [*tmp_path.iterdir()] == [home], "the database in use is there"
+
+
+def test_log_lines_that_a_full_database_refuses_do_not_hide_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    worker = APILogWorker.__new__(APILogWorker)  # without a client, every batch fails
+    with without_errors_of_logging():
+        asyncio.run(worker._handle_batch([]))
+    assert capsys.readouterr().err == ""
+    asyncio.run(worker._handle_batch([]))
+    assert "Error logging to API" in capsys.readouterr().err
 
 
 def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_nobody() -> None:
