@@ -235,12 +235,10 @@ def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
     else:
         for stage in planned:
             yield f"{stage.label}  {stage.status}"
-            if cost := stage.cost:
-                yield from (
-                    f"  time: {stage.takes}",
-                    f"  disk: {size(cost.disk_bytes)}",
-                    f"  memory: {size(cost.memory_bytes)}",
-                )
+            if stage.cost:
+                yield f"  time: {stage.takes}"
+                yield f"  disk: {size(stage.cost.disk_bytes)}"
+                yield f"  memory: {size(stage.cost.memory_bytes)}"
     if not wide:
         for stage in planned:
             yield from (f"{stage.label}: {reason}" for reason in stage.reasons)

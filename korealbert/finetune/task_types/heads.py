@@ -115,7 +115,7 @@ class LateInteractionHead(nn.Module):
         both_BLL = real_B2L[:, 0, :, None] & real_B2L[:, 1, None]
         cosines_BLL = cosines_BLL.masked_fill(~both_BLL, -1.0)
         cover_B2L = torch.stack([cosines_BLL.amax(2), cosines_BLL.amax(1)], dim=1)
-        similarity_B = (weights_B2L * cover_B2L).sum((1, 2)) / 2
+        similarity_B: torch.Tensor = (weights_B2L * cover_B2L).sum((1, 2)) / 2
         return (self.low + (self.high - self.low) * similarity_B)[:, None]
 
 

@@ -227,7 +227,7 @@ def language_loss(results: Results) -> Section | None:
     variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
     seeds = {score.seed for score in snapshots}
     figures = []
-    for (task, metric), first in product(reversed(metric_of_task.items()), range(0, len(variants), _MAX_LINES)):
+    for (task, metric), first in product(metric_of_task.items(), range(0, len(variants), _MAX_LINES)):
         of_task = [score for score in scored if (score.task, score.metric) == (task, metric) and score.seed in seeds]
         drawn = variants[first : first + _MAX_LINES]
         curves = [_curve(results, variant, of_task, style) for style, variant in enumerate(drawn, start=1)]

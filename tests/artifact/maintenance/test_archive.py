@@ -137,6 +137,7 @@ HOSTILE = {
     "manifest names too much": naming("가" * 86),
     "manifest names a path too deep": naming("/".join(["abc"] * 300)),
     "manifest names a file within a file": naming("a", "a/b"),
+    "manifest names a file by a lone surrogate": naming("\ud800"),
     "manifest of another recipe": in_manifest("recipe", {"stage": "x", "version": 1, "spec": {}, "inputs": {}}),
     "manifest without recipe": in_manifest("recipe", 3),
     "manifest of another name": in_manifest("name", "words-0123456789abcdef"),
