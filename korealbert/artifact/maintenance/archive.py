@@ -218,10 +218,9 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     for name in files:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
-        odd |= name == MANIFEST or "\\" in name or not name.isprintable()  # nor is a surrogate
-        long = not odd and (len(name.encode()) > _PATH_BYTES or any(len(part.encode()) > _NAME_BYTES for part in path.parts))
+        long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
-        if odd or long or clashing:
+        if odd or name == MANIFEST or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} does not name a file within the artifact")
     return dict(files)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import shutil
@@ -99,25 +98,13 @@ def exchange(members: Members, at: int, content: bytes) -> None:
 
 def with_manifest(alter: Callable[[dict[str, Any]], object]) -> Callable[[Members], None]:
     def change(members: Members) -> None:
-        at = manifest_in(members)
+        at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
         manifest = json.loads(members[at][1])
         alter(manifest)
         del manifest["digest"]
         exchange(members, at, digested_json(manifest))
 
     return change
-
-
-def manifest_in(members: Members) -> int:
-    return next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
-
-
-def naming_a_surrogate(members: Members) -> None:
-    """Let the manifest name a file by an escape that stands for no character, under a right digest."""
-    naming("SURROGATE")(members)
-    head, separator, rest = members[manifest_in(members)][1].partition(b'",')
-    rest = separator + rest.replace(b"SURROGATE", b"\\ud800")
-    exchange(members, manifest_in(members), head[:-64] + hashlib.sha256(rest).hexdigest().encode() + rest)
 
 
 def in_manifest(key: str, value: object) -> Callable[[Members], None]:
@@ -150,7 +137,6 @@ HOSTILE = {
     "manifest names too much": naming("가" * 86),
     "manifest names a path too deep": naming("/".join(["abc"] * 300)),
     "manifest names a file within a file": naming("a", "a/b"),
-    "manifest names a lone surrogate": naming_a_surrogate,
     "manifest of another recipe": in_manifest("recipe", {"stage": "x", "version": 1, "spec": {}, "inputs": {}}),
     "manifest without recipe": in_manifest("recipe", 3),
     "manifest of another name": in_manifest("name", "words-0123456789abcdef"),
