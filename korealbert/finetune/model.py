@@ -89,7 +89,7 @@ class FinetunedModel:
         with torch.inference_mode():
             batches = evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE)
             padded = (pad([features[row] for row in rows], pad_id=self.pad_id, device=self.device) for rows in batches)
-            vectors_NH = torch.cat([self.head.vectors(self.encoded(batch)) for batch in padded])
+            vectors_NH = torch.cat([self.encoded(batch).pooled_BH for batch in padded])
         self.head.whiten(vectors_NH)
 
     @property

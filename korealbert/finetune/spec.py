@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from korealbert.artifact import InputPath, Spec, refuse_repeats
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import DataFile, Definition, is_file
-from korealbert.finetune.task import SEPARATE_HEADS, Head, Task
+from korealbert.finetune.task import Head, Task
 from korealbert.huggingface.onnx import Form
 
 Init = Literal["pretrained", "random"]
@@ -62,9 +62,7 @@ class FeaturesSpec(Spec):
     head: Head = "own"
     """``own``: the task's default, a cross-encoder if it compares two sentences; an ELECTRA gets ``electra`` instead if the
     task offers it. ``electra``: a dense layer with GELU before the task's layer. ``mean``: the task's layer on the mean vector
-    of all pieces. ``bi-encoder``: the two sentences are encoded separately, and their mean vectors are compared.
-    ``late-interaction``: the same, but each piece is compared with the most similar one of the other sentence (only tasks of
-    similarity). Scores of these two are comparable only with others of the same head.
+    of all pieces. ``bi-encoder``: the two sentences are encoded separately; scores are comparable only with other bi-encoders.
     ``answerability``: spans, and a jointly trained classifier of whether there is an answer (squad2, klue_mrc)."""
 
     @model_validator(mode="before")
@@ -118,7 +116,7 @@ class FeaturesSpec(Spec):
     def features(self) -> FeaturesSpec:
         """Return the part of the spec that determines the features."""
         fields = {name: getattr(self, name) for name in FeaturesSpec.model_fields}
-        return FeaturesSpec(**fields | {"head": "bi-encoder" if self.head in SEPARATE_HEADS else "own"})
+        return FeaturesSpec(**fields | {"head": self.head if self.head == "bi-encoder" else "own"})
 
 
 class ContrastSpec(Spec):
@@ -214,8 +212,8 @@ class FinetuneSpec(FeaturesSpec):
     encoder_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout within the encoder, including attention. None: as in its config.json."""
     whiten: bool = False
-    """For the heads ``mean``, ``bi-encoder`` and ``late-interaction``: put a trainable linear map before the head, which
-    initially whitens the vectors of the training examples: mean vectors, or those of all pieces."""
+    """For the heads ``mean`` and ``bi-encoder``: put a trainable linear map before the head, which initially whitens the mean
+    vectors of the training examples."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
     evidence: bool = False
@@ -235,8 +233,8 @@ class FinetuneSpec(FeaturesSpec):
         refuse_repeats("onnx", self.onnx)
         if self.onnx and not self.benchmark.outputs:
             raise ValueError(f"{self.task_name}: its head ({self.head}) reads more than one sequence of pieces; leave onnx out")
-        if self.whiten and not self.benchmark.pools_mean and self.head != "late-interaction":
-            raise ValueError(f"whiten needs head = 'mean', 'bi-encoder' or 'late-interaction' (it is {self.head!r})")
+        if self.whiten and not self.benchmark.pools_mean:
+            raise ValueError(f"whiten is for mean vectors; set head = 'mean' or 'bi-encoder' (it is {self.head!r})")
         if self.contrast is not None and self.head != "bi-encoder":
             raise ValueError(f"contrast trains vectors of single sentences; set head = 'bi-encoder' (it is {self.head!r})")
         return self

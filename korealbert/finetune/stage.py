@@ -48,7 +48,7 @@ from korealbert.finetune.features import (
 from korealbert.finetune.scores.analysis import analysis
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.task import SEPARATE_HEADS, Encoded, Example, Feature, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
@@ -110,7 +110,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     """Return what a run's memory depends on: the encoder, the examples, and the number of pieces per forward pass."""
     batch_size = spec.micro_batch_size or _settled(spec, inputs).batch_size
     examples = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
-    head = f" {spec.head}" if spec.head in SEPARATE_HEADS else ""
+    head = f" {spec.head}" if spec.head == "bi-encoder" else ""
     return f"{inputs['model'].name} {spec.task_name}{head} {examples} {spec.max_length} {batch_size} {spec.precision}"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Kind = TypeVar("_Kind", bound="Example")
 
-Head = Literal["own", "mean", "electra", "bi-encoder", "late-interaction", "answerability"]
+Head = Literal["own", "mean", "electra", "bi-encoder", "answerability"]
 """The layers between the encoder's vectors and a task's output.
 
 - ``own``: the task's default: a dense layer on the pooled vector (a pair is one input: a cross-encoder) or on each piece, or
@@ -39,8 +39,6 @@ Head = Literal["own", "mean", "electra", "bi-encoder", "late-interaction", "answ
   ElectraForSequenceClassification and ElectraForMultipleChoice; recipes choose it for every ELECTRA.
 - ``bi-encoder``: each sentence of a pair is encoded separately, to mean vectors u and v. Similarity is their cosine; classes
   are computed from [u, v, |u − v|].
-- ``late-interaction``: each sentence is encoded separately, and each piece is compared with the most similar one of the other
-  sentence, as in ColBERT.
 - ``answerability``: spans of a context, and a jointly trained classifier on the pooled vector that says whether there is an
   answer.
 """
@@ -50,9 +48,6 @@ POOLING_HEADS: tuple[Head, ...] = ("own", "mean", "electra")
 
 PAIR_HEADS: tuple[Head, ...] = (*POOLING_HEADS, "bi-encoder")
 """Heads of tasks that compare two sentences."""
-
-SEPARATE_HEADS: tuple[Head, ...] = ("bi-encoder", "late-interaction")
-"""Heads for which each sentence of a pair is an input of its own. Their scores are not comparable with cross-encoders'."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
-from korealbert.finetune.task import SEPARATE_HEADS
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
@@ -95,10 +94,10 @@ def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mappin
     heads = {column.title: benchmarks[column.benchmark].first.head for column in columns if column.benchmark in benchmarks}
     for column in columns:
         parts = [column.title, *(title for group in column.average for title in group)]
-        if column.printed is not None and (apart := [title for title in parts if heads.get(title) in SEPARATE_HEADS]):
+        if column.printed is not None and (apart := [title for title in parts if heads.get(title) == "bi-encoder"]):
             raise RecipeError(
                 f"{where}, column {column.title!r}: the printed scores are of cross-encoders, and {apart[0]!r} has "
-                f"head = {heads[apart[0]]!r}; remove printed, or measure the task with its own head"
+                "head = 'bi-encoder'; remove printed, or measure the task with its own head"
             )
 
 

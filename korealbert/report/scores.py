@@ -11,7 +11,6 @@ import polars as pl
 from korealbert.artifact import Artifact
 from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import INITS
-from korealbert.finetune.task import SEPARATE_HEADS
 from korealbert.formatting import MISSING, mean_and_sd, part_of, percent, spread
 from korealbert.huggingface.onnx import FILES
 from korealbert.report import published
@@ -112,9 +111,8 @@ class Benchmark:
 
     @property
     def compared_with(self) -> str:
-        """Task whose published scores are comparable; "" if pairs are encoded separately, since the published ones are of
-        cross-encoders."""
-        return "" if self.head in SEPARATE_HEADS else str(self.cells[0].metrics["task"])
+        """Task whose published scores are comparable; "" for a bi-encoder, since the published ones are of cross-encoders."""
+        return "" if self.head == "bi-encoder" else str(self.cells[0].metrics["task"])
 
     @property
     def metric(self) -> str:
@@ -245,7 +243,6 @@ _OF_ARCHITECTURE = "electra"
 
 _HEAD_TITLES = {
     "mean": "mean pooling",
-    "late-interaction": "late interaction",
     "answerability": "classifier of answerability",
     "electra": "ELECTRA's head (dense layer, GELU)",
 }

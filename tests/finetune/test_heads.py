@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from korealbert.report.sections.benchmarks import comparison
 from tests.finetune.encoders.families import write_family
 
 CPU = torch.device("cpu")
-HEADS: tuple[Head, ...] = ("own", "mean", "bi-encoder", "late-interaction")
 QUICK = {"epochs": 4, "batch_size": 16, "learning_rate": 5e-3}
 PAIRS = [
     Example("1", "사과를 먹는 사람이 웃는다", 4.0, "사람이 사과를 먹는다"),
@@ -60,20 +58,17 @@ def model_of(directory: Path, task: str, head: Head, examples: Sequence[Example]
     return model, encoded
 
 
-def pieces(directory: Path, text: str | tuple[str, str]) -> torch.Tensor:
-    """Vectors [L, H] of a text's pieces by transformers, without padding."""
-    tokenizer, transformer = load_tokenizer(directory), load_encoder(directory, init="pretrained").transformer.eval()
-    parts = text if isinstance(text, tuple) else (text,)
-    encoded = tokenizer(*parts, return_tensors="pt", return_token_type_ids=True)
-    if getattr(transformer.config, "type_vocab_size", 0) < 2:
-        del encoded["token_type_ids"]
-    hidden_LH: torch.Tensor = transformer(**encoded).last_hidden_state[0]
-    return hidden_LH
-
-
 def vectors(directory: Path, texts: Sequence[str | tuple[str, str]]) -> torch.Tensor:
-    """Mean vectors [N, H] of the texts' pieces."""
-    return torch.stack([pieces(directory, text).mean(0) for text in texts])
+    """Mean vectors of texts that transformers encodes one by one, without padding."""
+    tokenizer, transformer = load_tokenizer(directory), load_encoder(directory, init="pretrained").transformer.eval()
+    rows = []
+    for text in texts:
+        parts = text if isinstance(text, tuple) else (text,)
+        encoded = tokenizer(*parts, return_tensors="pt", return_token_type_ids=True)
+        if getattr(transformer.config, "type_vocab_size", 0) < 2:
+            del encoded["token_type_ids"]
+        rows.append(transformer(**encoded).last_hidden_state[0].mean(0))
+    return torch.stack(rows)
 
 
 @torch.no_grad()
@@ -85,23 +80,6 @@ def test_a_bi_encoder_of_any_family_is_the_cosine_of_mean_vectors(family: Path) 
     torch.testing.assert_close(found[:, 0], expected, atol=2e-5, rtol=2e-5)
     assert targets == [4.0, 0.5, 3.0]
     assert model.task.decode(found, encoded) == pytest.approx(expected.tolist(), abs=1e-4)
-
-
-@torch.no_grad()
-def test_late_interaction_is_the_weighed_mean_of_each_pieces_best_cosine(family: Path) -> None:
-    model, encoded = model_of(family, "korsts", "late-interaction", PAIRS)
-    torch.nn.init.normal_(model.head.importance.weight)
-    expected = []
-    for example in PAIRS:
-        left, right = (pieces(family, text) for text in (example.text, example.pair or ""))
-        best = [
-            [max(float(torch.cosine_similarity(u, v, dim=0)) for v in other) for u in own]
-            for own, other in ((left, right), (right, left))
-        ]
-        weights = [model.head.importance(own)[:, 0].softmax(0).tolist() for own in (left, right)]
-        covered = [sum(w * c for w, c in zip(*side, strict=True)) for side in zip(weights, best, strict=True)]
-        expected.append(5 * sum(covered) / 2)
-    assert model.logits(encoded)[0][:, 0].tolist() == pytest.approx(expected, abs=1e-4)
 
 
 @torch.no_grad()
@@ -127,9 +105,7 @@ def test_the_mean_head_is_a_layer_on_the_mean_of_all_pieces(family: Path, paired
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    ("task", "head"), [("korsts", "bi-encoder"), ("korsts", "late-interaction"), ("kornli", "bi-encoder"), ("kornli", "mean")]
-)
+@pytest.mark.parametrize(("task", "head"), [("korsts", "bi-encoder"), ("kornli", "bi-encoder"), ("kornli", "mean")])
 def test_padding_and_neighbours_change_nothing(family: Path, task: str, head: Head) -> None:
     model, encoded = model_of(family, task, head, PAIRS)
     alone = torch.cat([model.logits([feature])[0] for feature in encoded])
@@ -182,19 +158,8 @@ def test_a_run_begins_with_whitened_training_vectors(
     assert scores[True] != scores[False]
 
 
-@torch.no_grad()
-def test_late_interaction_whitens_the_vectors_of_real_pieces(family: Path) -> None:
-    model, encoded = model_of(family, "korsts", "late-interaction", PAIRS)
-    model = replace(model, head=WhitenedHead(model.head, model.encoder.hidden_size))
-    model.whiten(encoded)
-    seen = torch.cat([pieces(family, text) for example in PAIRS for text in (example.text, example.pair or "")])
-    expected = WhitenedHead(CosineHead(0.0, 1.0), seen.shape[1])
-    expected.whiten(seen)
-    torch.testing.assert_close(model.head.map.weight, expected.map.weight, atol=1e-3, rtol=1e-3)
-
-
-def test_only_vectors_that_are_compared_can_be_whitened(korsts: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="whiten needs head = 'mean', 'bi-encoder' or 'late-interaction'"):
+def test_only_mean_vectors_can_be_whitened(korsts: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="set head = 'mean' or 'bi-encoder'"):
         FinetuneSpec(**korsts, whiten=True)
 
 
@@ -210,18 +175,17 @@ def test_a_pair_is_two_inputs_of_at_most_the_length_and_as_long_as_the_longer(mo
     assert batch.targets == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("head", ["bi-encoder", "late-interaction"])
-def test_separately_encoded_pairs_are_learnt_and_name_their_head(
-    head: Head, model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+def test_a_bi_encoder_learns_and_names_itself(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
-    spec = FinetuneSpec(**{**korsts, **QUICK, "head": head})
+    spec = FinetuneSpec(**{**korsts, **QUICK, "head": "bi-encoder"})
     out, kept = fresh("out"), fresh("features")
     stats = stage.run(spec, {"model": model}, out, runtime)
     assert stats.test["spearman"] > 70
-    assert json.loads((out / "metrics.json").read_text())["head"] == stats.facts()["head"] == head
+    assert json.loads((out / "metrics.json").read_text())["head"] == stats.facts()["head"] == "bi-encoder"
     for name in ("predictions.arrow", "dev_predictions.arrow"):
         with pa.ipc.open_file(out / name) as reader:
-            assert reader.schema.metadata == {b"task": b"korsts", b"head": head.encode()}
+            assert reader.schema.metadata == {b"task": b"korsts", b"head": b"bi-encoder"}
     # Cached features give the same; so do small forward passes.
     features.run(spec.features(), {"model": model}, kept, runtime)
     cached, parts = fresh("cached"), fresh("parts")
@@ -255,7 +219,7 @@ def test_scores_of_the_tasks_own_heads_are_named_as_they_were(
 def test_the_own_head_leaves_identities_as_they_were_and_mean_vectors_share_features(
     korsts: dict[str, Any], tmp_path: Path
 ) -> None:
-    specs = {head: FinetuneSpec(**{**korsts, "head": head}) for head in HEADS}
+    specs = {head: FinetuneSpec(**{**korsts, "head": head}) for head in ("own", "mean", "bi-encoder")}
 
     def spec_of(spec: FeaturesSpec) -> dict[str, Any]:
         found: dict[str, Any] = features.STAGE.identity(spec, {}, Store(tmp_path)).spec
@@ -265,9 +229,7 @@ def test_the_own_head_leaves_identities_as_they_were_and_mean_vectors_share_feat
     assert "head" not in spec_of(specs["own"]).keys() | spec_of(specs["mean"].features()).keys()
     assert spec_of(specs["mean"].features()) == spec_of(specs["own"].features())
     assert spec_of(specs["mean"])["head"] == "mean"
-    for head in ("bi-encoder", "late-interaction"):
-        assert spec_of(specs[head])["head"] == head
-        assert spec_of(specs[head].features())["head"] == "bi-encoder"
+    assert spec_of(specs["bi-encoder"].features())["head"] == spec_of(specs["bi-encoder"])["head"] == "bi-encoder"
 
 
 def test_an_unknown_head_is_refused_with_a_list_of_the_tasks_heads(nsmc: dict[str, Any]) -> None:

@@ -90,56 +90,15 @@ class CosineHead(nn.Module):
         return (self.low + (self.high - self.low) * cosine_B)[:, None]
 
 
-class LateInteractionHead(nn.Module):
-    """How well each sentence of a pair covers the other, scaled as in ``CosineHead``: [2B, L, H] -> [B, 1].
-
-    A piece's cover is its cosine with the most similar piece of the other sentence (ColBERT: Khattab and Zaharia 2020, arXiv
-    2004.12832). The similarity is the mean cover over the pieces of both sentences, weighted by a softmax over each sentence,
-    whose logits a dense layer computes; at first all weights are equal. Special pieces count like others.
-    """
-
-    def __init__(self, hidden_size: int, low: float, high: float) -> None:
-        super().__init__()
-        self.low, self.high = low, high
-        self.importance = nn.Linear(hidden_size, 1)
-        nn.init.zeros_(self.importance.weight)
-        nn.init.zeros_(self.importance.bias)
-
-    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Return scores [B, 1]."""
-        hidden_B2LH = encoded.hidden_BLH.view(len(encoded.features), 2, *encoded.hidden_BLH.shape[1:])
-        real_B2L = real_pieces(encoded).view(hidden_B2LH.shape[:3])
-        weights_B2L = self.importance(hidden_B2LH)[..., 0].masked_fill(~real_B2L, -torch.inf).softmax(-1)
-        left_BLH, right_BLH = nn.functional.normalize(hidden_B2LH, dim=-1).unbind(1)
-        cosines_BLL = left_BLH @ right_BLH.transpose(1, 2)
-        both_BLL = real_B2L[:, 0, :, None] & real_B2L[:, 1, None]
-        cosines_BLL = cosines_BLL.masked_fill(~both_BLL, -1.0)
-        cover_B2L = torch.stack([cosines_BLL.amax(2), cosines_BLL.amax(1)], dim=1)
-        similarity_B: torch.Tensor = (weights_B2L * cover_B2L).sum((1, 2)) / 2
-        return (self.low + (self.high - self.low) * similarity_B)[:, None]
-
-
-def real_pieces(encoded: EncoderOutput) -> torch.Tensor:
-    """Return which positions [rows, L] of the encoder's output are pieces of an input, not padding."""
-    inputs = [part for feature in encoded.features for part in (feature.choices or (feature,))]
-    lengths_B = torch.tensor([len(part.input_ids) for part in inputs], device=encoded.hidden_BLH.device)
-    return torch.arange(encoded.hidden_BLH.shape[1], device=lengths_B.device) < lengths_B[:, None]
-
-
 class WhitenedHead(nn.Module):
-    """A linear map of the vectors that another head reads, initially the identity: [..., H] -> [..., H] -> its output."""
+    """A linear map of the pooled vectors, initially the identity, before another head: [B, H] -> [B, H] -> its output."""
 
     def __init__(self, head: nn.Module, hidden_size: int) -> None:
         super().__init__()
         self.head = head
-        self.of_pieces = isinstance(head, LateInteractionHead)
         self.map = nn.Linear(hidden_size, hidden_size)
         nn.init.eye_(self.map.weight)
         nn.init.zeros_(self.map.bias)
-
-    def vectors(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Return the vectors [N, H] that the map is for: pooled ones, or those of all real pieces."""
-        return encoded.hidden_BLH[real_pieces(encoded)] if self.of_pieces else encoded.pooled_BH
 
     @torch.no_grad()
     def whiten(self, vectors_NH: torch.Tensor) -> None:
@@ -158,8 +117,7 @@ class WhitenedHead(nn.Module):
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
         """Return the logits of the head."""
-        changed = {"hidden_BLH": self.map(encoded.hidden_BLH)} if self.of_pieces else {"pooled_BH": self.map(encoded.pooled_BH)}
-        logits: torch.Tensor = self.head(replace(encoded, **changed))
+        logits: torch.Tensor = self.head(replace(encoded, pooled_BH=self.map(encoded.pooled_BH)))
         return logits
 
 

@@ -16,17 +16,7 @@ from korealbert.finetune.files import Record, normalisation_hint
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
-from korealbert.finetune.task import (
-    PAIR_HEADS,
-    POOLING_HEADS,
-    SEPARATE_HEADS,
-    Example,
-    Feature,
-    Scores,
-    Task,
-    name_of,
-    narrowed,
-)
+from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -90,12 +80,12 @@ class _SequenceTask(Task):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Empty if the sentences of a pair are separate inputs."""
-        return () if self.chosen in SEPARATE_HEADS else ("logits",)
+        """Empty for a bi-encoder, which needs two inputs."""
+        return () if self.chosen == "bi-encoder" else ("logits",)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Encode each example as ``encode_sequences`` does; with a head of ``SEPARATE_HEADS`` each of its sentences."""
-        if self.chosen in SEPARATE_HEADS:
+        """Encode each example as ``encode_sequences`` does; for a bi-encoder each of its sentences."""
+        if self.chosen == "bi-encoder":
             sentences = [(example.text, example.pair or "") for example in examples]
             return _encode_separately(sentences, examples, tokenizer, max_length=max_length)
         return encode_sequences(examples, tokenizer, max_length=max_length)
@@ -291,7 +281,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 class SequenceRegression(_SequenceTask):
     """Predict the real score of a pair. Official and corrected scores are the same."""
 
-    heads = (*PAIR_HEADS, "late-interaction")
+    heads = PAIR_HEADS
     scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
     """Lowest and highest gold score."""
     threshold: ClassVar[float] = 3.0
@@ -337,18 +327,12 @@ class SequenceRegression(_SequenceTask):
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Build a head with one output, whose bias starts at the mean training score for faster convergence.
 
-        A similarity of separately encoded sentences is scaled so that 0 and 1 are the ends of the scale.
+        A bi-encoder's output is the cosine, scaled so that 0 and 1 are the ends of the scale.
         """
-        from korealbert.finetune.task_types.heads import (  # noqa: PLC0415 (planning does without)
-            CosineHead,
-            LateInteractionHead,
-            PooledHead,
-        )
+        from korealbert.finetune.task_types.heads import CosineHead, PooledHead  # noqa: PLC0415 (planning does without)
 
         if self.chosen == "bi-encoder":
             return CosineHead(*self.scale)
-        if self.chosen == "late-interaction":
-            return LateInteractionHead(hidden_size, *self.scale)
         mean = sum(float(f.target) for f in train) / len(train)
         return PooledHead(hidden_size, 1, dropout, mean, hidden=self.chosen == "electra")
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from korealbert.finetune import tasks
 from korealbert.finetune.features import FeaturesStats
-from korealbert.finetune.task import SEPARATE_HEADS, Task
+from korealbert.finetune.task import Task
 from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -240,7 +240,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
     reasons = dict.fromkeys(
         why for benchmark in benchmarks for why in published.not_comparable(benchmark.compared_with, tables)
     )
-    if apart := [benchmark.title for benchmark in benchmarks if benchmark.head in SEPARATE_HEADS]:
+    if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in (table for table in tables if isinstance(table, str)):
