@@ -42,6 +42,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fake = root / name
         if name.startswith("models/"):
             RobertaConfig(max_position_embeddings=514).save_pretrained(fake)
+        elif name.startswith("corpus/") and not fake.suffix:  # A directory, as `members` wants.
+            fake.mkdir(parents=True, exist_ok=True)
         elif not fake.exists():
             fake.parent.mkdir(parents=True, exist_ok=True)
             fake.write_text("한 줄\n")
