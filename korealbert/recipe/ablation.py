@@ -153,8 +153,9 @@ def key_of(label: str) -> str:
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
 
 
-_NOT_TRAINED: _Overrides = {"pretrain.sop_weight": 0.0, "pretrain.wop_weight": 0.0}
-"""Fields of a recipe that is read for the views of a [noise.NAME] alone, which need no targets for its losses."""
+_NOT_TRAINED: _Overrides = {"pretrain.sop_weight": 0.0, "pretrain.wop_weight": 0.0, "pretrain.frozen": []}
+"""Fields of a recipe that is read for the views of a [noise.NAME] alone, which need no targets for its losses. Without these
+losses it may lack the tensors that ``frozen`` names."""
 
 _RESERVED = {
     "pretrain.seed": "seeds are the ablation's own field",

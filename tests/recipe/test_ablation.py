@@ -149,6 +149,11 @@ def test_next_sentences_in_the_place_of_sentence_order_are_named(editable: Path)
     assert asked.noises["nsp"]["sentence_task"] == "nsp"
 
 
+def test_heads_of_losses_may_be_frozen_where_all_rows_are_scored_on_one_noise(editable: Path) -> None:
+    asked = {"pretrain.frozen": ["sop.*", "wop.*"], "pretrain.wop_weight": 1.0, "views.word_order.portion": 0.15}
+    assert recipes.load_ablation(editable, overrides=asked).noise["order"]
+
+
 def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
     edit(editable, "[[cells]]\n", "[[cells]]\nset.pretrain.steps = 40\n")
     for overrides in ({}, {"pretrain.steps": 12}, {"pretrain": {"steps": 12}}):
