@@ -196,10 +196,10 @@ def _opened(file: Path) -> list[File]:
         return [whole]
     members, faults = list[File](), list[Quarantined]()
     for raw in islice(open_files([file], "*", ReadLimits()), _MAX_MEMBERS):
-        if isinstance(raw, Quarantined):
+        member = (raw.file if isinstance(raw, Quarantined) else raw.name).partition("::")[2]
+        if isinstance(raw, Quarantined) and not (raw.reason == "packed_file" and is_archive(member)):
             faults.append(raw)
             continue
-        member = raw.name.partition("::")[2]
         hidden = any(part.startswith(".") for part in PurePosixPath(member).parts)
         members.append(File(file, member, total, "" if hidden else _tail(member), hidden=hidden))
         _read_begin(members[-1], raw)
