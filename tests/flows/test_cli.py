@@ -49,7 +49,7 @@ def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_plan_fits_the_terminal_and_ends_with_what_it_costs(width: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "width", width)
-    *lines, last = call("plan", TINY, "--store", store, "--as", "h100x8").splitlines()
+    *lines, last = call("plan", TINY, "--store", store, "--as", "h100").splitlines()
     assert max(len(line.rstrip()) for line in lines if not line.startswith("tiny")) <= width
     assert re.fullmatch(r"\d+ of \d+ stages would run: about .*, .* on disk, .* of memory", last)
     assert "no machine 'h101'" in call("plan", TINY, "--store", store, "--as", "h101", code=2)
