@@ -230,7 +230,8 @@ def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
         cost = (stage.takes, size(stage.cost.disk_bytes), size(stage.cost.memory_bytes)) if stage.cost else ("", "", "")
         shown = (stage.name, "\n".join(stage.reasons)) if wide else ()
         table.add_row(Text(stage.label, overflow="fold"), Text(stage.status, _STATUS_STYLE[stage.status]), *cost, *shown)
-    if fits(table):
+    whole = fits(table)
+    if whole:
         yield table
     else:
         for stage in planned:
@@ -239,7 +240,7 @@ def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
                 yield f"  time: {stage.takes}"
                 yield f"  disk: {size(stage.cost.disk_bytes)}"
                 yield f"  memory: {size(stage.cost.memory_bytes)}"
-    if not wide:
+    if not (wide and whole):
         for stage in planned:
             yield from (f"{stage.label}: {reason}" for reason in stage.reasons)
 

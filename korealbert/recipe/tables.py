@@ -291,7 +291,7 @@ class Tables:
         if isinstance(spec, ExtractSpec) and spec.paths and all(_is_plain_file(one.path) for one in spec.paths):
             effect = "selects files of directories and archives, and paths names none; remove it, or the files from paths"
             changed = [name for name, is_set in (("members", spec.members != "*"), ("exclude", spec.exclude)) if is_set]
-            lines += [f"{where} {name!r}: it {effect}" for name in changed]
+            lines += [f"{where} {name!r}: it {effect}" for name in changed if spec.source not in self.names("fetch")]
         if lines:
             raise RecipeError("\n".join(lines))
 

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Progress, Runtime, Store
-from korealbert.flows.cli import _bars, app
+from korealbert.flows.cli import _bars, _plan_table, app
 from korealbert.flows.step import CACHED, _counted, scored, watcher
 from korealbert.flows.terminal import console, print_sections
+from korealbert.recipe.planning import Planned
 from korealbert.report.render import blocks
 from tests.building import build_all
 
@@ -60,6 +61,12 @@ def test_a_narrow_plan_breaks_no_name(store: Path, monkeypatch: pytest.MonkeyPat
     lines = call("plan", TINY, "--store", store).splitlines()
     assert {"finetune/korsts/pretrained/1  new", "clean/news  cached"} <= {*lines}
     assert any(line.startswith("  memory: ") for line in lines)
+
+
+def test_a_wide_plan_whose_table_does_not_fit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 140)
+    planned = Planned("clean/news", "clean-0", "stale", ("/" + "d" * 140,))
+    assert f"clean/news: /{'d' * 140}" in [*_plan_table([planned])]
 
 
 def test_output_whose_reader_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,15 @@ def test_patterns_that_select_nothing_are_refused(editable: Path, pattern: str) 
         recipes.load(editable)
 
 
+def test_patterns_may_select_fetched_files_beside_single_ones(editable: Path) -> None:
+    edit(
+        editable,
+        "[extract.books]\n",
+        '[fetch.books]\nurl = "https://files.example/books.zip"\n\n[extract.books]\nmembers = "a*"\n',
+    )
+    assert recipes.load(editable).extract["books"].members == "a*"
+
+
 def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: Path) -> None:
     edit(editable, "[vocab]\n", "[vocabb]\n")
     edit(editable, "steps = 60\n", 'steps = "many"\n')

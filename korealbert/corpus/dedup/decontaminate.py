@@ -168,9 +168,11 @@ class EvaluationTexts:
         ``lines`` are given by their letters.
         """
         hashes = PrefixHashes("".join(lines))
+        hits = self._openings.hits(hashes.windows(self.min_letters))
+        if not len(hits[0]):
+            return [None] * len(lines)
         ends = np.cumsum([len(letters) for letters in lines])
         starts = ends - [len(letters) for letters in lines]
-        hits = self._openings.hits(hashes.windows(self.min_letters))
         copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"]) for copy in batch]
         behind_number = ends - [len(letters.lstrip(digits)) for letters in lines]
         before_number = starts + [len(letters.rstrip(digits)) for letters in lines]
@@ -183,17 +185,20 @@ class EvaluationTexts:
 
     def _joined(self, hits: _Hits, hashes: PrefixHashes, begins: Positions, ends: Positions) -> list[_Copy]:
         """Return the copies that lie end to end from one of ``begins`` to one of ``ends``; laughter must do so alone."""
-        found: list[_Copy] = []
-        reached = new = begins
-        while len(new):
-            at = np.isin(hits[0], new)
+        rows = {place: row for row, place in enumerate(hits[0].tolist())}
+        found: set[_Copy] = set()
+        places, reached = begins.tolist(), set(begins.tolist())
+        wanted, words = np.ones(len(self._copies), dtype=bool), ~self._copies["laughter"]
+        while at := [rows[place] for place in places if place in rows]:
+            edges = (begins, ends) if wanted is not words else (None, None)
             here = hits[0][at], hits[1][at], hits[2][at]
-            for batch in self._copies_at(here, hashes, np.ones(len(self._copies), dtype=bool), begins, ends):
-                found += batch
-            new = np.setdiff1d([stop for _, stop, _ in found], reached)
-            reached = np.union1d(reached, new)
+            new = {copy for batch in self._copies_at(here, hashes, wanted, *edges) for copy in batch}
+            found |= new
+            places = sorted({stop for _, stop, _ in new} - reached)
+            reached.update(places)
+            wanted = words  # within a line, where no laughter begins
         closed, joined = set(ends.tolist()), []
-        for copy in sorted(set(found), reverse=True):
+        for copy in sorted(found, reverse=True):
             if copy[1] in closed:
                 closed.add(copy[0])
                 joined.append(copy)

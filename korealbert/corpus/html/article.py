@@ -115,24 +115,27 @@ def _tree(data: bytes, content_type: str) -> Any:
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
-    _remove_hidden(tree)
     _show_inline(tree)
     _replace_scripts(tree)
     return tree
 
 
 def _remove_hidden(tree: Any) -> None:
-    """Remove templates, and short elements that browsers do not show; long ones may be articles that scripts show."""
-    hidden = (node for node in tree.iterfind(".//*[@hidden]") if len("".join(node.itertext())) <= _MAX_MESSAGE_CHARS)
+    """Remove menus, templates, and short elements that browsers do not show; long ones may be articles that scripts show.
+
+    A menu with much text that is no link was not closed.
+    """
+    hidden = (node for node in tree.iterfind("body//*[@hidden]") if len("".join(node.itertext())) <= _MAX_MESSAGE_CHARS)
     templates = (node for node in tree.iter("template") if _SHADOW.isdisjoint(node.keys()))
-    _drop([*hidden, *templates])
-
-
-def _drop(elements: list[Any]) -> None:
-    """Remove elements, of which some may lie within others, but not the text after them."""
-    for element in elements:
-        if element.getparent() is not None:
+    menus = (node for node in tree.iter("nav") if _characters_outside_links(node) <= _MAX_MESSAGE_CHARS)
+    for element in [*hidden, *templates, *menus]:
+        if element.getparent() is not None:  # an outer one may have been removed
             element.drop_tree()
+
+
+def _characters_outside_links(element: Any) -> int:
+    whole, *linked = (_squeezed("".join(node.itertext())) for node in (element, *element.iter("a")))
+    return len(whole) - sum(map(len, linked))
 
 
 def _show_inline(tree: Any) -> None:
@@ -167,7 +170,8 @@ def _is_paragraph(link: Any) -> bool:
     if paragraph is None or paragraph.tag != "p" or not _SENTENCE_AT_END.search(text := link.text_content()):
         return False
     beside = (node for node in (paragraph.getprevious(), paragraph.getnext()) if node is not None and node.tag == "p")
-    alone = paragraph.text_content().strip() == text.strip()
+    few = len(list(islice(paragraph, _MAX_SCRIPT_ELEMENTS + 1))) <= _MAX_SCRIPT_ELEMENTS
+    alone = few and paragraph.text_content().strip() == text.strip()
     return alone and any(not len(node) and _SENTENCE_AT_END.search(node.text or "") for node in beside)
 
 
@@ -242,7 +246,7 @@ def _refuse_attributes(text: bytes) -> None:
 def _main_text(tree: Any) -> str:
     from trafilatura import bare_extraction  # noqa: PLC0415
 
-    _drop(list(tree.iter("nav")))
+    _remove_hidden(tree)
     text = "".join(tree.itertext())
     joiners = {joiner: letter for joiner, letter in _STAND_INS.items() if joiner in text and letter not in text}
     if joiners:

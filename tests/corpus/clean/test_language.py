@@ -100,7 +100,7 @@ def test_languages_of_one_script() -> None:
     pytest.importorskip("py3langid")
     assert next(iter(language_shares(ENGLISH, by_script=False))) == "en"
     assert next(iter(language_shares("Die Bibliothek wurde vor drei Jahren in einer Mühle eröffnet.", by_script=False))) == "de"
-    assert {code for code in _identifier().nb_classes if len(code) == 2} == set(_IDENTIFIED.split())
+    assert {code for code in _identifier().nb_classes if len(code) == 2} == {*_IDENTIFIED.split()}
 
 
 def test_the_stage_drops_counts_and_keeps_languages(tmp_path: Path) -> None:

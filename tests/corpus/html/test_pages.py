@@ -115,6 +115,14 @@ def test_what_browsers_do_not_show_is_left_out() -> None:
     assert read(body=streamed).text.split("\n\n") == [sentence * 3 for sentence in _SENTENCES]
 
 
+def test_what_is_hidden_may_state_the_date_and_an_unclosed_menu_holds_the_article() -> None:
+    hidden = "<div hidden><meta itemprop='datePublished' content='2024-03-04'></div><h1 hidden>머리</h1>"
+    page = read(
+        body=f"{hidden}<nav><a href='/'>차림표</a><article>{''.join(f'<p>{line * 3}</p>' for line in _SENTENCES)}</article>"
+    )
+    assert (page.published[:10], page.text.split("\n\n")) == ("2024-03-04", [line * 3 for line in _SENTENCES])
+
+
 def test_a_paragraph_that_is_a_link_is_text_beside_others() -> None:
     paragraphs = [f"<p><a href='/{sentence[0]}'>{sentence}</a></p>" for sentence in _SENTENCES]
     mixed = [paragraphs[0], f"<p>{_SENTENCES[1]}</p>", *paragraphs[2:]]
