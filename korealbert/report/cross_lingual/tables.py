@@ -62,7 +62,7 @@ def _every_benchmark(results: Results) -> Table:
     rows = [
         [results.title(model), *(shown(results.of_benchmark(model, *column)) for column in columns)] for model in results.models
     ]
-    header = ["Model", *(f"{benchmark} {metric}" for benchmark, metric in columns)]
+    header = ["Model", *(f"{benchmark} {metric.replace('_', ' ')}" for benchmark, metric in columns)]
     return Table("This run: every model on every Korean benchmark", header, rows, frozenset(range(1, len(header))))
 
 
