@@ -214,7 +214,9 @@ def _priced(
 
 def _unshared(spec: PretrainSpec, machine: Machine) -> Iterator[str]:
     """Yield why a rank for each GPU of a machine could not share the global batches, if that is so."""
-    for batch, micro_batch in spec.batches if machine.chip.memory_gb and machine.chips > 1 else ():
+    if not machine.chip.memory_gb:  # cores of a processor share the work of one rank
+        return
+    for batch, micro_batch in spec.batches:
         try:
             spec.micro_batches(machine.chips, batch, micro_batch)
         except ValueError as error:
