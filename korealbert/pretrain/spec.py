@@ -304,7 +304,7 @@ class PretrainSpec(Spec):
             fewer = next(number for number in range(ranks, 0, -1) if all(size % number == 0 for size, _ in self.batches))
             raise ValueError(
                 f"{self._field_of(batch)} = {batch} is not divisible by the number of ranks = {ranks} (nodes × processes); "
-                f"train on {fewer}, or make it a multiple of {ranks}"
+                f"use {fewer} of them, or make it a multiple of {ranks}"
             )
         most = min(at_most or self.micro_batch_size, share)
         size = next(size for size in range(most, 0, -1) if share % size == 0)

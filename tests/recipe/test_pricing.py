@@ -265,8 +265,8 @@ def test_a_plan_names_the_batch_that_gpus_cannot_share_and_how_many_could(tmp_pa
     phased = PretrainSpec(steps=20, global_batch_size=32, micro_batch_size=8, long=long)  # type: ignore[arg-type]
     (refused,) = _unshared(phased, machine_named("h100x8"))
     assert refused == (
-        "long.global_batch_size = 4 is not divisible by the number of ranks = 8 (nodes × processes); train on 4, or make it a "
-        "multiple of 8"
+        "long.global_batch_size = 4 is not divisible by the number of ranks = 8 (nodes × processes); use 4 of them, or make it "
+        "a multiple of 8"
     )
     assert not [*_unshared(phased, machine_named("h100x4")), *_unshared(phased, machine_named("corex8"))], "cores are no ranks"
     planned = recipes.prepare(SAMPLE, Store(tmp_path), until="pretrain", machine="h100x64").planned
