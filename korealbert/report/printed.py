@@ -91,9 +91,10 @@ class Column(Spec):
     benchmark: str = ""
     """A benchmark of the recipe, whose table is [finetune.NAME]."""
     metric: str = ""
-    """Metric of the benchmark; the task's main one by default."""
+    """Metric of the benchmark, by default the task's main one; or ``loss`` of held-out rows, by default their accuracy."""
     heldout: Task | None = None
-    """Accuracy on held-out rows: of masked pieces, sentence order (or next sentence, depending on the noise), word order."""
+    """What is predicted on held-out rows: masked pieces, sentence order (or next sentence, depending on the noise), word
+    order."""
     noise: str = ""
     """Noise of the held-out rows; by default that of the row's own views."""
     average: tuple[tuple[str, ...], ...] = ()
@@ -114,7 +115,12 @@ class Column(Spec):
     @property
     def is_score(self) -> bool:
         """Whether the values are scores times 100."""
-        return self.training is None
+        return self.training is None and not self.is_loss
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the values are held-out losses in nats."""
+        return self.heldout is not None and self.metric == "loss"
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -124,8 +130,10 @@ class Column(Spec):
                 f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout, average, "
                 "training"
             )
-        if self.metric and not self.benchmark:
-            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark")
+        if self.heldout and self.metric not in ("", "loss"):
+            raise ValueError(f'column {self.title!r}: metric = {self.metric!r} of heldout is unknown; write "loss", or nothing')
+        if self.metric and not (self.benchmark or self.heldout):
+            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark or to heldout")
         if self.noise and not self.heldout:
             raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
         return self
@@ -162,8 +170,8 @@ def other_metrics(columns: Sequence[Column], printed: Printed | None, measures: 
             continue
         task, name = column.printed
         if column.heldout is not None:
-            ours = f"accuracy of {column.heldout.upper()} on held-out rows"
-            same = name == "intrinsic_acc" and task in _HELDOUT[column.heldout]
+            ours = f"{column.metric or 'accuracy'} of {column.heldout.upper()} on held-out rows"
+            same = not column.is_loss and name == "intrinsic_acc" and task in _HELDOUT[column.heldout]
         elif (measure := measures.get(column.benchmark)) is not None:
             metric = column.metric or measure.metric
             ours = f"{metric_title(metric)} of {measure.title}"

@@ -64,8 +64,8 @@ def known_problems(name: str) -> list[tuple[str, str]]:
 
 
 def notes(name: str) -> list[str]:
-    """Return the known problems of a table as sentences."""
-    return [f"{place}: {note}" for place, note in known_problems(name)]
+    """Return the known problems of a table as sentences with their numbers, by which tables refer to them."""
+    return [f"Known problem {number}: {place}: {note}" for number, (place, note) in enumerate(known_problems(name), start=1)]
 
 
 def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:

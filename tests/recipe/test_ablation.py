@@ -411,7 +411,7 @@ def test_layers_are_measured_under_the_first_noise() -> None:
         ("members = 4", "members = 4\nset.pretrain.steps = 3", r"an ensemble trains nothing; remove set"),
         ('label = "ALBERT-1.5M"', 'label = "ALBERT-1.5M"\nmembers = 3', r"members belongs to an ensemble"),
         ('label = "ALBERT-1M"', 'label = "ALBERT-1M"\nstarts_from = "24 layers"', r"no cell '24 layers' is trained before it"),
-        ('heldout = "sop"\nnoise = "order"', 'heldout = "sop"', r"column 'SOP acc': it is of the end of a training"),
+        ('metric = "loss"\nnoise = "order"', 'metric = "loss"', r"column 'MLM loss': it is of the end of a training"),
         ("set.pretrain.steps = 30", "set.pretrain.steps = 30\nlayers = true", None),
     ],
 )

@@ -57,7 +57,7 @@ def two_rows(store: Path) -> dict[str, Artifact]:
     for row, runs in SCORES.items():
         for seed, scores in enumerate(runs, start=1):
             facts = {"parameters": 12_000_000, "steps": 60, "tokens": 100_000, "epochs": 2.5, "sequence_length": 128}
-            accuracy = {"heldout": {"mlm_accuracy": 0.3 + seed / 100, "sop_accuracy": None}}
+            accuracy = {"heldout": {"mlm_accuracy": 0.3 + seed / 100, "mlm_loss": 4.0 + seed, "sop_accuracy": None}}
             found[f"pretrain/{row}/{seed}"] = made(store, f"pretrain/{row}/{seed}", {**facts, **accuracy})
             heldout = {"rows": 9, "heldout": {"sop_accuracy": 0.5}}
             found[f"intrinsic/{row}/{seed}/n"] = made(store, f"intrinsic/{row}/{seed}/n", heldout)
@@ -91,6 +91,7 @@ SPEC = AblationReportSpec(
     rows=(Row(key="a", label="A", model="ALBERT-base no-additional-data"), Row(key="b", label="B")),
     columns=(
         Column(title="MLM", heldout="mlm"),
+        Column(title="MLM loss", heldout="mlm", metric="loss"),
         Column(title="SOP", heldout="sop", noise="n"),
         Column(title="F1", benchmark="squad1", printed=("SQuAD1.1", "f1")),
         Column(title="EM", benchmark="squad1", metric="em", printed=("SQuAD1.1", "em")),
@@ -121,9 +122,10 @@ def test_means_are_over_pretraining_runs_with_the_printed_numbers_below(report: 
     assert f"+{np.mean(differences):.2f} ± {half:.2f}" in text
     assert "89.3" in text and "Known problems" in text
     assert "numbers of 24 layers" in text, "misprints of the paper"
-    assert pl.read_csv(report / "runs.csv").height == 2 * (3 + 3 + 6 + 6 + 3)
+    assert pl.read_csv(report / "runs.csv").height == 2 * (3 + 3 + 3 + 6 + 6 + 3)
     html = (report / "report.html").read_text("utf-8")
     assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html
+    assert "6.00 ± 2.48" in html and "MLM loss: the mean of the held-out targets in nats, not × 100." in html
 
 
 def test_models_that_no_row_stands_for_are_below_the_table(
@@ -131,6 +133,13 @@ def test_models_that_no_row_stands_for_are_below_the_table(
 ) -> None:
     left = cells(report / "tables" / "table-other-models-of-albert-table-7-as-printed.md", "ALBERT-base with-additional")
     assert len(left) == 1 and "no-additional" not in str(left)
+    table_10 = SPEC.model_copy(update={"printed": Printed(table="albert", source="ALBERT Table 10")})
+    (tmp_path / "ten").mkdir()
+    run(table_10, artifacts, tmp_path / "ten", Runtime())
+    (csv,) = tmp_path.glob("ten/tables/table-other-models*.csv")
+    (numbers,) = pl.read_csv(csv, infer_schema=False).filter(Model="XLNet")["Problems"].to_list()
+    problem = f"Known problem {numbers.split(', ')[0]}: ALBERT Table 10; XLNet; SQuAD2.0-test: Printed with the same numbers"
+    assert problem in (tmp_path / "ten" / "report.md").read_text("utf-8")
     table_9 = SPEC.model_copy(update={"printed": Printed(table="albert", source="ALBERT Table 9")})
     run(table_9, artifacts, tmp_path, Runtime())
     (csv,) = tmp_path.glob("tables/table-other-models*.csv")
@@ -481,7 +490,7 @@ def test_undefined_and_partial_scores_are_noted_and_have_no_difference(artifacts
     stats = run(SPEC, artifacts, tmp_path, Runtime())
     lines = cells(tmp_path / "report.md", "")
     row = next(line for line in lines if line[:2] == ["A", "ours"])
-    assert row[2] == "3 × 2" and row[5:8:2] == ["undefined for 2 of 6 runs", "undefined for 1 of 3 runs"]
+    assert row[2] == "3 × 2" and row[6:9:2] == ["undefined for 2 of 6 runs", "undefined for 1 of 3 runs"]
     differences = next(line for line in lines if line[:3] == ["From", "MLM", "SOP"])
     assert differences[3:] == ["EM"], "no other column has a difference"
     text = (tmp_path / "report.md").read_text("utf-8")

@@ -322,6 +322,13 @@ def test_latex_prints_what_the_table_says() -> None:
     ]
 
 
+def test_latex_scales_tables_that_are_wider_than_a_page() -> None:
+    header = [f"Metric {number}" for number in range(10)]
+    lines = markdown.latex(Table("t", header, [["1"] * 10]), "t").splitlines()
+    assert (lines[4], lines[-2]) == (r"\resizebox{\textwidth}{!}{%", r"\end{tabular}}")
+    assert not any("resizebox" in line for line in markdown.latex(Table("t", header[:5], [["1"] * 5]), "t").splitlines())
+
+
 def test_latex_joins_no_characters_and_eats_none() -> None:
     table = Table("t", ["", "Set"], [["a", "--steps 3 – 4"], ["* b", "``''"]])
     assert markdown.latex(table, "t").splitlines()[8:10] == [r"a & -{}-steps 3 -- 4 \\", r"{}* b & `{}`'{}' \\"]

@@ -21,7 +21,7 @@ from korealbert.report.printed import Column, Training
 from korealbert.report.scores import note_of, part_tested, undefined_for
 
 Runs = dict[int, dict[int, float]]
-"""Values × 100 by pretraining seed and fine-tuning seed (0 without fine-tuning)."""
+"""Values by pretraining seed and fine-tuning seed (0 without fine-tuning)."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ def _pretraining_value(column: Column, stage: str, noise: Sequence[str], artifac
         heldout = artifact.stats_as(IntrinsicStats).heldout
     else:
         heldout = artifact.stats_as(PretrainStats).heldout or {}
-    accuracy = heldout.get(f"{column.heldout}_accuracy")
-    return None if accuracy is None else 100 * float(accuracy)
+    value = heldout.get(f"{column.heldout}_{column.metric or 'accuracy'}")
+    return None if value is None else float(value) * (1 if column.is_loss else 100)
 
 
 def _training_cost(what: Training, artifact: Artifact) -> float | None:

@@ -64,7 +64,7 @@ class AblationReportSpec(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         refuse_repeats("columns", [column.title for column in self.columns])
-        titles = {column.title for column in self.columns if column.benchmark or column.heldout}
+        titles = {column.title for column in self.columns if column.is_score and (column.benchmark or column.heldout)}
         for column in self.columns:
             for title in (title for group in column.average for title in group):
                 if title not in titles:

@@ -8,6 +8,7 @@ from itertools import compress
 from statistics import median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
+from korealbert.report import published
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.printed import Column, mean_of
@@ -91,14 +92,16 @@ def _other_models(spec: AblationReportSpec) -> list[Block]:
         return []
     ours = {row.model for row in spec.rows}
     printed_rows = by_source(spec.printed.table)[spec.printed.source]
-    rows = [(model, task, metric, value, ()) for model, task, metric, value, _ in printed_rows if model not in ours]
+    rows = [row for row in printed_rows if row[0] not in ours]
     title = f"Other models of {spec.printed.source}, as printed"
-    return [Fold(title, [as_printed(title, rows, [])])] if rows else []
+    problems = [note for _, note in published.known_problems(spec.printed.table)]
+    return [Fold(title, [as_printed(title, rows, problems)])] if rows else []
 
 
 def _notes(spec: AblationReportSpec, values: Values) -> list[str]:
-    """Return notes on parameters, and on rows with undefined scores or scores over a part of the official examples."""
+    """Return notes on parameters, losses, undefined scores, and scores over a part of the official examples."""
     lines = [f"{c.title}: of the encoder, without heads." for c in spec.columns if c.training == "parameters"]
+    lines += [f"{c.title}: the mean of the held-out targets in nats, not × 100." for c in spec.columns if c.is_loss]
     for column in spec.columns:
         rows: dict[str, list[str]] = {}
         for row in spec.rows:
@@ -230,7 +233,7 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
         if not strips:
             continue
         label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
-        svg = charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or "")
+        svg = charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or "nats")
         drawn.append(Figure(f"column-{number + 1}", column.title, svg))
     text = "A dot is one value of a mean: a pretraining run, or a fine-tuning run if there is a single pretraining run."
     return Section("runs", "Every run", [Figures(drawn), Text(text, quiet=True)]) if drawn else None

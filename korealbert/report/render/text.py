@@ -95,6 +95,9 @@ _LIGATURES = re.compile(r"(?<=-)(?=-)|(?<=`)(?=`)|(?<=')(?=')|(?<=[!?])(?=`)|(?<
 
 _PROSE_WIDTH = "0.35\\linewidth"
 
+_PAGE_CHARACTERS = 90
+"""This many characters of a table fit beside each other on a page; LaTeX scales down wider tables."""
+
 
 def latex_text(text: str) -> str:
     """Return text on one line with LaTeX escaped."""
@@ -103,7 +106,10 @@ def latex_text(text: str) -> str:
 
 
 def latex(table: Table, label: str) -> str:
-    """Return a ``table`` environment for ``\\usepackage{booktabs}``; Korean text needs XeLaTeX or LuaLaTeX with ``kotex``."""
+    """Return a ``table`` environment for ``\\usepackage{booktabs}``, and ``graphicx``, which scales tables to the page's width.
+
+    Korean text needs XeLaTeX or LuaLaTeX with ``kotex``.
+    """
     kinds = (
         "r" if n in table.numeric else f"p{{{_PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
     )
@@ -111,18 +117,21 @@ def latex(table: Table, label: str) -> str:
         _row([rf"\textbf{{{latex_text(cell)}}}" if number in table.marked and cell else latex_text(cell) for cell in row])
         for number, row in enumerate(table.rows)
     ]
+    characters = sum(2 + max(map(len, column)) for column in zip(table.header, *table.rows, strict=True))
+    scaled = characters > _PAGE_CHARACTERS and not table.prose
     lines = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_text(table.title)}}}",
         rf"\label{{tab:{label}}}",
+        *([r"\resizebox{\textwidth}{!}{%"] if scaled else []),
         rf"\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}",
         r"\toprule",
         _row([latex_text(name) for name in table.header]),
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}" + ("}" if scaled else ""),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"

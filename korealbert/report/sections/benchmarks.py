@@ -244,12 +244,9 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Table
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in (table for table in tables if isinstance(table, str)):
-        problems = published.known_problems(name)
-        printed = [as_printed(source, rows, [note for _, note in problems]) for source, rows in by_source(name).items()]
-        known = [
-            Text(f"Known problem {number}: {place}: {note}", quiet=True)
-            for number, (place, note) in enumerate(problems, start=1)
-        ]
+        problems = [note for _, note in published.known_problems(name)]
+        printed = [as_printed(source, rows, problems) for source, rows in by_source(name).items()]
+        known = [Text(note, quiet=True) for note in published.notes(name)]
         blocks.append(Fold(f"As printed: {_PUBLICATIONS.get(name, name)}", [*known, *printed]))
     return Section("published", "Comparison with published scores", blocks)
 
