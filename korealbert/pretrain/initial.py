@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -78,7 +79,8 @@ def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"frozen: no tensor of the model matches {pattern!r}; its tensors: {', '.join(names)}")
+            groups = ", ".join(dict.fromkeys(re.sub(r"\.(\d+\..*|[^.]*)$", ".*", name) for name in names))
+            raise ValueError(f"frozen: no tensor of the model matches {pattern!r}; patterns that match some: {groups}")
     frozen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
     if len(frozen) == len(names):
         raise ValueError(f"frozen = {list(patterns)} leaves nothing to train; freeze less")

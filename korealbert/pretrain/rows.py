@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.best_fit import PackedBatches
+from korealbert.examples.schema import pieces_per_row
 from korealbert.examples.views import ViewsSpec
 from korealbert.model.config import AnyConfig, AnySpec, ModernSpec
 from korealbert.pretrain.spec import PretrainSpec
@@ -86,8 +88,8 @@ def model_problems(spec: PretrainSpec, model: AnySpec) -> Iterator[str]:
         )
 
 
-def noise_problems(spec: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
-    """Yield the kinds of noise that these settings cannot train on."""
+def noise_problems(spec: PretrainSpec, views: ViewsSpec, sequence_length: int) -> Iterator[str]:
+    """Yield the kinds of noise that these settings cannot train on, with rows of this length."""
     if spec.packing != "none" and views.sentence_task == "nsp":
         yield (
             f"packing = {spec.packing!r}, but [views] sentence_task = 'nsp' continues rows with those of others, which cannot "
@@ -95,6 +97,12 @@ def noise_problems(spec: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
         )
     if spec.objective == "rtd" and views.word_order.portion:
         yield "objective = 'rtd' restores masked tokens only, but [views] word_order moves some; set its portion = 0"
+    order, pieces = views.word_order, pieces_per_row(sequence_length)
+    if order.portion and order.budget(np.array([pieces]), order.rate)[0] < 2:
+        yield (
+            f"[views] word_order.rate = {order.rate} lets fewer than two of the {pieces} pieces of a row move, so none can "
+            f"change places; raise it to {math.ceil(2e4 / pieces) / 1e4} or more, or set portion = 0"
+        )
 
 
 def target_problems(spec: PretrainSpec, short: ViewsSpec, long: ViewsSpec | None = None) -> Iterator[str]:

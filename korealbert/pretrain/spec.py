@@ -46,7 +46,7 @@ class ReplacedTokensSpec(Spec):
     generator_hidden_size: int = Field(default=0, ge=0)
     """Width of the generator, a multiple of the width of the model's attention heads; 0 means the largest one up to a third of
     hidden_size (ELECTRA-base: 256 of 768)."""
-    weight: float = Field(default=50.0, ge=0)
+    weight: float = Field(default=50.0, gt=0)
     """Weight of the detection loss; that of the generator's loss is 1."""
 
     def generator_size(self, model: ModelSpec) -> int:

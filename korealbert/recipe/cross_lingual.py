@@ -28,10 +28,12 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
     source = recipe.shape_of_source
     for name, phase in (("phase1", recipe.phase1), ("phase2", recipe.phase2)):
-        problems = [*noise_problems(phase, recipe.views), *([] if source is None else model_problems(phase, source))]
+        refused = noise_problems(phase, recipe.views, recipe.examples.sequence_length)
+        problems = [*refused, *([] if source is None else model_problems(phase, source))]
         yield from ((f"[{name}]", problem) for problem in problems)
     for name, control in recipe.control.items():
-        yield from ((f"[control.{name}]", problem) for problem in _control(control, recipe.views))
+        own = _control(control, recipe.views, recipe.examples.sequence_length)
+        yield from ((f"[control.{name}]", problem) for problem in own)
     yield from _english(recipe)
     yield from _lengths(recipe)
     kept = isinstance(recipe.vocab, TokenizerSpec)
@@ -64,11 +66,11 @@ def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
             yield "[language_loss], field 'variants'", f"no variant {variant!r}{nearest(variant, recipe.variants)}"
 
 
-def _control(control: PretrainSpec, views: ViewsSpec) -> Iterator[str]:
+def _control(control: PretrainSpec, views: ViewsSpec, sequence_length: int) -> Iterator[str]:
     """Check that a model from scratch has a task for each of its losses and can be exported."""
     if control.long is not None:
         yield "field 'long': these recipes have rows of one length; remove it"
-    yield from noise_problems(control, views)
+    yield from noise_problems(control, views, sequence_length)
     yield from model_problems(control, control.model)
     yield from target_problems(control, views)
     yield from frozen_problems(control, control.shape)

@@ -129,7 +129,7 @@ def load(
     single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
     _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
     long = _long_specs(reader, single["examples"], single["pretrain"])
-    _check_training(reader.path, single["pretrain"], single["views"], long["views_long"])
+    _check_training(reader.path, {**single, **long})
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
@@ -177,11 +177,14 @@ def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainS
         raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
 
 
-def _check_training(path: Path, pretrain: PretrainSpec, views: ViewsSpec, views_long: ViewsSpec | None) -> None:
+def _check_training(path: Path, specs: Mapping[str, Any]) -> None:
     """Raise RecipeError if [pretrain] does not fit its model, or cannot train on the noise of [views] or [views_long]."""
+    pretrain: PretrainSpec = specs["pretrain"]
     problems = [*model_problems(pretrain, pretrain.model), *frozen_problems(pretrain, pretrain.shape)]
-    problems += [problem for noise in (views, views_long) if noise for problem in noise_problems(pretrain, noise)]
-    problems += target_problems(pretrain, views, views_long)
+    for rows, noise in (("examples", "views"), ("examples_long", "views_long")):
+        if specs[rows] is not None:
+            problems += noise_problems(pretrain, specs[noise], specs[rows].sequence_length)
+    problems += target_problems(pretrain, specs["views"], specs["views_long"])
     if problems:
         raise RecipeError("\n".join(f"{path}, [pretrain]: {problem}" for problem in dict.fromkeys(problems)))
 

@@ -368,6 +368,7 @@ THETA = ("[pretrain]\n", "[pretrain]\nlong = { from_step = 50, global_theta = 16
 RTD = ("[pretrain]\n", '[pretrain]\nobjective = "rtd"\n')
 NO_POOLER = ("[pretrain.model]\n", "[pretrain.model]\npooler = false\n")
 NO_PAIRS = ("[views]\n", '[views]\nsentence_task = "none"\n')
+FEW_MOVES = ("[views]\n", "[views]\nword_order.rate = 0.01\n")
 NO_MOVES = ("[views]\n", "[views]\nword_order.portion = 0.0\n")
 FROZEN = ("[pretrain]\n", '[pretrain]\nfrozen = ["encoder.layers.*"]\n')
 
@@ -381,7 +382,11 @@ FROZEN = ("[pretrain]\n", '[pretrain]\nfrozen = ["encoder.layers.*"]\n')
         ([RTD, NO_POOLER], r"\[pretrain\]: objective = 'rtd' restores masked tokens only"),
         ([NO_PAIRS], r"sop_weight = 1.0, but sentence_task = 'none' in \[views\] swaps nothing; set sop_weight = 0"),
         ([NO_MOVES], r"wop_weight = 1.0, but word_order.portion = 0 in \[views\] moves nothing; set wop_weight = 0"),
-        ([FROZEN], r"\[pretrain\]: frozen: no tensor of the model matches 'encoder.layers.\*'; its tensors: encoder"),
+        (
+            [FROZEN],
+            r"\[pretrain\]: frozen: no tensor of the model matches 'encoder.layers.\*'; patterns that match some: encoder\.",
+        ),
+        ([FEW_MOVES], r"word_order.rate = 0.01 lets fewer than two of the 125 pieces of a row move.*raise it to 0.016 or more"),
     ],
 )
 def test_training_that_model_or_noise_rule_out_is_refused_before_any_stage(
