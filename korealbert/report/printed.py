@@ -122,6 +122,11 @@ class Column(Spec):
         """Whether the values are held-out losses in nats."""
         return self.heldout is not None and self.metric == "loss"
 
+    @property
+    def decimals(self) -> int:
+        """Decimals that are shown of a mean."""
+        return 3 if self.is_loss else 2
+
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         kinds = [name for name in ("benchmark", "heldout", "average", "training") if getattr(self, name)]

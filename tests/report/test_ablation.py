@@ -125,7 +125,7 @@ def test_means_are_over_pretraining_runs_with_the_printed_numbers_below(report: 
     assert pl.read_csv(report / "runs.csv").height == 2 * (3 + 3 + 3 + 6 + 6 + 3)
     html = (report / "report.html").read_text("utf-8")
     assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html
-    assert "6.00 ± 2.48" in html and "MLM loss: the mean of the held-out targets in nats, not × 100." in html
+    assert "6.000 ± 2.484" in html and "MLM loss: the mean of the held-out targets in nats, not × 100." in html
 
 
 def test_models_that_no_row_stands_for_are_below_the_table(

@@ -183,11 +183,13 @@ class Estimate:
     """None for a single value, which has no interval."""
     values: int
     """Number of independent values."""
+    decimals: int = 2
+    """Decimals that are shown."""
 
     @property
     def text(self) -> str:
         """Mean and half width: ``82.00 ± 1.10``."""
-        return fixed(self.mean) + self._plus_minus
+        return fixed(self.mean, self.decimals) + self._plus_minus
 
     @property
     def signed_text(self) -> str:
@@ -201,13 +203,13 @@ class Estimate:
 
     @property
     def _plus_minus(self) -> str:
-        return "" if self.half_width is None else f" ± {fixed(self.half_width)}"
+        return "" if self.half_width is None else f" ± {fixed(self.half_width, self.decimals)}"
 
 
-def estimate(values: Sequence[float], confidence: float) -> Estimate:
+def estimate(values: Sequence[float], confidence: float, decimals: int = 2) -> Estimate:
     """Return the mean of independent values with its t interval: s · t / √n, with n − 1 degrees of freedom."""
     mean, deviation = mean_and_sd(values)
     if deviation is None:
-        return Estimate(mean, None, 1)
+        return Estimate(mean, None, 1, decimals)
     quantile = t_quantile(confidence, len(values) - 1)
-    return Estimate(mean, quantile * deviation / math.sqrt(len(values)), len(values))
+    return Estimate(mean, quantile * deviation / math.sqrt(len(values)), len(values), decimals)

@@ -24,9 +24,9 @@ _ONE_PRETRAINING = "†"
 
 def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
     """Return the means of a row by column title, for columns without undefined values."""
-    titles = [column.title for column in spec.columns if not values.missing(row.key, column.title)]
-    found = {title: values.independent(row.key, title) for title in titles}
-    return {title: estimate(list(own.values()), spec.confidence) for title, own in found.items() if own}
+    known = [column for column in spec.columns if not values.missing(row.key, column.title)]
+    found = {column: list(values.independent(row.key, column.title).values()) for column in known}
+    return {column.title: estimate(own, spec.confidence, column.decimals) for column, own in found.items() if own}
 
 
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
@@ -241,8 +241,8 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
 
 def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -> charts.Strip:
     own = values.independent(row.key, column.title)
-    dots = [(value, f"seed {seed}: {fixed(value)}") for seed, value in own.items()]
-    text = values.missing(row.key, column.title) or estimate(list(own.values()), spec.confidence).text
+    dots = [(value, f"seed {seed}: {fixed(value, column.decimals)}") for seed, value in own.items()]
+    text = values.missing(row.key, column.title) or estimate(list(own.values()), spec.confidence, column.decimals).text
     return charts.Strip(row.label, dots, text, 2 if row.label == spec.baseline else 1)
 
 
