@@ -326,7 +326,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=14,
+    version=15,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

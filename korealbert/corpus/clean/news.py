@@ -39,6 +39,8 @@ _MAX_HEADLINE = 80
 """Characters of a line that may be the headline of another article, if it does not end like a sentence."""
 _MAX_SENTENCE_END = 8
 """Characters of the end of a sentence with the quotation marks and brackets after it."""
+_MAX_LIST = 8
+"""Lines that a rule takes in a row beyond which ``not_beside`` looks no further."""
 _LONG_LINE = 40
 """Characters of a line above which ``last_share`` applies (a limit of public cleaners)."""
 
@@ -59,7 +61,7 @@ class Rule(Spec):
     zones: tuple[_Zone, ...]
     """head: the first 3 non-blank lines. tail: the last line, repeatedly. any: every line."""
     take: Literal["line", "prefix", "suffix"]
-    """line: a whole line. prefix: the start of a line, only in the head. suffix: a whole line, or its end after a sentence."""
+    """line: a whole line. prefix: the start of a line, not in the tail. suffix: a whole line, or its end after a sentence."""
     pattern: str
     """A regular expression with names of macros in braces (``{MACRO}``); line breaks and the blanks after them are ignored."""
     needs: tuple[str, ...] = ()
@@ -72,6 +74,8 @@ class Rule(Spec):
     """A suffix of a long line must be within this last share of it."""
     next_to: str = ""
     """The whole line above or below must match this pattern; for a tail rule, the line above."""
+    not_beside: str = ""
+    """Skip a line if the next one above or below that the rule does not take, too, matches this pattern."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
@@ -144,6 +148,7 @@ class NewsRules:
         self.rules = file.rule
         self._patterns = {rule.id: _compile(rule.pattern, macros, path, rule.id) for rule in file.rule}
         self._next_to = {r.id: _compile(r.next_to, macros, path, r.id) for r in file.rule if r.next_to}
+        self._not_beside = {r.id: _compile(r.not_beside, macros, path, r.id) for r in file.rule if r.not_beside}
         if len(self._patterns) != len(file.rule):
             raise ValueError(f"{path}: two rules share an id; give each its own")
 
@@ -165,7 +170,7 @@ class NewsRules:
         zones: tuple[tuple[_Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
-            ("tail", self._tail(view, lines[-2:], zoned["tail"])),
+            ("tail", self._tail(view, lines[-1 - _MAX_LIST :], zoned["tail"])),
         )
         for zone, candidates in zones:
             for rule, start, end in candidates:
@@ -181,26 +186,33 @@ class NewsRules:
                 line = lines[index]
                 if rule.text_below and index >= last_prose:
                     break
-                if self._matches(rule, view, line.start, line.end) and self._neighbour_matches(rule, view, lines, index):
+                if rule.take == "prefix":
+                    if match := self._prefix(rule, view, line):
+                        yield rule, line.start, match.end()
+                elif self._matches(rule, view, line.start, line.end) and self._fits_neighbours(rule, view, lines, index):
                     yield rule, line.start, _headlines_end(view, lines[index : index + 1 + rule.headlines_below])
                 elif rule.take == "suffix":
                     for start in _sentence_ends(view, line, rule.max_characters):
                         if self._matches(rule, view, start, line.end):
                             yield rule, start, line.end
 
-    def _neighbour_matches(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
-        if not rule.next_to:
-            return True
-        neighbours = lines[max(index - 1, 0) : index] + lines[index + 1 : index + 2]
-        return any(self._next_to[rule.id].fullmatch(view, line.start, line.end) for line in neighbours)
+    def _fits_neighbours(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
+        above, below = lines[max(index - _MAX_LIST, 0) : index][::-1], lines[index + 1 : index + 1 + _MAX_LIST]
+        if wanted := self._next_to.get(rule.id):
+            return any(wanted.fullmatch(view, line.start, line.end) for line in above[:1] + below[:1])
+        if refused := self._not_beside.get(rule.id):
+            for side in (above, below):
+                other = next((line for line in side if not self._matches(rule, view, line.start, line.end)), None)
+                if other and refused.fullmatch(view, other.start, other.end):
+                    return False
+        return True
 
     def _head(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
         for line in lines:
             for rule in rules:
                 if rule.take == "prefix":
-                    match = self._patterns[rule.id].match(view, line.start, line.end)
-                    if match and match.end() > match.start() and _within_limits(rule, match.group()):
-                        yield rule, match.start(), match.end()
+                    if match := self._prefix(rule, view, line):
+                        yield rule, line.start, match.end()
                 elif self._matches(rule, view, line.start, line.end):
                     yield rule, line.start, line.end
 
@@ -213,7 +225,7 @@ class NewsRules:
         for rule in rules:
             if rule.alone and len(lines) > 1 and self._matches(rule, view, lines[-2].start, lines[-2].end):
                 continue
-            if not self._neighbour_matches(rule, view, lines, len(lines) - 1):
+            if not self._fits_neighbours(rule, view, lines, len(lines) - 1):
                 continue
             starts = [last.start]
             if rule.take == "suffix":
@@ -223,6 +235,10 @@ class NewsRules:
             for start in (*starts, *reversed(glued[-_MAX_GLUED_PARTS:])):
                 if self._matches(rule, view, start, last.end):
                     yield rule, start, last.end
+
+    def _prefix(self, rule: Rule, view: str, line: _Line) -> re.Match[str] | None:
+        match = self._patterns[rule.id].match(view, line.start, line.end)
+        return match if match and match.end() > line.start and _within_limits(rule, match.group()) else None
 
     def _matches(self, rule: Rule, view: str, start: int, end: int) -> bool:
         if end - start > rule.max_characters:

@@ -3,7 +3,7 @@
 Years, prices, scores, dates, ISBNs, bar codes, versions and numbers of laws must stay, so most kinds need more than a pattern:
 resident numbers a date and a check digit, cards an issuer's prefix and Luhn's check, businesses a check digit. Account,
 license and passport numbers need a word next to them that names them, and so do telephone numbers without separators and
-hotlines with a blank (1588 1234).
+hotlines with a blank (1588 1234). A number that its writer masked in part (900101-1******) stays as it is.
 
 Datatrove's formatter for web text (used for FineWeb) replaces e-mail addresses and public IP addresses, too. The other kinds
 are the unique identifiers of the Korean act on personal information (개인정보 보호법, articles 24 and 24-2), and those found
@@ -75,6 +75,7 @@ _DAY = "(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|주|달러|시간|km|m|kg|t|㎡|%)"
 """Units after a range of quantities (``1600-2000명``)."""
 _HOTLINE = "(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))"
+_SPOKEN = "[공영일이삼사오육륙칠팔구]"
 _PHONE = re.compile(
     rf"(?:{_MAYBE_AFTER_NUMBER}|(?<=[가-힣:]))(?:"
     r"(?:\+ ?82|\(\+82\)|(?:00)?82(?=[-–]\(?0?\)?1[016-9][-–]))"
@@ -87,6 +88,7 @@ _PHONE = re.compile(
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?))(?!{_DAY}(?![0-9]))[2-9][0-9]{{6,7}}(?! ?호)"
     rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}-[0-9]{{4}}"
     rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but not a row of figures
+    rf"|(?<![가-힣])[공영]일[공영일육칠팔구] ?[-–.]? ?{_SPOKEN}{{3,4}} ?[-–.]? ?{_SPOKEN}{{4}}"
     rf"|(?:{_HOTLINE}-|(?P<unsure>{_HOTLINE} ?))[0-9]{{4}}(?! ?{_COUNTED})"
     rf")(?:~[0-9]{{1,4}}(?![0-9시]))?{_MAYBE_BEFORE_NUMBER}"
 )
@@ -136,7 +138,7 @@ _ACCOUNT = re.compile(
 _ACCOUNT_DIGITS = range(10, 15)
 _BUSINESS = re.compile(
     rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_AFTER_NUMBER})"
-    rf"([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
+    rf"([0-9]{{3}}( ?[-–] ?)[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
 )
 _PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
 _LICENSE = re.compile(
@@ -152,7 +154,7 @@ _IP = re.compile(
 )
 _VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?\Z", re.IGNORECASE)
 _IP_CUE = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
-_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이")
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이|[공영]일[공영일육칠팔구]")
 _OTHER_FORMS = "\u3000\u2010\u2011\u2212\u2012\u2014\u2015\u3161\u2027\u2219\u30fb\u318d"
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans(_OTHER_FORMS, " ---––––····")
 """Translates full-width forms and other hyphens, dashes (also ㅡ) and middle dots to those of the patterns; offsets stay."""
@@ -274,10 +276,9 @@ def _account(match: re.Match[str]) -> int | None:
 
 def _business(match: re.Match[str]) -> int | None:
     """Check the tax office's check digit: weighted digits, and the tens of the ninth."""
-    number = match[2]
-    *nine, check = map(int, number.replace("-", ""))
+    *nine, check = map(int, re.sub("[-– ]", "", match[2]))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
-    return match.start(2) if (total + check) % 10 == 0 and (match[1] or "-" in number) else None
+    return match.start(2) if (total + check) % 10 == 0 and (match[1] or match[3]) else None
 
 
 def _ip_address(match: re.Match[str]) -> int | None:
@@ -303,9 +304,9 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[-– ]?[0-9]{4,6}[-– ]?[0-9]{4}"), _CARD, _card),
-    "business_number": (re.compile("[0-9]{3}-?[0-9]{2}-?[0-9]{5}"), _BUSINESS, _business),
+    "business_number": (re.compile("[0-9]{3}[-– ]{0,3}[0-9]{2}[-– ]{0,3}[0-9]{5}"), _BUSINESS, _business),
     "email": (re.compile("[@골([]| (?:at|AT) "), _EMAIL, _email),
-    "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}"), _PHONE, _phone),
+    "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone),
     "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(1)),
     "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[0-9]{8})"), _ACCOUNT, _account),
     "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),

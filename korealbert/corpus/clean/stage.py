@@ -261,7 +261,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=17,
+    version=18,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

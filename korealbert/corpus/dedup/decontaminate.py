@@ -10,10 +10,10 @@ Texts are compared by their letters and digits, after NFKC and in lower case. Gu
   ``_MIN_DISTINCT_LETTERS`` of them different. These are 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
   appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
 
-Spacing, punctuation, line breaks, zero-width and full-width characters, sentence splitting and syllables written as jamo
-(conjoining or typed one by one) do not hide a copy. Neither do masked numbers and addresses, because each text is also looked
-for as the sources mask it. Not detected: shorter copies within other text, translations and paraphrases, and copies with a
-letter changed or inserted at least every 40 letters.
+Spacing, punctuation, line breaks, tags of HTML, zero-width and full-width characters, sentence splitting and syllables written
+as jamo (conjoining or typed one by one) do not hide a copy. Neither do masked numbers and addresses, because each text is also
+looked for as the sources mask it. Not detected: shorter copies within other text, translations and paraphrases, and copies with
+a letter changed or inserted at least every 40 letters.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ _STRICTNESS = ("document", "paragraph", "ignore")
 _TABLE_BITS = 24
 _HITS_PER_BATCH = 4096
 """Places that are compared at once; limits memory if a document repeats itself."""
+_TAG = re.compile("</?[A-Za-z][A-Za-z0-9]{0,9}(?:[ \t][^<>\n]*)?/?>")
+"""A tag of HTML, which plain text from the web may have kept; a title in such brackets (<기생충>) is none."""
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 """Letters of Unicode that are drawn as blanks."""
 # NFKC turns a consonant that is typed alone into an initial: ㅎ, ㅏ, ㄴ become 하 and an initial ᄂ.
@@ -241,6 +243,7 @@ def _positions(first: Positions, last: Positions) -> Positions:
 
 def letters_of(text: str) -> str:
     """Return the letters and digits by which texts are compared, in lower case and one spelling."""
+    text = _TAG.sub("", text) if "<" in text else text
     text = _TYPED.sub(lambda typed: _UNCLOSED.sub(_with_final, composed(typed[0], "NFKC")), text)
     return squeeze(_FILLERS.sub("", composed(text, "NFKC")))
 

@@ -167,7 +167,7 @@ class Compared(NamedTuple):
     words: Hashes
     """Of the words of the text, with repetitions; odd for numbers, else even."""
     title: Hashes
-    """Of the words of the title, without repetitions."""
+    """Of the words of the title, and of the subject of the first sentence, without repetitions."""
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:

@@ -407,7 +407,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=13,
+    version=14,
     spec=DedupSpec,
     run=run,
     table="dedup",

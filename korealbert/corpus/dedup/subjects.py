@@ -1,9 +1,9 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
-Names and numbers decide. A text is represented by the hashes of all occurrences of its words, and those of the words of its
-title, or without one of its first sentence. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는
-and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as
-제주도 and as 제주.
+Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
+and, because titles may be equal or missing, those of the words of its first sentence that it repeats. Hangul words are stripped
+of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of
+a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SENTENCE_END = re.compile(r"(?:다(?:고|는|며|면)?|요)$")
 _MIN_DIFFERENT_NUMBERS, _MAX_COMMON_SHARE = 3, 0.5
 """Subjects differ if each text has this many numbers of its own, and less than this share of all numbers is in both."""
 _MIN_FREQUENCY_RATIO = 2
-"""A word of a title is specific to its text if that has it this many times as often as the other text."""
+"""A name is specific to its text if that has it this many times as often as the other text."""
 
 _FIRST_SENTENCE = re.compile(r"[^\n]{0,200}?[.?!](?=\s)|[^\n]{1,200}")
 _MIN_SUBJECT_FREQUENCY = 3
-"""A text without title is about those words of its first sentence that it has this many times."""
+"""A text is about those words of its first sentence that it has this many times."""
 
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
@@ -43,19 +43,15 @@ _DIGIT, _HANGUL, _LETTER = 1, 2, 3
 
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
-    """Return the hashes by which a text is compared with others. Without a title, its first sentence names its subject."""
-    words = _hashes(text, of_title=False)
-    if title.strip():
-        names = _hashes(title, of_title=True)
-        return Compared(shingles, words, names[begins_run(names)])
+    """Return the hashes by which a text is compared with others."""
+    words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
     first = _FIRST_SENTENCE.match(text)
-    names = _hashes(first[0] if first else "", of_title=True)
-    names = names[begins_run(names)]
-    return Compared(shingles, words, names[_occurrences(names, words) >= _MIN_SUBJECT_FREQUENCY])
+    subject = _hashes(first[0] if first else "", of_title=True)
+    return Compared(shingles, words, np.union1d(names, subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]))
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
-    """Return whether two near-copies differ in most of their numbers, or each is about a word of its own title."""
+    """Return whether two near-copies differ in most of their numbers, or each is about a name of its own."""
     numbers, others = (each.words[(each.words & np.uint64(1) == 1) & begins_run(each.words)] for each in (one, other))
     common = len(np.intersect1d(numbers, others, assume_unique=True))
     different = min(len(numbers), len(others)) - common
@@ -65,7 +61,7 @@ def different_subjects(one: Compared, other: Compared) -> bool:
 
 
 def _has_own_subject(one: Compared, other: Compared) -> bool:
-    """Return whether a word of the title is not in the other title, and much more frequent in this text than in the other."""
+    """Return whether a name of this subject is none of the other, and much more frequent in this text than in the other."""
     names = np.setdiff1d(one.title, other.title, assume_unique=True)
     here, there = _occurrences(names, one.words), _occurrences(names, other.words)
     return bool(np.any((here > 0) & (here >= _MIN_FREQUENCY_RATIO * there)))

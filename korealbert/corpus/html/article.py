@@ -147,6 +147,8 @@ def _show_inline(tree: Any) -> None:
         else:
             quotation.text += "”"
         quotation.tag = "span"
+    for formula in list(tree.iter("math")):
+        _show_formula(formula)
     for when in list(islice(tree.iter("time"), _MAX_TIMES)):
         paragraph = next((node for node in when.iterancestors() if node.tag not in _INLINE), None)
         if paragraph is not None and paragraph.tag in _PROSE and _SENTENCE_AT_END.search(paragraph.text_content()):
@@ -162,6 +164,19 @@ def _show_inline(tree: Any) -> None:
         marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
         if marks_note or _BACK_LINK.fullmatch(text):
             link.drop_tree()
+
+
+def _show_formula(formula: Any) -> None:
+    """Replace MathML by its characters (a+b, x^2), because trafilatura keeps only formulas that have TeX beside them."""
+    if any(note.get("encoding") == "application/x-tex" for note in formula.iter("annotation")):
+        return
+    for mark, name in (("^", "msup"), ("_", "msub"), ("/", "mfrac")):
+        for node in formula.iter(name):
+            if len(node) == 2:
+                node[1].text = f"{mark}{(node[1].text or '').strip()}"
+    shown = _squeezed("".join(formula.itertext()))
+    formula.clear(keep_tail=True)
+    formula.tag, formula.text = "span", shown
 
 
 def _is_paragraph(link: Any) -> bool:

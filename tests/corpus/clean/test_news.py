@@ -134,11 +134,17 @@ def test_an_invalid_rules_file_is_named_with_its_rule(content: str, message: str
 
 
 @pytest.mark.parametrize(
-    "unit", ["전문 기자 ", "ⓒ", "▶가 ", "김철수·이영희·", "가 ", "[", "서울=부산=", "입력 2019.12.31 ", "사진=사진 제공 "]
+    "unit",
+    ["전문 기자 ", "ⓒ", "▶가 ", "김철수·이영희·", "가 ", "[", "서울=부산=", "입력 2019.12.31 ", "사진=사진 제공 ", "- ", "-"],
 )
 def test_repetitive_input_takes_no_longer(unit: str) -> None:
     with linear_work():
-        for text in (unit * 2_000, "첫째다.\n둘째다.\n셋째다.\n넷째다. " + unit * 20, (unit * 13 + "\n") * 10):
+        for text in (
+            unit * 2_000,
+            "첫째다.\n둘째다.\n셋째다.\n넷째다. " + unit * 20,
+            BODY + unit * 80 + "가",
+            (unit * 13 + "\n") * 10,
+        ):
             NEWS.clean(normalise(text).text)
 
 

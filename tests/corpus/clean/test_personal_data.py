@@ -125,7 +125,11 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         ("카드 4111–1111–1111–1111로", "card"),
         (f"주민등록번호 {with_check('900101123456').replace('-', ' ')}이다.", "resident_number"),
         ("고객센터 15881234", "phone"),
-        ("가게는 123-45-67891이다.", "business_number"),
+        *((f"가게는 {number}이다.", "business_number") for number in ("123-45-67891", "123 - 45 - 67891", "123–45–67891")),
+        *(
+            (f"전화 {said}로", "phone")
+            for said in ("공일공 일이삼사 오육칠팔", "공일공-일이삼사-오육칠팔", "영일영일이삼사오육칠팔")
+        ),
         *((f"전화 010{mark}1234{mark}5678로", "phone") for mark in "\u2014ㅡ·ㆍ/_~"),
         *((f"문의 {number}번", "phone") for number in ("82-10-1234-5678", "0082-10-1234-5678", "02-730-1234~5")),
         *((f"{said}이다.", "phone") for said in ("대표전화 15881234", "문의 1588 1234", "전화 1588-1640")),

@@ -79,6 +79,7 @@ DISGUISES = {
     "jamo": lambda text: unicodedata.normalize("NFD", text),
     "full width": lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
     "capitals": str.upper,
+    "tags": lambda text: f'<p class="a"><b>{text.replace(" ", "<br/>")}</b></p>',
     "its middle": lambda text: text[9:-9],
 }
 
@@ -91,7 +92,7 @@ def test_no_disguise_of_spelling_hides_a_long_copy(tmp_path: Path, disguise: str
 
 
 @pytest.mark.parametrize(
-    "disguise", ["spaced out", "with other punctuation", "zero-width", "fillers", "jamo", "full width", "capitals"]
+    "disguise", ["spaced out", "with other punctuation", "zero-width", "fillers", "jamo", "full width", "capitals", "tags"]
 )
 def test_no_disguise_of_spelling_hides_a_short_paragraph(tmp_path: Path, disguise: str) -> None:
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", "연기가 정말 Good!"))

@@ -302,10 +302,14 @@ def test_numbers_distinguish_subjects_without_titles() -> None:
     assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
 
 
-def test_the_first_sentence_names_the_subject_of_a_text_without_title() -> None:
+@pytest.mark.parametrize("title", ["", "화성 탐사선"])
+@pytest.mark.parametrize(
+    ("one", "other"), [("매리너 6호", "매리너 7호"), ("남자부", "여자부"), ("1부", "2부"), ("한빛 A팀", "한빛 B팀")]
+)
+def test_the_first_sentence_names_the_subject_of_texts_with_equal_titles(one: str, other: str, title: str) -> None:
     text = "{0}는 화성을 지난 탐사선이다.\n무게는 412kg이다.\n{0}는 사진을 보냈다.\n{0}의 소식은 이제 없다."
-    assert different_subjects(compared(text.format("매리너 6호")), compared(text.format("매리너 7호")))
-    assert not different_subjects(compared(f"나는 썼다.\n{text}"), compared(f"우리는 썼다.\n{text}"))
+    assert different_subjects(compared(text.format(one), title), compared(text.format(other), title))
+    assert not different_subjects(compared(f"나는 썼다.\n{text}", title), compared(f"우리는 썼다.\n{text}", title))
 
 
 _PLACE = (

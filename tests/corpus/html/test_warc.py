@@ -202,6 +202,13 @@ def test_records_without_an_identifier_are_known_by_their_addresses(tmp_path: Pa
     assert [document.id for document in found.documents] == [document_id("test", f"http://a.example/{n}") for n in range(3)]
 
 
+@pytest.mark.parametrize("format", ["text", "jsonl", "csv", "html"])
+def test_warc_read_as_something_else_is_named(format: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.wet").write_bytes(warc(*THREE, compress=False))
+    (entry,) = extract(tmp_path / "store", path, format=format).quarantined
+    assert 'these bytes are WARC: set format = "warc", or format = "wet"' in entry.remedy
+
+
 @pytest.mark.parametrize("format", ["wet", "warc"])
 def test_line_feeds_alone_end_lines(format: str, tmp_path: Path) -> None:
     if format == "wet":

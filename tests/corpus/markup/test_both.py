@@ -82,6 +82,25 @@ def test_construct(extract: Extractor, case: dict[str, str]) -> None:
     assert extract(case["markup"], DEFAULT).text == case["expected"]
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("책 《{}》과 「 {} 」 그리고 글", "책 과 그리고 글"),
+        ("나루(만 {}세)는 배우이다.", "나루는 배우이다."),
+        ("나루({}세, 1980년생)는 배우이다.", "나루(1980년생)는 배우이다."),
+        ("사과, {}. 배", "사과. 배"),
+        ("사과·{}·배이다.", "사과·배이다."),
+        ("가, {} 개, 나", "가, 개, 나"),
+        ("파일 형식, {}.hwp, 가", "파일 형식, .hwp, 가"),
+        ('"가자" {} "오자"', '"가자" "오자"'),
+        ("빈 괄호 《》와 []", "빈 괄호 《》와 []"),
+    ],
+)
+@pytest.mark.parametrize(("extract", "removed"), [(extract_wikitext, "{{없는 틀}}"), (extract_namumark, "[age(1980-01-01)]")])
+def test_nothing_stands_around_removed_markup_alone(extract: Extractor, removed: str, source: str, text: str) -> None:
+    assert extract(source.replace("{}", removed), DEFAULT).text == text
+
+
 @pytest.mark.parametrize(("dump", "folder"), [("mediawiki.xml", "wiki"), ("namuwiki.json", "namuwiki")])
 def test_the_sample_dump(dump: str, folder: str, tmp_path: Path, sample_dir: Path) -> None:
     found = extracting.extract(tmp_path, sample_dir / dump, format=Path(dump).stem)
