@@ -253,22 +253,36 @@ def run(
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="processes of the data stages", show_default="one for each core")
+    ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads of training", show_default="one for each core")
+    ] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
-    cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
-    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
+    cells: Annotated[
+        int | None,
+        typer.Option("--cells", min=1, help="fine-tuning cells at once", show_default="1, or one for each GPU"),
+    ] = None,
+    memory_gib: Annotated[
+        float | None,
+        typer.Option("--memory-gib", help="memory that cells may take together; as many run as fit", show_default="no limit"),
+    ] = None,
     data: DataDir = None,
     data_root: DataRoot = None,
     hosts: Annotated[
         Path | None, typer.Option("--hosts", exists=True, dir_okay=False, help="train on these machines: DeepSpeed's hostfile")
     ] = None,
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="command that reaches them")] = "ssh",
-    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="machines that run this same command", show_default="1")
+    ] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="number of this machine; 0 leads")] = 0,
     meeting: Annotated[str, typer.Option("--meeting", help="name of the run they share")] = "run",
-    address: Annotated[str | None, typer.Option("--address", help="address of this machine for the others")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="address of this machine for the others", show_default="its name")
+    ] = None,
     lineage: Annotated[
         str | None,
         typer.Option("--lineage", metavar="FILE|URL", help="write OpenLineage events to a file, or post them to a URL"),

@@ -66,18 +66,22 @@ def corpus_to_model(
     store = runtime.store
     here = Store(store).make()  # before planning, so that digests of raw files can be cached
     with soon_after_cancellation(), announced_here(store):
-        prepared = prepare(
-            recipe,
-            here,
-            until=until,
-            rerun=rerun,
-            from_stage=from_stage,
-            data=data,
-            overrides=overrides,
-            data_root=data_root,
-        )
-        elsewhere = prepared.named(on_gpu or (), option="on_gpu")
-        prepared.check(runtime, elsewhere=elsewhere)
+        try:
+            prepared = prepare(
+                recipe,
+                here,
+                until=until,
+                rerun=rerun,
+                from_stage=from_stage,
+                data=data,
+                overrides=overrides,
+                data_root=data_root,
+            )
+            elsewhere = prepared.named(on_gpu or (), option="on_gpu")
+            prepared.check(runtime, elsewhere=elsewhere)
+        except Exception:
+            publish.name_run(f"{recipe.stem} · nothing started")
+            raise
         publish.name_run(prepared.name, prepared.planned)
         publish.plan(prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
@@ -89,13 +93,15 @@ def corpus_to_model(
         lineage_events = Lineage(lineage, prepared.name)
         built: dict[str, PrefectFuture[Any]] = {}
         # Inputs that another input depends on are finished by then; the UI draws no arrow for them.
-        drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
+        needed = {label: set(node.inputs.values()) for label, node in prepared.nodes.items()}
+        drawn = reduced(needed)
         with recorded, lineage_events.of_run(), runner:
             for label, node in prepared.nodes.items():
                 inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
                 job = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
-                built[label] = runner.submit(step, {**job, "lineage": lineage_events})
+                named = step.with_options(name=label)  # in the UI, even if the stage never starts
+                built[label] = runner.submit(named, {**job, "lineage": lineage_events})
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:
@@ -104,9 +110,9 @@ def corpus_to_model(
                 raise
             except Exception:
                 with suppress(Exception):  # An error here must not hide the failure itself.
-                    publish.result(prepared.planned, built, store)
+                    publish.result(prepared.planned, built, needed, store)
                 raise
-        publish.result(prepared.planned, built, store)
+        publish.result(prepared.planned, built, needed, store)
         return str(store.resolve() / last)
 
 

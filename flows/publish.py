@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -22,6 +22,7 @@ from korealbert.artifact import Built, Progress
 from korealbert.formatting import flat
 from korealbert.recipe import Planned
 from korealbert.report.render.text import plain
+from korealbert.report.sections.outcome import MARKS
 
 
 def key(label: str, kind: str) -> str:
@@ -115,8 +116,16 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
     artifacts.create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
 
 
-def result(planned: Sequence[Planned], futures: Mapping[str, PrefectFuture[Any]], store: Path) -> None:
-    """Publish how a run ended: the beginning of the report, then every stage with its state and message."""
+def result(
+    planned: Sequence[Planned],
+    futures: Mapping[str, PrefectFuture[Any]],
+    needed: Mapping[str, Collection[str]],
+    store: Path,
+) -> None:
+    """Publish how a run ended: the beginning of the report, then every stage with its state and message.
+
+    ``needed`` are the labels of each stage's inputs: a stage that lacks one names the failed stage and not its own state.
+    """
     states = {stage.label: futures[stage.label].state for stage in planned if stage.label in futures}
     failed = [label for label, state in states.items() if state.is_failed() or state.is_crashed()]
     last = store.resolve() / planned[-1].name
@@ -127,13 +136,19 @@ def result(planned: Sequence[Planned], futures: Mapping[str, PrefectFuture[Any]]
     else:
         parts = [f"The last artifact: {_place(last)}"]
     rows = ["| stage | state | message |", "|---|---|---|"]
-    rows += [f"| {plain(label)} | {state.name} | {plain(state.message or '')} |" for label, state in states.items()]
+    lacking: dict[str, list[str]] = {label: [label] for label in failed}
+    for label, state in states.items():  # inputs come first
+        lost = sorted({cause for other in needed[label] for cause in lacking.get(other, ())})
+        if lost:
+            lacking[label] = lost
+        name, message = ("Not started", f"needs {', '.join(lost)}") if lost else (state.name, state.message or "")
+        rows.append(f"| {plain(label)} | {name} | {plain(message)} |")
     title = "Failed" if failed else "Outcome"
     artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
 
 
 def _opening(report: str) -> str:
-    """Return a Markdown report up to its second chapter, without pictures, which are published separately."""
+    """Return a Markdown report up to its second chapter, without pictures and their key, which are published separately."""
     first, *chapters = report.split("\n## ")
     lines = "\n## ".join([first, *chapters[:1]]).splitlines()
-    return "\n".join(line for line in lines if not line.startswith("!["))
+    return "\n".join(line for line in lines if not line.startswith(("![", MARKS)))

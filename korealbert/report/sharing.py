@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from huggingface_hub import EvalResult, HfApi, ModelCard, constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -197,6 +197,10 @@ def check_name(repo: str) -> None:
         raise ValueError(f"{repo!r} is not a valid name on the hub: write USER/NAME or NAME with {form}") from None
 
 
+_FAILURES = cast(tuple[type[Exception], ...], (*HfHubHTTPError.__bases__, OSError))
+"""Errors of the library that the hub's client speaks HTTP with, which depends on its version: no answer, a refusal."""
+
+
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is created if necessary, and return the address of the commit.
 
@@ -222,7 +226,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
             (Path(scratch) / _CARD).write_text(what.card, "utf-8")
             message = "Upload with korealbert"
             done = api.upload_folder(repo_id=made, folder_path=scratch, repo_type=what.kind, commit_message=message)
-    except (HfHubHTTPError, OSError) as error:
+    except _FAILURES as error:
         answer = " ".join(str(error).split())
         raise ValueError(
             f"{repo}: the upload to {api.endpoint} failed ({answer}); fix the problem and repeat the command"

@@ -303,6 +303,12 @@ def test_verify_of_a_stage_takes_what_has_no_manifest(tmp_path: Path) -> None:
     assert "manifest.json is missing" in output and "1 artifact, 1 damaged" in output
 
 
+def test_help_of_run_shows_the_defaults_that_depend_on_the_machine() -> None:
+    shown = " ".join(re.sub("[^-a-zA-Z0-9,:()]+", " ", call("run", "--help")).split())
+    assert shown.count("default: (one for each core)") == 2, "of workers and threads"
+    assert "default: (1, or one for each GPU)" in shown and "default: (no limit)" in shown
+
+
 def test_help_shows_no_value_of_flags_and_paragraphs_whole() -> None:
     assert not re.search(r"--(dry-run|public|help) +<bool>", call("push", "--help"))
     sentence = "what living builders hold, and the lineage of all of these."

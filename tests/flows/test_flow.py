@@ -21,6 +21,7 @@ from korealbert.flows.publish import key, line
 from korealbert.flows.recovery import Claimed
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import graph, load, until
+from korealbert.report.sections.outcome import MARKS
 from tests.flows import killed_grid
 from tests.flows.conftest import TINY
 from tests.flows.six_tasks import write_recipe
@@ -71,6 +72,8 @@ def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
     assert by_key.keys() == {"plan", "outcome"}, "a stage that is cached costs no request of its own"
     plan = by_key["plan"]
     assert "The whole report: " in by_key["outcome"] and "| report | Cached |" in by_key["outcome"]
+    (report,) = straight["report"].files("report.md")
+    assert MARKS in report.read_text("utf-8") and MARKS not in by_key["outcome"], "the key of pictures that are not there"
     assert plan.startswith(f"0 of {len(straight)} stages") and "file:" not in plan
     for artifact in straight.values():
         assert f"`{runtime.store.resolve() / artifact.name}`" in plan

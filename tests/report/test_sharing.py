@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,14 @@ def test_means_are_over_the_cells_with_the_newest_settings(
     for seed in (1, 2):
         cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 90.0}, trained_epochs=5)
     assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 90.00 ± 0.00 90.0"]
+
+
+def test_a_hub_that_does_not_answer_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client raises an error of the library that it speaks HTTP with."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_test")
+    with pytest.raises(ValueError, match=rf"^me/mine: the upload to {nobody} failed \(.*refused\); fix the problem and repeat"):
+        sharing.upload(sharing.Parcel("model", {}, "", "", ""), "me/mine", public=False)

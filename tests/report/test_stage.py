@@ -28,7 +28,7 @@ from korealbert.report import artifacts as of_report
 from korealbert.report import scores
 from korealbert.report.render.blocks import Cards
 from korealbert.report.scores import CSV_COLUMNS, part_tested
-from korealbert.report.sections import outcome
+from korealbert.report.sections import learning, outcome
 from korealbert.report.sections.lineage import MEASURED, core_hours
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import SCRIPT, cell, made, whole_run
@@ -68,6 +68,18 @@ def test_the_headline_of_a_run_without_benchmarks_has_a_number_and_an_interval(a
     shown = outcome.section(run, [], [])
     assert shown is not None and isinstance(shown.blocks[0], Cards)
     assert shown.blocks[0].cards[0].detail.startswith("4,000 pieces; 95 % interval 39.7 % to 42.8 %; perplexity ")
+
+
+def test_a_learning_rate_is_named_by_what_was_logged(tmp_path: Path) -> None:
+    """Its peak, here at step 150, may lie between two lines."""
+    lines = [{"split": "train", "step": step, "learning_rate": rate} for step, rate in ((100, 0.002), (200, 0.00296))]
+    training = made(tmp_path, "pretrain", {"steps": 1000, "tokens": 8000}, write=lambda out: _write_lines(out, lines))
+    figures = learning.pretraining_figures(of_report.Artifacts({"pretrain": training}, []))
+    assert [figure.caption for figure in figures] == ["Learning rate, 0.00296 the highest logged"]
+
+
+def _write_lines(out: Path, lines: list[dict[str, Any]]) -> None:
+    (out / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:

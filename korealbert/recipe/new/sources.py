@@ -41,6 +41,7 @@ from korealbert.recipe.new.columns import (
 from korealbert.recipe.new.files import ENDINGS, STORE, Below, File, ending_of, files_below, is_note, unit
 from korealbert.recipe.tables import RecipeError
 
+_NOTES = " (by its name, notes on other files; read under another name)"
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
 _KNOWN = f"{', '.join(ENDINGS)}, and files of WikiExtractor; compressed or in archives"
 _MAX_SAMPLE_BYTES = 12_000_000
@@ -221,16 +222,16 @@ def look(paths: Sequence[Path], project: Path) -> Found:
         here, out = _sources(part, project.resolve(), {source.name for source in found})
         left_out.update(out)
         if not here:
-            only = f"only {listed(out)}" if out else "no file"
+            only = f" of a known format that has text in it, only {listed(out)}" if out else ""
             hold = f"{paths[resolved.index(part[0])]}" + (f" and {len(part) - 1:,} more: hold" if part[1:] else ": holds")
-            raise RecipeError(f"{hold} no file of a known format that has text in it, {only}; known are {_KNOWN}; {CONVERT}")
+            raise RecipeError(f"{hold} no file{only}; known are {_KNOWN}; {CONVERT}")
         found += here
     return Found(tuple(found), left_out, tuple(repeated))
 
 
 def listed(left_out: Mapping[str, int]) -> str:
-    """Format counts with the largest first: ``3 .pdf, 1 .hwp``."""
-    return ", ".join(f"{count:,} {what}" for what, count in by_number(left_out))
+    """Format counts with the largest first: ``3 .pdf, 1 .hwp``. A name that says why its file is left out is explained."""
+    return ", ".join(f"{count:,} {what}{_NOTES if is_note(what) else ''}" for what, count in by_number(left_out))
 
 
 def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:

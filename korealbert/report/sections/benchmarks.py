@@ -58,7 +58,7 @@ def _drawn(benchmark: Benchmark, found: Mapping[str, Any]) -> list[Figure]:
         return []
     label = f"{benchmark.title}: share of each gold label's {found['unit']} by predicted label"
     svg = charts.matrix(labels, counts, label=label)
-    return [Figure(f"confusion-{benchmark.name}", f"{benchmark.title}: gold in rows, predicted in columns", svg)]
+    return [Figure(f"confusion-{benchmark.name}", f"{benchmark.title}: gold in rows, predicted in columns, % of a row", svg)]
 
 
 def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest: int) -> list[Block]:

@@ -42,7 +42,7 @@ _Point = tuple[float, float]
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
     """Show the learning curves of pretraining and fine-tuning."""
     blocks: list[Block] = []
-    if figures := _pretraining(artifacts):
+    if figures := pretraining_figures(artifacts):
         blocks += [Text(_size(artifacts)), *_rollbacks(artifacts), Figures(figures)]
     if benchmarks:
         blocks += [
@@ -54,16 +54,17 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
     return Section("learning", "Learning curves", [*blocks, Text(artifacts.origin("cooccurrence", "pretrain"), quiet=True)])
 
 
-def _pretraining(artifacts: Artifacts) -> list[Figure]:
+def pretraining_figures(artifacts: Artifacts) -> list[Figure]:
+    """Return the curves of pretraining, and its learning rate at the logged steps, between which its peak may lie."""
     records = training_lines(artifacts.one("pretrain"))
     targets = heldout_targets(artifacts)
     curves = [_curve(records, key, kind, targets.get(key)) for key in OBJECTIVES for kind in ("loss", "accuracy")]
     figures = [figure for figure in curves if figure is not None]
     if rates := points(records, "train", "learning_rate"):
         most = max(rate for _, rate in rates)
-        label = f"Learning rate over steps, {most:g} at most"
+        label = f"Learning rate over steps, {most:g} the highest logged"
         svg = charts.lines([charts.Line("learning rate", rates)], label=label, x_unit="steps")
-        figures.append(Figure("pretrain-learning-rate", f"Learning rate, {most:g} at most", svg))
+        figures.append(Figure("pretrain-learning-rate", f"Learning rate, {most:g} the highest logged", svg))
     return figures
 
 

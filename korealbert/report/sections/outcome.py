@@ -26,7 +26,8 @@ from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 _REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows. It has a row of its own in figures."""
 
-_MARKS = "Dots are seeds or models, a tall mark is the mean over seeds"
+MARKS = "Dots are seeds or models, a tall mark is the mean over seeds"
+"""Beginning of the key to the figures of scores."""
 _PUBLISHED_MARKS = ", thin lines are published scores of the same task and metric"
 _RANDOM = (
     "Random: the same architecture with random weights, fine-tuned on the same examples with the same settings; the gap "
@@ -159,7 +160,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     if benchmarks:
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
-            Text(f"{_MARKS}{_PUBLISHED_MARKS if tables else ''}.", quiet=True),
+            Text(f"{MARKS}{_PUBLISHED_MARKS if tables else ''}.", quiet=True),
             *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
             *_onnx_table(benchmarks),

@@ -154,7 +154,7 @@ def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path,
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecipeError, match=r"nowhere: no such file or directory"):
         project.write(tmp_path / "mine", [tmp_path / "nowhere"])
-    with pytest.raises(RecipeError, match=r"empty: holds no file of a known format .*; known are .*\.csv"):
+    with pytest.raises(RecipeError, match=r"empty: holds no file; known are .*\.csv"):
         project.write(tmp_path / "mine", [tmp_path / "empty"])
     assert not (tmp_path / "mine").exists()
     project.write(tmp_path / "mine", [files])
@@ -452,6 +452,9 @@ def test_files_about_the_others_are_known_by_their_whole_name(tmp_path: Path) ->
     found = project.look([written(tmp_path / "t", {**texts})], tmp_path / "mine")
     assert [source.files for source in found.sources] == [30]
     assert found.left_out == {"README.ko.md": 1, "LICENSE.txt": 1}
+    assert list(project.summary(found))[-1].startswith("left out: 1 LICENSE.txt (by its name, notes on other files;")
+    with pytest.raises(RecipeError, match=r"only 1 README\.ko\.md \(by its name, .*; read under another name\)"):
+        project.look([tmp_path / "t" / "README.ko.md"], tmp_path / "mine")
 
 
 def test_a_project_without_files_has_the_sample(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""What the Prefect UI shows of runs that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterTags
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import tags
+
+from korealbert.corpus.extract import ExtractionError
+from korealbert.flows.corpus_to_model import corpus_to_model
+from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe import RecipeError
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300), pytest.mark.usefixtures("one_server")]
+
+
+def run_tagged(tag: str) -> FlowRun:
+    """Return the only run with a tag."""
+    with get_client(sync_client=True) as client:
+        (run,) = client.read_flow_runs(flow_run_filter=FlowRunFilter(tags=FlowRunFilterTags(all_=[tag])))
+        return run
+
+
+def test_stages_that_lack_a_failed_one_are_named_and_name_it(tmp_path: Path) -> None:
+    (tmp_path / "no.parquet").write_text('{"text": "표가 아니다"}')
+    recipe = tmp_path / "broken.toml"
+    recipe.write_text(f'[extract.a]\nformat = "parquet"\npaths = ["{tmp_path}/no.parquet"]\n[clean.a]\n[report]\n')
+    with tags("broken"), pytest.raises(ExtractionError):
+        corpus_to_model(recipe, runtime=TrainingRuntime(store=tmp_path / "store", workers=1))
+    run = run_tagged("broken")
+    only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    with get_client(sync_client=True) as client:
+        tasks = sorted(task.name.rsplit("-")[0] for task in client.read_task_runs(flow_run_filter=only))
+        (outcome,) = [str(each.data) for each in client.read_artifacts(flow_run_filter=only) if each.key == "outcome"]
+    assert tasks == ["balance", "clean/a", "dedup", "extract/a", "report"]
+    assert "| extract/a | Failed | Task run" in outcome and "no.parquet" in outcome
+    for label in ("clean/a", "dedup", "report"):
+        assert f"| {label} | Not started | needs extract/a |" in outcome
+
+
+def test_a_run_whose_recipe_is_refused_bears_the_recipe_s_name(tmp_path: Path) -> None:
+    recipe = tmp_path / "mistyped.toml"
+    recipe.write_text("[exract.a]\n")
+    with tags("mistyped"), pytest.raises(RecipeError):
+        corpus_to_model(recipe, runtime=TrainingRuntime(store=tmp_path / "store"))
+    assert run_tagged("mistyped").name == "mistyped · nothing started"
