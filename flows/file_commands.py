@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels, means_directory, warn
+from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels_of, means_directory, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
@@ -92,7 +92,8 @@ def fill_mask(
     model: Annotated[
         str,
         typer.Argument(
-            help="a directory in Hugging Face format, or an export's name, beginning or label", autocompletion=labels
+            help="a directory in Hugging Face format, or an export's name, beginning or label",
+            autocompletion=labels_of("export"),
         ),
     ],
     text: Annotated[str, typer.Argument(help="text with one or more [MASK]")],
@@ -129,7 +130,7 @@ def score(
         typer.Argument(
             help="JSON Lines, one record per example of GOLD; or predictions of ours: predictions.arrow, or a cell's name",
             show_default=False,
-            autocompletion=labels,
+            autocompletion=labels_of("finetune"),
         ),
     ] = "",
     mode: Annotated[

@@ -25,6 +25,7 @@ from korealbert.flows.terminal import (
     existing_store,
     find,
     labels,
+    labels_of,
     means_directory,
     megabytes,
     numbered,
@@ -168,7 +169,10 @@ def export(
 def export_corpus(
     artifact: Annotated[
         str,
-        typer.Argument(help="balance, dedup, clean/NAME, …; clean means all sources of the newest run", autocompletion=labels),
+        typer.Argument(
+            help="balance, dedup, clean/NAME, …; clean means all sources of the newest run",
+            autocompletion=labels_of("extract", "clean", "quality", "dedup", "balance"),
+        ),
     ],
     output: Annotated[
         str,
@@ -226,7 +230,9 @@ def _export_to_address(
 
 @app.command("export-curves")
 def export_curves(
-    artifact: Annotated[str, typer.Argument(help="a pretraining: its name, beginning or label", autocompletion=labels)],
+    artifact: Annotated[
+        str, typer.Argument(help="a pretraining: its name, beginning or label", autocompletion=labels_of("pretrain"))
+    ],
     output: Annotated[Path, typer.Argument(help="the directory that files are written to", file_okay=False)],
     to: Annotated[
         Literal["tensorboard", "wandb", "mlflow"],
@@ -281,7 +287,7 @@ def push(
         str,
         typer.Argument(
             help="an export, a bi-encoder or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
-            autocompletion=labels,
+            autocompletion=labels_of("export", "bi_encoder", "clean", "dedup", "balance"),
         ),
     ],
     repository: Annotated[str, typer.Argument(help="USER/NAME on the hub, or NAME alone")],

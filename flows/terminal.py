@@ -140,9 +140,23 @@ def _not_empty(param: Any, consume: Callable[..., Any], ctx: typer.Context, opts
 
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the label of an artifact in the store."""
+    return sorted({label for _, label in _labels(ctx) if label.startswith(incomplete)})
+
+
+def labels_of(*stages: str) -> Callable[[typer.Context, str], list[str]]:
+    """Return the completion of the label of an artifact that one of these stages built."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        return sorted({label for stage, label in _labels(ctx) if stage in stages and label.startswith(incomplete)})
+
+    return complete
+
+
+def _labels(ctx: typer.Context) -> list[tuple[str, str]]:
+    """Return stage and label of all artifacts in the store."""
     store = Path(ctx.params.get("store") or default_store())
     found = Store(store).artifacts() if store.is_dir() else []
-    return sorted({label for one in found if (label := str(one.manifest["label"])).startswith(incomplete)})
+    return [(str(one.manifest["recipe"]["stage"]), str(one.manifest["label"])) for one in found]
 
 
 def recipe_names(incomplete: str) -> list[str]:

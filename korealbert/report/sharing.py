@@ -7,6 +7,7 @@ A corpus is the documents of ``clean``, ``dedup`` or ``balance`` as Parquet. Lic
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -201,6 +202,10 @@ _FAILURES = cast(tuple[type[Exception], ...], (*HfHubHTTPError.__bases__, OSErro
 """Errors of the library that the hub's client speaks HTTP with, which depends on its version: no answer, a refusal."""
 
 
+_LOADING = re.compile(r'((?:from_pretrained|load_dataset)\()"path/to/this/directory"')
+"""Calls in cards that load a directory; on the hub they load the repository."""
+
+
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is created if necessary, and return the address of the commit.
 
@@ -223,7 +228,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.symlink_to(path.resolve())
             (Path(scratch) / _CARD).unlink()
-            (Path(scratch) / _CARD).write_text(what.card, "utf-8")
+            (Path(scratch) / _CARD).write_text(_LOADING.sub(lambda call: f'{call[1]}"{made}"', what.card), "utf-8")
             message = "Upload with korealbert"
             done = api.upload_folder(repo_id=made, folder_path=scratch, repo_type=what.kind, commit_message=message)
     except _FAILURES as error:

@@ -149,6 +149,7 @@ def test_the_version_is_that_of_the_package() -> None:
         ("korealbert plan kowiki-s", ["kowiki-small"]),
         ("korealbert inspect clean/n", ["clean/news"]),
         ("korealbert push cl", ["clean/news"]),
+        ("korealbert push voc", []),
         ("korealbert score klue_dp_", ["klue_dp_no_pos"]),
         ("korealbert diff kowiki-s", ["kowiki-small"]),
         ("korealbert diff sample cl", ["clean/news"]),

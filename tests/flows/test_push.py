@@ -115,6 +115,7 @@ def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artif
     assert results["nsmc"].metric_value == pytest.approx(sum(scores) / len(scores), abs=1e-3)
     assert (results["nsmc"].task_type, results["nsmc"].metric_type) == ("text-classification", "accuracy")
     assert "## Fine-tuning" in card.text
+    assert 'AutoModel.from_pretrained("me/mine")' in card.text
 
     call("push", "export", "mine", "--store", store)  # The user's name is the token's.
     assert repo.commits == 1, "nothing has changed"
@@ -147,6 +148,7 @@ def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, 
     assert sum(pl.read_parquet(content).height for content in data) == straight["balance"].stats["documents_out"]
     card = DatasetCard(repo.files["README.md"].decode())
     assert card.data.license == "apache-2.0" and "# texts\n" in card.text
+    assert 'load_dataset("me/texts", split="train")' in card.text
 
     write_dataset([straight["dedup"]], tmp_path / "out", "jsonl")
     written = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
