@@ -134,15 +134,20 @@ def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterato
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
 
 
-def refuse_inits(tables: Tables, where: str, name: str) -> None:
-    """Raise RecipeError for the name of a table that labels of cells use for initial weights, so that no cell is clear."""
+def refuse_unclear(tables: Tables, where: str, name: str) -> None:
+    """Raise RecipeError for the name of an encoder or benchmark that would leave open what the label of a cell means."""
     if name in INITS:
         raise RecipeError(f"{tables.path}, [{where}]: this name says what fine-tuning starts from; choose another")
+    if "/" in name:
+        raise RecipeError(
+            f"{tables.path}, [{where}]: a slash stands between encoder and benchmark in labels, so that neither's name holds "
+            f"one; write {name.replace('/', '_')}"
+        )
 
 
 def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Benchmark[_GridT_co]:
     where = f"{table}.{name}"
-    refuse_inits(tables, where, name)
+    refuse_unclear(tables, where, name)
     given = tables.table(where)
     tables.refuse_reserved(where, given, ("seed", "init"))
     grid = tables.validate(kind, where, {axis: given[axis] for axis in kind.model_fields if axis in given})

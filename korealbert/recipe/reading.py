@@ -37,7 +37,7 @@ from korealbert.recipe.benchmarks import (
     PretrainedGrid,
     read_benchmarks,
     refuse_bi_encoders,
-    refuse_inits,
+    refuse_unclear,
     too_long,
 )
 from korealbert.recipe.cross_lingual import problems_of
@@ -393,7 +393,7 @@ class Reader(Tables):
     def encoders(self) -> dict[str, Model]:
         """Read the models of ``[encoder.NAME]`` by name."""
         for name in self.names("encoder"):
-            refuse_inits(self, f"encoder.{name}", name)
+            refuse_unclear(self, f"encoder.{name}", name)
         with Problems() as problems:
             return {
                 name: problems.of(partial(self.model, f"encoder.{name}", post_trained=True)) for name in self.names("encoder")

@@ -129,3 +129,12 @@ def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, na
     with pytest.raises(RecipeError, match=message) as error:
         recipes.load(editable)
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("table", ["encoder", "finetune"])
+def test_a_slash_in_the_name_of_an_encoder_or_a_benchmark_is_refused(editable: Path, table: str) -> None:
+    """The cell of ``small/nsmc`` would be the one of an encoder ``small`` on ``nsmc``."""
+    editable.write_text(f'{editable.read_text()}\n[{table}."small/nsmc"]\ntask = "nsmc"\n')
+    message = rf"\[{table}\.small/nsmc\]: a slash stands between encoder and benchmark in labels.*; write small_nsmc$"
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(editable)
