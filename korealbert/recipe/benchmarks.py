@@ -17,6 +17,7 @@ from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
+from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
@@ -99,6 +100,18 @@ def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mappin
                 f"{where}, column {column.title!r}: the printed scores are of cross-encoders, and {apart[0]!r} has "
                 "head = 'bi-encoder'; remove printed, or measure the task with its own head"
             )
+
+
+def refuse_unknown_metrics(where: str, columns: Sequence[Column], benchmarks: Mapping[str, Benchmark[Any]]) -> None:
+    """Raise RecipeError for a column with a metric that its benchmark does not have."""
+    for column in columns:
+        if column.metric and column.benchmark in benchmarks:
+            known = benchmarks[column.benchmark].first.benchmark.metrics
+            if column.metric not in known:
+                raise RecipeError(
+                    f"{where}, column {column.title!r}: {column.benchmark} has no metric {column.metric!r}"
+                    f"{nearest(column.metric, known)}; it has {', '.join(known)}"
+                )
 
 
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:

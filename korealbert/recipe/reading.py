@@ -38,6 +38,7 @@ from korealbert.recipe.benchmarks import (
     read_benchmarks,
     refuse_bi_encoders,
     refuse_unclear,
+    refuse_unknown_metrics,
     too_long,
 )
 from korealbert.recipe.cross_lingual import problems_of
@@ -435,6 +436,7 @@ class Reader(Tables):
                     f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
                 )
         refuse_bi_encoders(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
+        refuse_unknown_metrics(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
 
     def model(self, name: str, *, post_trained: bool = False) -> Model:
         """Read the model of a table; if ``post_trained``, a cross-lingual recipe may make it too.
