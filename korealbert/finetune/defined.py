@@ -148,6 +148,11 @@ class _Defined(Task):
     def example(self, record: Record, name: str) -> Example:
         """Make the example of a record. Raises ValueError naming file, line, field and remedy."""
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """See ``Task``."""
+        return self.definition.metrics
+
     def column(self, name: str) -> Column:
         """Return a column that this kind needs."""
         column: Column = getattr(self.definition.columns, name)

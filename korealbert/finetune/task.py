@@ -168,6 +168,8 @@ class Task(ABC):
     """The unit of ``official_test_examples``, in the plural."""
     metric: ClassVar[str]
     """Name of the main score; higher is better."""
+    others: ClassVar[tuple[str, ...]] = ()
+    """Names of the other scores, of which a test without the examples for it may lack some."""
     dev_metric: ClassVar[str] = ""
     """Name of the score that selects on dev, if the benchmark's baselines do not select by ``metric``."""
     origin: ClassVar[str]
@@ -229,6 +231,11 @@ class Task(ABC):
     def outputs(self) -> tuple[str, ...]:
         """Names of the head's logits in an ONNX file; empty if the head needs more than one sequence of pieces."""
         return ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of all scores, the main one first."""
+        return (self.metric, *self.others)
 
     @property
     def selects_by(self) -> str:

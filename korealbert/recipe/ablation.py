@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from korealbert.artifact import EACH_ONCE, Spec, refuse_repeats
 from korealbert.formatting import nearest
-from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders
+from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders, refuse_unknown_metrics
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
@@ -321,8 +321,13 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 
 def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """Yield notes on columns that measure NSP or use another head. Raises RecipeError for heads that do not compare."""
-    refuse_bi_encoders(str(path), columns, next(iter(recipes.values())).finetune)
+    """Yield notes on columns that measure NSP or use another head.
+
+    Raises RecipeError for heads that do not compare, and for unknown metrics.
+    """
+    benchmarks = next(iter(recipes.values())).finetune
+    refuse_bi_encoders(str(path), columns, benchmarks)
+    refuse_unknown_metrics(str(path), columns, benchmarks)
     labels = {key_of(cell.label): cell.label for cell in spec.grid}
     nsp = [labels[key] for key, recipe in recipes.items() if recipe.views.sentence_task == "nsp"]
     for column in columns:

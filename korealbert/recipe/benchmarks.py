@@ -17,6 +17,7 @@ from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
+from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
@@ -101,6 +102,18 @@ def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mappin
             )
 
 
+def refuse_unknown_metrics(where: str, columns: Sequence[Column], benchmarks: Mapping[str, Benchmark[Any]]) -> None:
+    """Raise RecipeError for a column with a metric that its benchmark does not have."""
+    for column in columns:
+        if column.metric and column.benchmark in benchmarks:
+            known = benchmarks[column.benchmark].first.benchmark.metrics
+            if column.metric not in known:
+                raise RecipeError(
+                    f"{where}, column {column.title!r}: {column.benchmark} has no metric {column.metric!r}"
+                    f"{nearest(column.metric, known)}; it has {', '.join(known)}"
+                )
+
+
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
     """Read all ``[TABLE.NAME]`` of a file by name. Raises RecipeError if one could not run."""
     with Problems() as problems:
@@ -134,15 +147,20 @@ def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterato
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
 
 
-def refuse_inits(tables: Tables, where: str, name: str) -> None:
-    """Raise RecipeError for the name of a table that labels of cells use for initial weights, so that no cell is clear."""
+def refuse_unclear(tables: Tables, where: str, name: str) -> None:
+    """Raise RecipeError for the name of an encoder or benchmark that would leave open what the label of a cell means."""
     if name in INITS:
         raise RecipeError(f"{tables.path}, [{where}]: this name says what fine-tuning starts from; choose another")
+    if "/" in name:
+        raise RecipeError(
+            f"{tables.path}, [{where}]: a slash stands between encoder and benchmark in labels, so that neither's name holds "
+            f"one; write {name.replace('/', '_')}"
+        )
 
 
 def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Benchmark[_GridT_co]:
     where = f"{table}.{name}"
-    refuse_inits(tables, where, name)
+    refuse_unclear(tables, where, name)
     given = tables.table(where)
     tables.refuse_reserved(where, given, ("seed", "init"))
     grid = tables.validate(kind, where, {axis: given[axis] for axis in kind.model_fields if axis in given})

@@ -37,7 +37,8 @@ from korealbert.recipe.benchmarks import (
     PretrainedGrid,
     read_benchmarks,
     refuse_bi_encoders,
-    refuse_inits,
+    refuse_unclear,
+    refuse_unknown_metrics,
     too_long,
 )
 from korealbert.recipe.cross_lingual import problems_of
@@ -393,7 +394,7 @@ class Reader(Tables):
     def encoders(self) -> dict[str, Model]:
         """Read the models of ``[encoder.NAME]`` by name."""
         for name in self.names("encoder"):
-            refuse_inits(self, f"encoder.{name}", name)
+            refuse_unclear(self, f"encoder.{name}", name)
         with Problems() as problems:
             return {
                 name: problems.of(partial(self.model, f"encoder.{name}", post_trained=True)) for name in self.names("encoder")
@@ -435,6 +436,7 @@ class Reader(Tables):
                     f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
                 )
         refuse_bi_encoders(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
+        refuse_unknown_metrics(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
 
     def model(self, name: str, *, post_trained: bool = False) -> Model:
         """Read the model of a table; if ``post_trained``, a cross-lingual recipe may make it too.

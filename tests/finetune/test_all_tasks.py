@@ -209,6 +209,7 @@ def test_a_task_runs_to_scores_in_both_modes_and_keeps_all_predictions(
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     name = tasks.load(task).metric
     assert metrics["test"].keys() == metrics["test_corrected"].keys()
+    assert metrics["test"].keys() <= set(tasks.load(task).metrics)
     assert metrics["test"][name] >= REACHED.get(task, 0)
     if metrics["test_oracle"] is not None:
         assert metrics["test_oracle"][name] == 100

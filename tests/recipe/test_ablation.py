@@ -259,6 +259,11 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('baseline = "MLM+SOP"', 'baseline = "MLM"', r"baseline = 'MLM' is no cell \(did you mean 'MLM\+.OP'\?\)"),
         ('source = "KoreALBERT Table II"', 'source = "Table II"', r"'Table II' is not in published/korealbert\.csv"),
         ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
+        (
+            'benchmark = "nsmc"',
+            'benchmark = "nsmc"\nmetric = "acuracy"',
+            r"column 'NSMC acc': nsmc has no metric 'acuracy' \(did you mean 'accuracy'\?\); it has accuracy$",
+        ),
         ('noise = "order"', 'noise = "ordr"', r"column 'MLM acc': no table \[noise\.ordr\] \(did you mean 'order'\?\)"),
         (
             'printed = ["NSMC", "acc"]',

@@ -11,6 +11,7 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Store
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
+from korealbert.recipe.reading import load_evaluation
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data_specs" / "recipes" / "small-sample.toml"
@@ -129,3 +130,22 @@ def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, na
     with pytest.raises(RecipeError, match=message) as error:
         recipes.load(editable)
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("table", ["encoder", "finetune"])
+def test_a_slash_in_the_name_of_an_encoder_or_a_benchmark_is_refused(editable: Path, table: str) -> None:
+    """The cell of ``small/nsmc`` would be the one of an encoder ``small`` on ``nsmc``."""
+    editable.write_text(f'{editable.read_text()}\n[{table}."small/nsmc"]\ntask = "nsmc"\n')
+    message = rf"\[{table}\.small/nsmc\]: a slash stands between encoder and benchmark in labels.*; write small_nsmc$"
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(editable)
+
+
+def test_a_column_of_a_metric_that_its_benchmark_lacks_is_refused(specs: Path) -> None:
+    path = specs / "recipes" / "encoders.toml"
+    path.write_text(path.read_text().replace('benchmark = "korsts"', 'benchmark = "korsts"\nmetric = "pearsn"'))
+    message = (
+        r"\[report\.table\], column 'KorSTS': korsts has no metric 'pearsn' \(did you mean 'pearson'\?\); it has spearman, "
+    )
+    with pytest.raises(RecipeError, match=message):
+        load_evaluation(path)

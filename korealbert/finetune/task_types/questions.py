@@ -170,6 +170,7 @@ class QuestionAnswering(Task):
     """
 
     metric = "f1"
+    others: ClassVar[tuple[str, ...]] = ("em",)
     matches_by_id = True
     prediction_type = pa.string()
     target_type = pa.list_(pa.int32())

@@ -76,7 +76,14 @@ def _of_inputs(inputs: tuple[Feature, ...], example: Example, index: int) -> Fea
 class _SequenceTask(Task):
     """Base class of classification and regression of whole inputs."""
 
+    measures: ClassVar[_Measures]
+    """The functions of the scores by name."""
     heads = POOLING_HEADS
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """See ``Task``."""
+        return tuple(dict.fromkeys((self.metric, *self.measures, *self.others)))
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ class KlueDp(Task):
     origin = ORIGIN
     has_official_dev = False
     metric = "las_macro"
+    others = ("las_micro", "uas_macro", "uas_micro")
     prediction_type = pa.struct([("heads", pa.list_(pa.int64())), ("relations", pa.list_(pa.int64()))])
     counted = "words"
     target_type = layout_type = pa.list_(pa.list_(pa.int32()))

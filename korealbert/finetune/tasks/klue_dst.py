@@ -67,6 +67,7 @@ class KlueDst(Task):
     official_test_examples = _DIALOGUES
     official_unit = "dialogues"
     metric = "jga"
+    others = ("slot_micro_f1",)
     dev_metric = "slot_micro_f1"
     origin = ORIGIN
     has_official_dev = False

@@ -66,6 +66,7 @@ class KlueRe(Task):
     origin = ORIGIN
     has_official_dev = False
     metric = "micro_f1"
+    others = ("auprc", "average_precision")
     prediction_type = pa.struct([("label", pa.int64()), ("probs", pa.list_(pa.float64()))])
     target_type = pa.int64()
     listed = 4

@@ -58,6 +58,7 @@ class ParaphraseDetection(SequenceClassification):
     title = "PD"
     heads = PAIR_HEADS
     official_test_examples = 758
+    others = ("accuracy_not_identical",)
     origin = "github.com/songys/Question_pair, MIT"
     has_official_dev = True
     labels = ("same", "different")
@@ -179,6 +180,7 @@ class PawsX(SequenceClassification):
     title = "PAWS-X ko"
     heads = PAIR_HEADS
     official_test_examples = 2_000
+    others = ("accuracy_translated",)
     origin = "github.com/google-research-datasets/paws (pawsx), free for any purpose"
     has_official_dev = True
     labels = ("different", "same")

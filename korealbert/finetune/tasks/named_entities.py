@@ -44,6 +44,7 @@ class NaverNer(Tagging):
     origin = "github.com/naver/nlp-challenge (Changwon University), all rights reserved"
     has_official_dev = False
     metric = "entity_micro_f1"
+    others = ("challenge_f1", "accuracy", "accuracy_entities")
     tags = entity_tags(_NAVER_KINDS)
     unit = counted = "eojeols"
     labels_every_piece = False
@@ -142,6 +143,7 @@ class KlueNer(Tagging):
     origin = ORIGIN
     has_official_dev = False
     metric = "entity_macro_f1"
+    others = ("char_f1_all13", "char_f1_no_O")
     dev_metric = "char_f1_all13"
     tags = entity_tags(_KLUE_KINDS)
     unit = counted = "characters"

@@ -98,6 +98,7 @@ class KlueMrc(QuestionAnswering):
     origin = ORIGIN
     has_official_dev = False
     metric = "rouge_w"
+    others = ("em", *(f"{name}_type{kind}" for kind in (1, 2, 3) for name in ("em", "rouge_w")))
     id_fields = ("guid",)
     defaults = klue_defaults(epochs=5, batch_size=16, learning_rate=3e-5, max_length=510, warmup_ratio=0.0)
     answerable = False
@@ -153,6 +154,7 @@ class Squad2(QuestionAnswering):
     official_test_examples = 11_873
     origin = "rajpurkar.github.io/SQuAD-explorer, CC BY-SA 4.0"
     version = "v2.0"
+    others = ("em", *(f"{part}_{name}" for part in ("has_answer", "no_answer") for name in ("em", "f1")))
     # ALBERT, appendix: 8,144 steps of batch 48 (3 epochs), 3e-5, length 512.
     defaults = {"epochs": 3, "batch_size": 48, "learning_rate": 3e-5, "max_length": 512}  # noqa: RUF012 - read only
     answerable = False

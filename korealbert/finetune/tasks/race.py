@@ -25,6 +25,7 @@ class Race(MultipleChoice):
 
     title = "RACE"
     official_test_examples = 4_887
+    others = tuple(f"accuracy_{level}" for level in _LEVELS)
     origin = "cs.cmu.edu/~glai1/data/race, for research only"
     directories = frozenset({"train", "dev", "test"})
     has_official_dev = True
