@@ -200,6 +200,13 @@ def test_entity_types_are_counted_over_all_splits_beside_table_iv(report: Path) 
     assert "Counted over all 9 sentences: 5 train, 1 dev, 3 test." in (report / "report.md").read_text("utf-8")
 
 
+def test_limits_on_the_sentences_of_table_iv_are_named(tmp_path: Path) -> None:
+    counted = {"task": "naver_ner", "examples_train": 5, "tags": {"NUM": 3}, "entities": {"NUM": 2}}
+    limited = made(tmp_path, "features/naver_ner", counted, max_train_examples=5)
+    _, text = benchmarks.entity_types(Artifacts({"features/naver_ner": limited}, ()))
+    assert isinstance(text, Text) and text.text.startswith("Counted over 5 sentences, as max_train_examples = 5: 5 train.")
+
+
 def test_an_entity_begins_with_b_or_with_an_i_that_continues_none_of_its_type() -> None:
     sentences = [["I-PER", "I-PER", "B-PER", "I-ORG"], ["O", "B-NUM", "O", "I-NUM"]]
     examples = [Example(str(n), "", tags) for n, tags in enumerate(sentences)]

@@ -116,8 +116,8 @@ def printed_counts() -> dict[str, int]:
 
 def entity_types(artifacts: Artifacts) -> list[Block]:
     """Compare tags and entities of each type in Naver NER with the printed counts; empty if the run has no Naver NER."""
-    found = (artifact.stats_as(FeaturesStats) for artifact in artifacts.of("features").values())
-    stats = next((each for each in found if each.task == _NER_TASK and each.tags), None)
+    found = ((artifact.stats_as(FeaturesStats), artifact.manifest["spec"]) for artifact in artifacts.of("features").values())
+    stats, spec = next(((stats, spec) for stats, spec in found if stats.task == _NER_TASK and stats.tags), (None, {}))
     if stats is None:
         return []
     printed = printed_counts()
@@ -133,8 +133,10 @@ def entity_types(artifacts: Artifacts) -> list[Block]:
     title = tasks.load(_NER_TASK).title
     table = Table(f"{title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4, 5}))
     parts = {split: getattr(stats, f"examples_{split}") for split in ("train", "dev", "test")}
+    limits = [f"{name} = {spec[name]}" for name in (f"max_{split}_examples" for split in parts) if spec.get(name)]
+    sentences = f"{count(sum(parts.values()))} sentences"
     text = (
-        f"Counted over all {count(sum(parts.values()))} sentences: "
+        (f"Counted over {sentences}, as {' and '.join(limits)}: " if limits else f"Counted over all {sentences}: ")
         + ", ".join(f"{count(number)} {split}" for split, number in parts.items() if number)
         + ". Tags are eojeols with B or I, which the paper counts over 90,000 sentences. An entity begins with a B, or with an "
         "I that does not continue an entity of its type."
