@@ -37,6 +37,7 @@ class AnySpec(Spec):
     itl: bool = True
     encoder: str = "source"
     itl_init: str = "random"
+    max_train_examples: int | None = None
 
 
 def made(

@@ -116,10 +116,11 @@ def printed_counts() -> dict[str, int]:
 
 def entity_types(artifacts: Artifacts) -> list[Block]:
     """Compare tags and entities of each type in Naver NER with the printed counts; empty if the run has no Naver NER."""
-    found = ((artifact.stats_as(FeaturesStats), artifact.manifest["spec"]) for artifact in artifacts.of("features").values())
-    stats, spec = next(((stats, spec) for stats, spec in found if stats.task == _NER_TASK and stats.tags), (None, {}))
-    if stats is None:
+    found = [(artifact.stats_as(FeaturesStats), artifact.manifest["spec"]) for artifact in artifacts.of("features").values()]
+    counted = [(stats, spec) for stats, spec in found if stats.task == _NER_TASK and stats.tags]
+    if not counted:
         return []
+    stats, spec = counted[0]
     printed = printed_counts()
     totals = sum(stats.tags.values()) or 1, sum(printed.values())
     order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *stats.tags)})]
