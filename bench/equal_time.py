@@ -24,7 +24,7 @@ from bench import trainer_peers
 from bench.common import options
 from korealbert.artifact import Artifact, Built, Spec, Stage, build
 from korealbert.artifact.store import default_store
-from korealbert.artifact.subprocess_build import Job, build_apart
+from korealbert.artifact.subprocess_build import Job, build_in_subprocess
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import views
 from korealbert.finetune.encoders.stage import EncoderStats
@@ -80,7 +80,7 @@ class Encoders:
     """Precision of ours; each peer takes the faster one."""
     settings: dict[str, Any]
     """Overrides of the recipe, by dotted name."""
-    build_peer: Callable[[Job, TrainingRuntime], Built] = build_apart
+    build_peer: Callable[[Job, TrainingRuntime], Built] = build_in_subprocess
     """Builds in a process of its own by default, like ours are trained."""
     built: dict[str, Artifact] = field(default_factory=dict)
     """Artifacts by label."""

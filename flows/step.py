@@ -30,7 +30,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Completed
 
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
-from korealbert.artifact.subprocess_build import Job, Needs, build_apart
+from korealbert.artifact.subprocess_build import Job, Needs, build_in_subprocess
 from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.flows import publish
 from korealbert.flows.lineage import Lineage
@@ -207,7 +207,7 @@ def _built(job: Job, runtime: TrainingRuntime, gate: Gate, begin: Callable[[], N
         return Built(found, cached=True)  # which needs neither memory nor a process
     with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)) as seat:
         begin()
-        return build_apart(job, runtime.of_a_cell(seat), runtime.memory_bytes)
+        return build_in_subprocess(job, runtime.of_a_cell(seat), runtime.memory_bytes)
 
 
 def _message(label: str, built: Built) -> str:

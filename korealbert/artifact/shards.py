@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -112,13 +112,7 @@ _Finished = tuple[_ShardStats, dict[str, dict[str, Any]]]
 
 
 def map_shards(
-    function: _ShardFunction[_J],
-    jobs: Iterable[_J],
-    *,
-    out_dir: Path,
-    runtime: Runtime,
-    step: str,
-    total: int | None = None,
+    function: _ShardFunction[_J], jobs: Iterable[_J], *, out_dir: Path, runtime: Runtime, step: str
 ) -> list[_ShardStats]:
     """Run ``function`` on every job and return the statistics in job order.
 
@@ -128,6 +122,7 @@ def map_shards(
     (out_dir / markers.DONE).mkdir(exist_ok=True)
     results = markers.trusted(out_dir, step, runtime.workers)
     finished_before = frozenset(results)
+    total = len(jobs) if isinstance(jobs, Sized) else None
 
     def report() -> None:
         runtime.report(Progress(len(results), total, "shards"))

@@ -52,7 +52,7 @@ class Job:
     rerun: bool
 
 
-def build_apart(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> Built:
+def build_in_subprocess(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> Built:
     """Build in a new process that dies with this one, and remember its peak memory.
 
     Raises what the stage raises, ``DoesNotFit`` if the process takes more than ``memory_bytes``, and ``Killed`` if it is killed

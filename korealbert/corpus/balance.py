@@ -257,10 +257,9 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
     (out_dir / ".work").mkdir(exist_ok=True)
     shards = inputs["documents"].files("documents-*.arrow")
     if spec.mode != "none":
-        measuring = partial(_measure_shard, spec)
-        map_shards(measuring, shards, out_dir=out_dir, runtime=runtime, step="measure", total=len(shards))
-        map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
-    parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write", total=len(shards))
+        map_shards(partial(_measure_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="measure")
+        map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide")
+    parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write")
     return BalanceStats.of(sum_stats([{**NO_DOCUMENTS, "categories": {}, "sources": {}}, *parts]))
 
 

@@ -112,7 +112,7 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
 
     if spec.wiki.expand_templates:
         found = map_shards(_find_templates, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="templates")
-        map_shards(_gather_templates, [len(found)], out_dir=out_dir, runtime=runtime, step="template-pages", total=1)
+        map_shards(_gather_templates, [len(found)], out_dir=out_dir, runtime=runtime, step="template-pages")
     stats = sum_stats(map_shards(extract_shard, counted(), out_dir=out_dir, runtime=runtime, step="extract"))
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)

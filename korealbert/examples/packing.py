@@ -177,7 +177,7 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
                 f"examples: heldout_share = {spec.heldout_share}, but the held-out documents are given; set it to 0"
             )
         jobs += [PackJob(group, inputs["vocab"].path, spec, 0, all_heldout=True) for group in _groups(inputs["heldout"])]
-    parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs)))
+    parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack"))
     morphemes = sum_stats([{"seconds": 0.0, "megabytes": 0.0}, *(part.pop("morphemes") for part in parts)])
     if morphemes["seconds"]:  # This takes most of the stage's time.
         runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))

@@ -145,7 +145,6 @@ class ViewTable:
         batches = 1.0
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
             header = open_view(path)[1]
-            """Metadata of the first shard; the fields used are equal in all shards."""
             check_belongs(path, header, rows_path, rows_header)
             if path == self._paths[0]:
                 self.header = header

@@ -140,7 +140,7 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
     jobs = list(_jobs(spec, inputs, runtime))
     for directory in {job.target.parent for job in jobs if job.target is not None}:
         (out_dir / directory).mkdir(exist_ok=True)
-    parts = map_shards(_make_shard, jobs, out_dir=out_dir, runtime=runtime, step="views", total=len(jobs))
+    parts = map_shards(_make_shard, jobs, out_dir=out_dir, runtime=runtime, step="views")
     train = sum_stats(part for job, part in zip(jobs, parts, strict=True) if job.view != HELDOUT_VIEW)
     heldout = sum_stats(part for job, part in zip(jobs, parts, strict=True) if job.view == HELDOUT_VIEW)
     if not spec.stored:

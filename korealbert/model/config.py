@@ -144,8 +144,8 @@ class ModelSpec(Spec):
     def sharing(self) -> str:
         """How layers share, for a sentence: ``Sharing `all` with 1 group(s)``."""
         edge = self.edge_layers
-        apart = f" between {edge} layer{'s' * (edge > 1)} at either end that share with no other" if edge else ""
-        return f"Sharing `{self.share}` with {self.num_groups} group(s){apart}"
+        between = f" between {edge} layer{'s' * (edge > 1)} at either end that share with no other" if edge else ""
+        return f"Sharing `{self.share}` with {self.num_groups} group(s){between}"
 
     @property
     def attention_blocks(self) -> int:

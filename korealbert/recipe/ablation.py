@@ -21,7 +21,7 @@ from korealbert.formatting import nearest
 from korealbert.recipe.benchmarks import check_ensemble, refuse_bi_encoders, refuse_unknown_metrics
 from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
-from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
+from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, located, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.printed import Column, Measure, Printed, other_metrics
 
@@ -276,7 +276,7 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
     first = next(iter(recipes.values()))
     for cell in spec.grid:
         own = recipes.get(key_of(cell.label), first)
-        try:
+        with located(f"{path}, cell {cell.label!r}"):
             for table in spec.shared:
                 if getattr(own, table) != getattr(first, table):
                     raise ValueError(
@@ -288,8 +288,6 @@ def _check_parts(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe], 
             for name in sorted(benchmarks) if cell.ensemble else ():
                 parts = {label: recipes[key_of(label)].finetune[name] for label in cell.ensemble}
                 check_ensemble(name, parts, trainings=len(spec.seeds), members=cell.members)
-        except ValueError as error:
-            raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
 
 
 def _check_start(label: str, start: Recipe, own: Recipe) -> None:
@@ -314,10 +312,9 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
         return ""
     if cell.printed == "":
         return ""
-    try:
-        return spec.printed.model_of(cell.label, cell.printed)
-    except ValueError as error:
-        raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
+    with located(f"{path}, cell {cell.label!r}"):
+        name = spec.printed.model_of(cell.label, cell.printed)
+    return name
 
 
 def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes: Mapping[str, Recipe]) -> Iterator[str]:
@@ -365,10 +362,8 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
         heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
         return (*heldout, *(Column(title=name, benchmark=name) for name in common))
     for column in spec.columns:
-        try:
+        with located(f"{path}, column {column.title!r}"):
             _check_column(column, spec, common, snapshot=snapshot)
-        except ValueError as error:
-            raise RecipeError(f"{path}, column {column.title!r}: {error}") from None
     for name in spec.noise:
         if not any(column.noise == name for column in spec.columns):
             raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")

@@ -22,7 +22,7 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.nodes import Nodes
-from korealbert.recipe.tables import Problems, RecipeError, Tables
+from korealbert.recipe.tables import Problems, RecipeError, Tables, located
 from korealbert.report.printed import Column
 from korealbert.report.published import OwnScore
 
@@ -95,9 +95,9 @@ def refuse_bi_encoders(where: str, columns: Sequence[Column], benchmarks: Mappin
     heads = {column.title: benchmarks[column.benchmark].first.head for column in columns if column.benchmark in benchmarks}
     for column in columns:
         parts = [column.title, *(title for group in column.average for title in group)]
-        if column.printed is not None and (apart := [title for title in parts if heads.get(title) == "bi-encoder"]):
+        if column.printed is not None and (bi_encoders := [title for title in parts if heads.get(title) == "bi-encoder"]):
             raise RecipeError(
-                f"{where}, column {column.title!r}: the printed scores are of cross-encoders, and {apart[0]!r} has "
+                f"{where}, column {column.title!r}: the printed scores are of cross-encoders, and {bi_encoders[0]!r} has "
                 "head = 'bi-encoder'; remove printed, or measure the task with its own head"
             )
 
@@ -190,10 +190,8 @@ def _check_search(tables: Tables, where: str, search: SearchSpec, settings: Mapp
     for name in search.axes:
         if name in settings:
             raise RecipeError(f"{tables.path}, [{where}]: {name!r} is given and searched; remove one of the two")
-    try:
+    with located(f"{tables.path}, [{where}], field 'search'"):
         search.check(cell)
-    except ValueError as error:
-        raise RecipeError(f"{tables.path}, [{where}], field 'search': {error}") from None
 
 
 class Measured(NamedTuple):

@@ -19,7 +19,7 @@ from korealbert.recipe.nodes import Node, onward, select
 from korealbert.recipe.nodes import until as part_until
 from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
-from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
+from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of, located
 from korealbert.recipe.work import Volume, Work
 
 _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
@@ -113,12 +113,9 @@ class _Prepared:
             if missing := [name for name in node.stage.needs if find_spec(name) is None]:
                 remedy = "install korealbert with its dependencies, or name an earlier stage by --until"
                 raise RecipeError(f"{self.name}, {stage.label}: it needs {', '.join(missing)}, not installed here; {remedy}")
-            if node.stage.check is None:
-                continue
-            try:
-                node.stage.check(node.spec, runtime)
-            except ValueError as error:
-                raise RecipeError(f"{self.name}, {stage.label}: {error}") from None
+            if node.stage.check is not None:
+                with located(f"{self.name}, {stage.label}"):
+                    node.stage.check(node.spec, runtime)
 
 
 def labels(path: Path, *, data: Path | None = None) -> list[str]:

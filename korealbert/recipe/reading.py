@@ -65,6 +65,7 @@ from korealbert.recipe.tables import (
     data_root,
     flattened,
     kind_of,
+    located,
     merged,
     named_recipe,
     read_toml,
@@ -364,10 +365,8 @@ class Reader(Tables):
         spec = self.spec(CrawlSpec, f"crawl.{name}")
         if extract.format != "warc":
             raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
-        try:
+        with located(f"{self.path}, [crawl.{name}], field 'source'"):
             load_source(spec.source.path, within=data_root())
-        except ValueError as error:
-            raise RecipeError(f"{self.path}, [crawl.{name}], field 'source': {error}") from None
         return spec
 
     def check_sources(self, sources: Iterable[str], **specs: Any) -> None:
@@ -406,10 +405,8 @@ class Reader(Tables):
         """Raise RecipeError if inputs of a benchmark may be longer than a model's positions; ``others`` are own models."""
         positions = dict(others)
         for name, encoder in encoders.items():
-            try:
+            with located(f"{self.path}, [encoder.{name}]"):
                 positions[f"[encoder.{name}]"] = encoder.longest_input()
-            except ValueError as error:
-                raise RecipeError(f"{self.path}, [encoder.{name}]: {error}") from None
         for name, benchmark in benchmarks.items():
             for problem in too_long(benchmark.first, positions):
                 raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
@@ -447,19 +444,16 @@ class Reader(Tables):
         if table.recipe is None:
             return Model(table.place())
         other = named_recipe(where, self.path.parent / table.recipe)
-        try:
+        with located(f"{where}, field 'recipe'"):
             kind = kind_of(other)
             if kind not in (_MEASURING_TABLES if post_trained else ("model",)):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
             without = [ignored for ignored in _MEASURING_TABLES[kind] if ignored in read_toml(other)]
             read = load if kind == "model" else load_cross_lingual
             recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
-        except ValueError as error:
-            raise RecipeError(f"{where}, field 'recipe': {error}") from None
-        try:
-            return Model(table.place(), recipe, _made_by(recipe, table.model))
-        except ValueError as error:
-            raise RecipeError(f"{where}, field 'model': {error}") from None
+        with located(f"{where}, field 'model'"):
+            made = _made_by(recipe, table.model)
+        return Model(table.place(), recipe, made)
 
 
 def _made_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> Made:

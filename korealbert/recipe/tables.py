@@ -82,17 +82,24 @@ def data_root() -> Path | None:
 def named_recipe(where: str, path: Path) -> Path:
     """Return the path of a recipe that another one names. Raises RecipeError if it lies outside the data root."""
     within = data_root()
-    try:
+    with located(f"{where}, field 'recipe'"):
         if within is not None:
             refuse_outside(path, within)
         refuse_special(path)
-    except ValueError as error:
-        raise RecipeError(f"{where}, field 'recipe': {error}") from None
     return path
 
 
 class RecipeError(ValueError):
     """A recipe that cannot be run; each line of the message names file, table, field and remedy."""
+
+
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """Raise a ValueError of the block as a RecipeError that begins with its place."""
+    try:
+        yield
+    except ValueError as error:
+        raise RecipeError(f"{where}: {error}") from None
 
 
 class Problems:
@@ -186,13 +193,11 @@ class Tables:
         self.path = path
         self.data_given = data
         self.tables = read_toml(path)
-        try:
+        with located(path):
             for name in without:
                 _take_out(self.tables, name)
             for name, value in (overrides or {}).items():
                 _override(self.tables, name, value)
-        except ValueError as error:
-            raise RecipeError(f"{path}: {error}") from None
         for name in TOP:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")

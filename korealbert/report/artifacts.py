@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from korealbert.artifact import Artifact, Stage, Statistics, ancestors
+from korealbert.report.render.blocks import Block, Section, Text
 
 T = TypeVar("T", bound=Statistics)
 
@@ -63,6 +64,10 @@ class Artifacts:
                     artifact.name if label == stage else f"{label} ({artifact.name})" for label, artifact in found.items()
                 ]
         return f"Read from {', '.join(parts)}; see Lineage." if parts else ""
+
+    def section(self, anchor: str, title: str, blocks: Sequence[Block], *stages: str) -> Section | None:
+        """Return a section that ends with the ``origin`` of its blocks, or None without blocks."""
+        return Section(anchor, title, [*blocks, Text(self.origin(*stages), quiet=True)]) if blocks else None
 
 
 def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:

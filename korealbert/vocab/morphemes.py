@@ -80,7 +80,7 @@ def cut_sentences(sentences: Sequence[str], out_dir: Path, runtime: Runtime) -> 
     directory.mkdir(exist_ok=True)
     started = time.monotonic()
     shards = [list(sentences[at : at + SENTENCES_PER_SHARD]) for at in range(0, len(sentences), SENTENCES_PER_SHARD)]
-    parts = map_shards(_cut_shard, shards, out_dir=directory, runtime=runtime, step="cut-morphemes", total=len(shards))
+    parts = map_shards(_cut_shard, shards, out_dir=directory, runtime=runtime, step="cut-morphemes")
     seconds, megabytes = time.monotonic() - started, sum(part["bytes"] for part in parts) / 1e6
     rate = f"cut {megabytes:,.1f} MB into morphemes in {seconds:,.0f} s: {megabytes / seconds:,.2f} MB/s"
     runtime.report(Progress(len(shards), len(shards), "shards", message=rate))

@@ -76,13 +76,13 @@ def sample_sentences(
     scratch = out_dir / ".sample"
     scratch.mkdir(exist_ok=True)
     requests = [_SampleRequest(path, seed, weights) for path in shards]
-    counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count-sentences", total=len(shards))
+    counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count-sentences")
     total = sum_stats([{"sentences": 0, "too_long_sentences": 0, "documents_by_source": {}, "bins": {}}, *counted])
     if unknown := sorted(weights.keys() - total["documents_by_source"].keys()):
         known = ", ".join(sorted(total["documents_by_source"])) or "none"
         raise ValueError(f"vocab.source_weights names {', '.join(unknown)}, but the sources of the documents are {known}")
     keep = [_SampleRequest(path, seed, weights, _bin_that_fills(total["bins"], limits)) for path in shards]
-    map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences", total=len(shards))
+    map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences")
     batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, _SAMPLE_SCHEMA)]
     table = pa.Table.from_batches(batches, _SAMPLE_SCHEMA)
     # Document and line break ties, so the order is the same for any sharding.

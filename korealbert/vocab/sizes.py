@@ -99,7 +99,7 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     ]
     # One at a time: SentencePiece itself uses all cores, and each training needs the whole sample in memory.
     alone = runtime.model_copy(update={"workers": 1})
-    facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train", total=len(trials))
+    facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train")
     runtime.report(Progress(len(trials), len(trials), "vocabularies"))
     kind_and_size = {"model_type": chosen.model_type, "pieces": chosen.size}
     return VocabSizesStats.of({"vocabularies": facts, "chosen": kind_and_size, **sample.counts})

@@ -55,13 +55,15 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     for role in ("pad", "unk", "cls", "sep"):
         if ids[role] == ids["mask"]:
             raise ValueError(f"{where}: mask_token and {role}_token are one piece, id {ids['mask']}; name another mask_token")
-    apart = "the two files do not belong together"
+    mismatch = "the two files do not belong together"
     highest = max(tokenizer.get_vocab().values())
     if vocab_size < len(tokenizer) or vocab_size <= highest:
         found = f"has {len(tokenizer):,} pieces" if vocab_size < len(tokenizer) else f"gives ids up to {highest:,}"
-        raise ValueError(f"{where}: the tokenizer {found}, but config.json says vocab_size = {vocab_size:,}; {apart}")
+        raise ValueError(f"{where}: the tokenizer {found}, but config.json says vocab_size = {vocab_size:,}; {mismatch}")
     if position_offset not in (0, (pad := tokenizer.pad_token_id) + 1):
-        raise ValueError(f"{where}: the pad_token has id {pad}, but the model's positions begin at {position_offset}; {apart}")
+        raise ValueError(
+            f"{where}: the pad_token has id {pad}, but the model's positions begin at {position_offset}; {mismatch}"
+        )
     separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     if separator is None:
         raise ValueError(f"{where}: the tokenizer has neither sep_token nor eos_token; name one")

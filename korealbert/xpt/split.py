@@ -108,8 +108,8 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
     shards = inputs["documents"].files("documents-*.arrow")
 
     def over_shards(step: str, function: Callable[[_SplitJob, int, Path], Stats], **fields: object) -> list[Stats]:
-        jobs = (replace(_SplitJob(shard, spec), **fields) for shard in shards)  # type: ignore[arg-type]
-        return map_shards(function, jobs, out_dir=out_dir, runtime=runtime, step=step, total=len(shards))
+        jobs = [replace(_SplitJob(shard, spec), **fields) for shard in shards]  # type: ignore[arg-type]
+        return map_shards(function, jobs, out_dir=out_dir, runtime=runtime, step=step)
 
     over_shards("measure", _measure)
     begin, end = _range(spec, sorted((out_dir / ".work").glob("measure-*.npy")))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Inputs, Progress, Spec, Stage, Stats, build, cached
-from korealbert.artifact.subprocess_build import SPARE, DoesNotFit, Job, Killed, Needs, build_apart
+from korealbert.artifact.subprocess_build import SPARE, DoesNotFit, Job, Killed, Needs, build_in_subprocess
 from korealbert.pretrain.runtime import TrainingRuntime
 
 MIB = 1 << 20
@@ -65,25 +65,25 @@ def test_a_stage_apart_gives_the_same_artifact_and_reports(tmp_path: Path, monke
     seen: list[Progress] = []
     runtime = TrainingRuntime(store=tmp_path / "store", threads=3, cells=2)
     assert cached(STAGE, ToySpec(), {}, runtime) is None
-    built = build_apart(job(), runtime.of_a_cell().reporting_to(seen.append))
+    built = build_in_subprocess(job(), runtime.of_a_cell().reporting_to(seen.append))
     assert not built.cached and built.artifact.stats == {"threads": 1}
     assert [report.unit for report in seen] == ["toys"] and seen[0].metrics["pid"] != os.getpid()
     assert seen[0].metrics["spins"] == 1000, "idle threads soon sleep"
     assert cached(STAGE, ToySpec(), {}, runtime) == built.artifact
     here = build(STAGE, ToySpec(), {}, TrainingRuntime(store=tmp_path / "other"))
     assert here.artifact.output_digest == built.artifact.output_digest
-    assert build_apart(job(), runtime).cached
+    assert build_in_subprocess(job(), runtime).cached
 
 
 def test_its_errors_are_its_own(tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path)
     with pytest.raises(ValueError, match="text: too short; write more") as caught:
-        build_apart(job(fails="value"), runtime)
+        build_in_subprocess(job(fails="value"), runtime)
     assert any("in run" in note for note in caught.value.__notes__)
     with pytest.raises(RuntimeError, match="Odd: this is odd"):
-        build_apart(job(fails="odd"), runtime)
+        build_in_subprocess(job(fails="odd"), runtime)
     with pytest.raises(Killed, match=r"toy/one: its process ended with exit code -9; most often memory ran out"):
-        build_apart(job(fails="killed"), runtime)
+        build_in_subprocess(job(fails="killed"), runtime)
 
 
 def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +92,8 @@ def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path, monkey
     runtime = TrainingRuntime(store=tmp_path).reporting_to(seen.append)
     needs = Needs(tmp_path)
     assert needs.of(job(mebibytes=150), None) is None
-    build_apart(job(), runtime)
-    build_apart(job(mebibytes=150), runtime)
+    build_in_subprocess(job(), runtime)
+    build_in_subprocess(job(mebibytes=150), runtime)
     assert [report.metrics["spins"] for report in seen] == [7, 7], "a value of the user's own stays"
     bare, more = (needs.of(job(mebibytes=size), None) for size in (0, 150))
     assert bare is not None and more is not None
@@ -105,7 +105,7 @@ def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path, monkey
 def test_a_process_beyond_the_limit_is_ended(tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path, memory_gib=0.4)
     with pytest.raises(DoesNotFit, match=r"toy/one: took 0\.[4-9]\d GiB, but memory_gib allows 0\.40"):
-        build_apart(job(mebibytes=450, fails="hoards"), runtime, runtime.memory_bytes)
+        build_in_subprocess(job(mebibytes=450, fails="hoards"), runtime, runtime.memory_bytes)
     with pytest.raises(DoesNotFit, match=r"needs 0\.[4-9]"):
         Needs(tmp_path).of(job(mebibytes=450), runtime.memory_bytes)
 

@@ -242,14 +242,13 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     ``listed_word``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
-    parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean", total=len(shards))
+    parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean")
     nothing = {**NO_DOCUMENTS, "removed": {}, "removed_characters": 0, "normalized": {}}
     nothing |= {"masked": {}, "sentences_out": 0, "sections": {}}
     stats = sum_stats([nothing, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]
-        compared = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement", total=1)
-        stats["sentence_agreement"] = compared[0]
+        [stats["sentence_agreement"]] = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement")
     return CleanStats.of(stats)
 
 

@@ -366,24 +366,22 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
     if spec.decontaminate:
-        index = partial(_index, masked_kinds(inputs))
-        map_shards(index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
-    signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
+        map_shards(partial(_index, masked_kinds(inputs)), [spec], out_dir=out_dir, runtime=runtime, step="evaluation")
+    signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign")
     if not any(one["documents"] for one in signed):
         _refuse_empty_sources(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
-    found = map_shards(partial(find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find", total=1)
+    found = map_shards(partial(find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find")
     if spec.near:
-        map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
-        map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare", total=1)
+        map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare")
+        map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare")
     if spec.repeats:
-        written = map_shards(_write_passages, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
+        written = map_shards(_write_passages, jobs, out_dir=out_dir, runtime=runtime, step="units")
         merging = ranges(sum(one["units"] for one in written))
-        merge = partial(_merge_range, spec.repeats, len(jobs))
-        map_shards(merge, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))
+        map_shards(partial(_merge_range, spec.repeats, len(jobs)), merging, out_dir=out_dir, runtime=runtime, step="merge")
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
-    parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
+    parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
     nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
     nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
     return DedupStats.of(sum_stats([nothing, *found, *parts]))

@@ -303,11 +303,10 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
     (out_dir / ".work").mkdir(exist_ok=True)
     trained: Stats = {}
     if spec.classifier is not None or spec.perplexity is not None:
-        sampling = partial(_sample_shard, spec)
-        map_shards(sampling, shards, out_dir=out_dir, runtime=runtime, step="sample", total=len(shards))
-        [trained] = map_shards(train, [spec], out_dir=out_dir, runtime=runtime, step="train", total=1)
+        map_shards(partial(_sample_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="sample")
+        [trained] = map_shards(train, [spec], out_dir=out_dir, runtime=runtime, step="train")
     jobs = list(zip(shards, _times(spec, inputs["documents"], shards), strict=True))
-    parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score", total=len(jobs))
+    parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score")
     return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}}, trained, *parts]))
 
 

@@ -155,7 +155,7 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
     rows: dict[str, dict[str, Any]] = {}
     with _torch_threads(runtime.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(spec.seed)
-        baseline = _trainer(BASELINE, spec, device)
+        baseline = _Trainer(BASELINE, spec, device)
         for number, name in enumerate(spec.architectures, start=1):
             rows[name] = _measured(name, baseline, spec, device)
             if spec.inference:
@@ -167,17 +167,17 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
 class _Trainer:
     """An encoder with fresh weights, a head with two classes, their optimiser, and a batch of random pieces [B, L]."""
 
-    def __init__(self, config: Any, batch_size: int, sequence_length: int, *, device: torch.device, bf16: bool) -> None:
+    def __init__(self, name: str, spec: SpeedSpec, device: torch.device) -> None:
         import torch  # noqa: PLC0415 (planning does without)
         from torch import nn  # noqa: PLC0415 (planning does without)
         from transformers import AutoModel  # noqa: PLC0415 (planning does without)
 
+        config, shape = config_of(name, shrink=spec.shrink), (spec.batch_size, spec.sequence_length)
         self.encoder = AutoModel.from_config(config, dtype=torch.float32).to(device).train()
         self.head = nn.Linear(config.hidden_size, 2).to(device)
         self.parameters = [*self.encoder.parameters(), *self.head.parameters()]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-6, fused=True)
-        self.device, self.bf16 = device, bf16
-        shape = (batch_size, sequence_length)
+        self.device, self.bf16 = device, spec.precision == "bf16"
         self.ids_BL = torch.randint(5, config.vocab_size, shape, device=device)
         self.mask_BL = torch.ones(shape, dtype=torch.int64, device=device)
         self.labels_B = torch.randint(0, 2, shape[:1], device=device)
@@ -217,13 +217,8 @@ def _torch_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _trainer(name: str, spec: SpeedSpec, device: torch.device) -> _Trainer:
-    config = config_of(name, shrink=spec.shrink)
-    return _Trainer(config, spec.batch_size, spec.sequence_length, device=device, bf16=spec.precision == "bf16")
-
-
 def _measured(name: str, baseline: _Trainer, spec: SpeedSpec, device: torch.device) -> dict[str, Any]:
-    trainer = baseline if name == BASELINE else _trainer(name, spec, device)
+    trainer = baseline if name == BASELINE else _Trainer(name, spec, device)
     turns = [(baseline.step(), trainer.step()) for _ in range(spec.warmup_steps + spec.steps)][spec.warmup_steps :]
     ratios = [theirs / ours for theirs, ours in turns]
     seconds = statistics.median(ours for _, ours in turns)

@@ -128,7 +128,7 @@ def run(spec: RetrievalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     collection = spec.read(inputs)
     # In reverse order of ids, equal scores are ranked as in trec_eval.
     names = sorted(collection.documents, reverse=True)
-    own = _own_places(names, collection) if spec.ignore_identical_ids else {}
+    own = {name: place for place, name in enumerate(names) if spec.ignore_identical_ids and name in collection.queries}
     depth = spec.depth + bool(own)
     if spec.system == "vectors":
         found, how = _by_vectors(spec, inputs, collection, names, depth, TrainingRuntime.of(runtime))
@@ -164,10 +164,6 @@ _RANKINGS = pa.schema(
     [("query", pa.string()), ("rank", pa.int32()), ("document", pa.string()), ("score", pa.float32())],
 )
 _QUERIES = pa.schema([("query", pa.string()), ("has_relevant", pa.bool_()), *((name, pa.float64()) for name in METRICS)])
-
-
-def _own_places(names: Sequence[str], collection: Collection) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names) if name in collection.queries}
 
 
 def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -78,8 +78,8 @@ class _Mean:
         count = len(scores_S)
         if count == 1:
             return cls(float(scores_S[0]), 1, 0.0, 0.0)
-        apart_SB = samples_SB - samples_SB.mean(axis=0)
-        joint = float(apart_SB.var(axis=1, ddof=1).sum() / (count - 1))
+        deviations_SB = samples_SB - samples_SB.mean(axis=0)
+        joint = float(deviations_SB.var(axis=1, ddof=1).sum() / (count - 1))
         # Seeds that answer differently may have equal scores by chance. Their variance is then at least the interaction.
         variance = float(scores_S.var(ddof=1)) if np.ptp(scores_S) else joint
         return cls(float(scores_S.mean()), count, variance, joint)

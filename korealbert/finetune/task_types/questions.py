@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,6 +20,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
 from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.answers import em_and_f1
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task, narrowed
 
@@ -181,6 +181,8 @@ class QuestionAnswering(Task):
     has_official_dev = False
     answerable: ClassVar[bool] = True
     """Whether every question has an answer."""
+    compared_by: ClassVar[tuple[Callable[[str], str], Callable[[str, str, Mode], float]]]
+    """Normalisation of answers, and F1 of two of them, for ``measures``."""
     version: ClassVar[str | tuple[str, ...]] = ""
     """Prefixes of ``version`` in the official files, if it distinguishes them from other data sets."""
 
@@ -388,9 +390,10 @@ class QuestionAnswering(Task):
             return ["answer"], ["overlaps"]
         return ["answer"], ["wrong" if predicted else "no answer"]
 
-    @abstractmethod
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Return the scores of one answer by name, from 0 to 1."""
+        """Return the scores of one answer by name, from 0 to 1: exact match of normalised answers, and F1 of their parts."""
+        normalise, f1 = self.compared_by
+        return em_and_f1(predicted, question.accepted, normalise=normalise, f1=f1, mode=mode)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute the mean of ``measures`` over all questions, times 100."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Record, normalisation_hint
+from korealbert.finetune.files import Form, Record, normalisation_hint, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
@@ -193,6 +193,45 @@ class SequenceClassification(_SequenceTask):
         constant = len(set(predicted)) == 1 and len(set(gold)) > 1
         warnings = (f"every prediction is {self.labels[predicted[0]]!r}",) if constant else ()
         return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)
+
+
+def with_accuracy(scores: Scores, name: str, rows: Sequence[tuple[Any, Any]]) -> Scores:
+    """Return the scores with the accuracy of some rows, each a gold and a predicted label; unchanged without any."""
+    return replace(scores, values={**scores.values, name: accuracy(*zip(*rows, strict=True))}) if rows else scores
+
+
+class TableClassification(SequenceClassification):
+    """Classification of the rows of a tab-separated file with a header line. An id is the line number."""
+
+    header: ClassVar[tuple[str, ...]]
+    sentences: ClassVar[tuple[str, ...]]
+    """Columns of the one or two sentences."""
+    label_column: ClassVar[str] = "label"
+    id_column: ClassVar[str] = ""
+    """Column of the ids, if they are not the line numbers."""
+    official_id: ClassVar[tuple[str, ...]] = ()
+    """Columns that form the official id together, if the header has them."""
+    forms: ClassVar[Mapping[str, Form]] = {}
+    """Expected form of columns; columns that the header lacks are ignored."""
+    unique: ClassVar[str] = ""
+    """A column without repeated values, if the header has it."""
+
+    def rows(self, file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
+        """Yield all rows."""
+        return tsv_rows(file, self.header, forms=self.forms, unique=self.unique)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """Read all examples."""
+        found = []
+        for line, fields in self.rows(file):
+            row = dict(zip(self.header, fields, strict=True))
+            first, *second = (row[name] for name in self.sentences)
+            target = self.label(row[self.label_column], line=line, field=self.label_column)
+            official_id = "/".join(row[name] for name in self.official_id if name in row)
+            found.append(
+                Example(row.get(self.id_column, str(line.number)), first, target, second[0] if second else None, official_id)
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)

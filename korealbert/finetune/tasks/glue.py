@@ -6,14 +6,14 @@ those of the Language Chameleon paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, check_width, tsv_rows
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.files import NAME, NUMBER, YEAR, check_width, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
-from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
+from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression, TableClassification
 
 _ORIGIN = "gluebenchmark.com; each task has its own license"
 
@@ -25,34 +25,15 @@ def _glue_defaults(**other: float) -> Mapping[str, int | float]:
     return {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128, **other}
 
 
-class _GlueClassification(SequenceClassification):
-    """Base class of tasks with a header line: columns of one or two sentences and a label."""
+class _GlueClassification(TableClassification):
+    """Base class of tasks with a header line; the official id is a column of its own."""
 
     origin = _ORIGIN
     has_official_dev = False
     defaults = _glue_defaults()
-    header: ClassVar[tuple[str, ...]]
-    sentences: ClassVar[tuple[str, ...]]
-    """Columns of the one or two sentences."""
-    label_column: ClassVar[str] = "label"
-    forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
-    """Expected form of columns; columns that the header lacks are ignored."""
-    numbers: ClassVar[tuple[str, ...]] = ("index",)
-    """Columns that form the official id together, if the header has them."""
-
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all examples; an id is the line number."""
-        return [
-            self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
-            for line, fields in tsv_rows(file, self.header, forms=self.forms, unique="index")
-            for row in [dict(zip(self.header, fields, strict=True))]
-        ]
-
-    def example(self, example_id: str, row: Mapping[str, str], target: int) -> Example:
-        """Make the example of a row."""
-        first, *second = (row[name] for name in self.sentences)
-        official_id = "/".join(row[name] for name in self.numbers if name in row)
-        return Example(example_id, first, target, pair=second[0] if second else None, official_id=official_id)
+    forms = dict.fromkeys(("index",), NUMBER)
+    unique = "index"
+    official_id: ClassVar[tuple[str, ...]] = ("index",)
 
 
 _COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
@@ -121,8 +102,8 @@ class Mrpc(_GlueClassification):
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     sentences = ("#1 String", "#2 String")
     label_column = "Quality"
-    numbers = ("#1 ID", "#2 ID")
-    forms = dict.fromkeys(numbers, NUMBER)
+    official_id = ("#1 ID", "#2 ID")
+    forms = dict.fromkeys(official_id, NUMBER)
 
 
 class Qqp(_GlueClassification):
@@ -141,14 +122,11 @@ class Qqp(_GlueClassification):
     sentences = ("question1", "question2")
     label_column = "is_duplicate"
     forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)
+    official_id = ("id",)
 
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all pairs that have all six fields; an id is the line number."""
-        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
-        return [
-            Example(str(line.number), first, self.label(label, line=line, field=self.label_column), second, official_id)
-            for line, (official_id, _, _, first, second, label) in rows
-        ]
+    def rows(self, file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
+        """Yield the rows that have all six fields."""
+        return tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
 
 
 _STSB_HEADER = (

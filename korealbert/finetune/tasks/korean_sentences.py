@@ -6,19 +6,22 @@ NSMC, paraphrase detection, Kakao Brain's KorNLU, PAWS-X, hate speech and bias o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, check_width, parts, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
-from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
+from korealbert.finetune.task_types.sequence import (
+    SequenceClassification,
+    SequenceRegression,
+    TableClassification,
+    with_accuracy,
+)
 
-_NSMC_HEADER = ("id", "document", "label")
 
-
-class Nsmc(SequenceClassification):
+class Nsmc(TableClassification):
     """NSMC: is a short film review positive? Accuracy on 50,000 test reviews.
 
     Official files ``ratings_train.txt`` (150,000) and ``ratings_test.txt`` (50,000): ``id<TAB>document<TAB>label``, at most 140
@@ -34,19 +37,13 @@ class Nsmc(SequenceClassification):
     spellings = ("0", "1")
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.
     defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
-
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all reviews, including empty ones."""
-        return [
-            Example(review_id, document, self.label(label, line=line))
-            for line, (review_id, document, label) in tsv_rows(file, _NSMC_HEADER, forms={"id": NUMBER}, unique="id")
-        ]
+    header = ("id", "document", "label")
+    sentences = ("document",)
+    forms = dict.fromkeys(("id",), NUMBER)
+    unique = id_column = "id"
 
 
-_PAIR_HEADER = ("question1", "question2", "is_duplicate")
-
-
-class ParaphraseDetection(SequenceClassification):
+class ParaphraseDetection(TableClassification):
     """Paraphrase detection: do two questions ask the same? Accuracy on 758 test pairs.
 
     Files ``train.txt`` (6,136), ``validation.txt`` (682) and ``test.txt`` (758) of songys/Question_pair, which KoELECTRA's
@@ -65,22 +62,15 @@ class ParaphraseDetection(SequenceClassification):
     spellings = ("0", "1")
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
     defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
-
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all pairs; an id is the line number."""
-        return [
-            Example(str(line.number), first, self.label(label, line=line, field="is_duplicate"), pair=second)
-            for line, (first, second, label) in tsv_rows(file, _PAIR_HEADER)
-        ]
+    header = ("question1", "question2", "is_duplicate")
+    sentences = ("question1", "question2")
+    label_column = "is_duplicate"
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute ``accuracy``, and ``accuracy_not_identical`` over the pairs of two different strings."""
         scores = super().score(examples, predicted, mode)
         rows = [(e.target, label) for e, label in zip(examples, predicted, strict=True) if e.text != e.pair]
-        if not rows:
-            return scores
-        gold, labels = zip(*rows, strict=True)
-        return Scores({**scores.values, "accuracy_not_identical": accuracy(gold, labels)}, scores.warnings)
+        return with_accuracy(scores, "accuracy_not_identical", rows)
 
 
 _NLI_HEADER = ("sentence1", "sentence2", "gold_label")
@@ -162,13 +152,11 @@ def _koelectra_defaults(epochs: int, learning_rate: float = 5e-5) -> Mapping[str
     return {"epochs": epochs, "learning_rate": learning_rate, **common}
 
 
-_PAWS_HEADER = ("id", "sentence1", "sentence2", "label")
-
 _UNTRANSLATED = "NS"
 """Placeholder in dev and test for an untranslated sentence (google-research-datasets/paws, issue 15)."""
 
 
-class PawsX(SequenceClassification):
+class PawsX(TableClassification):
     """PAWS-X, Korean part: do two sentences of almost the same words mean the same? Accuracy on 2,000 test pairs.
 
     Files ``translated_train.tsv`` (49,401, machine-translated), ``dev_2k.tsv`` and ``test_2k.tsv`` (2,000 each) of
@@ -186,29 +174,20 @@ class PawsX(SequenceClassification):
     labels = ("different", "same")
     spellings = ("0", "1")
     defaults = _koelectra_defaults(15, 3e-5)
-
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all pairs, including those with ``NS``."""
-        return [
-            Example(pair_id, first, self.label(label, line=line), pair=second)
-            for line, (pair_id, first, second, label) in tsv_rows(file, _PAWS_HEADER, forms={"id": NUMBER}, unique="id")
-        ]
+    header = ("id", "sentence1", "sentence2", "label")
+    sentences = ("sentence1", "sentence2")
+    forms = dict.fromkeys(("id",), NUMBER)
+    unique = id_column = "id"
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute ``accuracy``, and ``accuracy_translated`` over the pairs without ``NS``."""
         scores = super().score(examples, predicted, mode)
         pairs = zip(examples, predicted, strict=True)
         rows = [(e.target, label) for e, label in pairs if _UNTRANSLATED not in (e.text, e.pair)]
-        if not rows:
-            return scores
-        gold, labels = zip(*rows, strict=True)
-        return Scores({**scores.values, "accuracy_translated": accuracy(gold, labels)}, scores.warnings)
+        return with_accuracy(scores, "accuracy_translated", rows)
 
 
-_COMMENT_HEADER = ("comments", "contain_gender_bias", "bias", "hate")
-
-
-class _NewsComments(SequenceClassification):
+class _NewsComments(TableClassification):
     """Comments on entertainment news with three labels each (Moon et al. 2020, BEEP!). Scores on 471 dev comments.
 
     Official files ``labeled/{train,dev}.tsv`` (7,896 / 471); only Kaggle has the labels of the 974 test comments. Quotes are
@@ -218,26 +197,18 @@ class _NewsComments(SequenceClassification):
     official_test_examples = 471
     origin = "github.com/kocohub/korean-hate-speech, CC BY-SA 4.0"
     has_official_dev = False
-    column: ClassVar[str]
-    """Column of the label."""
+    header = ("comments", "contain_gender_bias", "bias", "hate")
+    sentences = ("comments",)
     metric = "macro_f1"
     measures = {"macro_f1": macro_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
     defaults = _koelectra_defaults(10)
-
-    def read(self, file: BenchmarkFile) -> list[Example]:
-        """Read all comments; an id is the line number."""
-        column = _COMMENT_HEADER.index(self.column)
-        return [
-            Example(str(line.number), row[0], self.label(row[column], line=line, field=self.column))
-            for line, row in tsv_rows(file, _COMMENT_HEADER)
-        ]
 
 
 class HateSpeech(_NewsComments):
     """Is a comment hateful, offensive or neither? Macro F1. KoELECTRA selects on the 471 comments on which it is scored."""
 
     title = "Korean hate speech"
-    column = "hate"
+    label_column = "hate"
     labels = ("none", "offensive", "hate")
 
 
@@ -245,7 +216,7 @@ class SocialBias(_NewsComments):
     """Is a comment biased by gender, otherwise, or not? Macro F1."""
 
     title = "Korean social bias"
-    column = "bias"
+    label_column = "bias"
     labels = ("none", "others", "gender")
 
 
@@ -253,7 +224,7 @@ class GenderBias(_NewsComments):
     """Is a comment biased by gender? F1 of those that are."""
 
     title = "Korean gender bias"
-    column = "contain_gender_bias"
+    label_column = "contain_gender_bias"
     labels = ("False", "True")
     metric = "f1"
     measures = {"f1": binary_f1, "accuracy": accuracy}  # noqa: RUF012 - read only

@@ -39,10 +39,7 @@ class KorQuad(QuestionAnswering):
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5, length up to 512. If 64 inputs of 512 pieces do not
     # fit in memory, set micro_batch_size.
     defaults = {"epochs": 3, "batch_size": 64, "learning_rate": 5e-5, "max_length": 512}  # noqa: RUF012 - read only
-
-    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Return exact match of normalised answers, and F1 of their characters."""
-        return em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
+    compared_by = normalise_korquad, korquad_f1
 
 
 class KorQuad2(QuestionAnswering):
@@ -64,6 +61,7 @@ class KorQuad2(QuestionAnswering):
     max_answer_pieces = 512
     # The paper's settings are unknown; these are KorQuAD 1's.
     defaults = KorQuad.defaults
+    compared_by = normalise_korquad2, korquad2_f1
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """Read all questions of a file, or of all ``.json`` files of a directory."""
@@ -80,10 +78,6 @@ class KorQuad2(QuestionAnswering):
                     page = f"{part.path.name}/{number}"
                     examples.append(Question(name, question.text("question"), accepted, pair=context, article=page))
         return examples
-
-    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Return exact match of normalised answers, and F1 of their characters, both without tags."""
-        return em_and_f1(predicted, question.accepted, normalise=normalise_korquad2, f1=korquad2_f1, mode=mode)
 
 
 class KlueMrc(QuestionAnswering):
@@ -137,10 +131,7 @@ class Squad1(QuestionAnswering):
     scores_missing = True
     # ALBERT, appendix: 3,649 steps of batch 48 (2 epochs), 5e-5, length 384.
     defaults = {"epochs": 2, "batch_size": 48, "learning_rate": 5e-5, "max_length": 384}  # noqa: RUF012 - read only
-
-    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
-        """Return exact match of normalised answers, and F1 of their words."""
-        return em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
+    compared_by = normalise_squad, squad_f1
 
 
 class Squad2(QuestionAnswering):

@@ -13,9 +13,8 @@ from typing import Any
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import Identifiers, Record, json_lines, parts
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.labels import accuracy
 from korealbert.finetune.task import Example, Scores, Task
-from korealbert.finetune.task_types.sequence import Choice, MultipleChoice
+from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, with_accuracy
 
 _LEVELS = ("middle", "high")
 
@@ -61,12 +60,10 @@ class Race(MultipleChoice):
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute ``accuracy``, and that of each level, which is the beginning of an id."""
         scores = super().score(examples, predicted, mode)
-        values = dict(scores.values)
         for level in _LEVELS:
             rows = [(e.target, p) for e, p in zip(examples, predicted, strict=True) if e.id.startswith(level)]
-            if rows:
-                values[f"accuracy_{level}"] = accuracy(*zip(*rows, strict=True))
-        return Scores(values, scores.warnings)
+            scores = with_accuracy(scores, f"accuracy_{level}", rows)
+        return scores
 
 
 TASKS: dict[str, Task] = {"race": Race()}

@@ -35,7 +35,7 @@ def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
     blocks: list[Block] = []
     figures: list[Figure] = []
     for benchmark in benchmarks:
-        cell = _best(benchmark)
+        cell = max(benchmark.of("pretrained") or benchmark.cells, key=lambda cell: (cell.dev, -cell.seed))
         path = cell.artifact.path / "analysis.json"
         if path.exists():
             found = json.loads(path.read_text("utf-8"))
@@ -45,11 +45,6 @@ def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
         return None
     text = "Predictions on the test examples by gold label, from the pretrained model's seed with the best dev score."
     return Section("errors", "Errors", [Text(text), *([Figures(figures)] if figures else []), *blocks])
-
-
-def _best(benchmark: Benchmark) -> Cell:
-    cells = benchmark.of("pretrained") or benchmark.cells
-    return max(cells, key=lambda cell: (cell.dev, -cell.seed))
 
 
 def _drawn(benchmark: Benchmark, found: Mapping[str, Any]) -> list[Figure]:

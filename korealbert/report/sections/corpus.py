@@ -44,11 +44,7 @@ def section(artifacts: Artifacts) -> Section | None:
     blocks.append(through)
     if categories := _categories(artifacts):
         blocks.append(Fold("Categories before and after balancing", [_category_table(categories)]))
-    return Section(
-        "corpus",
-        "Corpus",
-        [*blocks, Text(artifacts.origin(*(stage for stage in artifacts.counting if stage != "examples")), quiet=True)],
-    )
+    return artifacts.section("corpus", "Corpus", blocks, *(stage for stage in artifacts.counting if stage != "examples"))
 
 
 def _through(artifacts: Artifacts) -> Table:
@@ -139,9 +135,7 @@ def removed(artifacts: Artifacts) -> Section | None:
     if sections := _per_source(artifacts, lambda stats: stats.unmapped_sections):
         table = _table("Sections that the category map does not know, in documents", "Section", sections)
         blocks.append(Fold("Unknown sections", [table]))
-    if not blocks:
-        return None
-    return Section("removed", "What cleaning removed", [*blocks, Text(artifacts.origin("clean"), quiet=True)])
+    return artifacts.section("removed", "What cleaning removed", blocks, "clean")
 
 
 def _agreement(artifacts: Artifacts) -> Table | None:
@@ -194,11 +188,7 @@ def dropped(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
     blocks: list[Block] = [table for table in tables if table.rows]
     if examples := _quarantine_examples(artifacts, examples_per_reason):
         blocks.append(Fold("Examples from quarantine", [examples]))
-    if not blocks:
-        return None
-    return Section(
-        "dropped", "Dropped documents and reasons", [*blocks, Text(artifacts.origin(*artifacts.counting), quiet=True)]
-    )
+    return artifacts.section("dropped", "Dropped documents and reasons", blocks, *artifacts.counting)
 
 
 def _data_artifacts(artifacts: Artifacts) -> list[tuple[str, Artifact]]:

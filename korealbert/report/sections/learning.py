@@ -49,9 +49,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
             Text("Fine-tuning: score on dev after each epoch, mean over seeds. For each seed, the best epoch is tested."),
             Figures([_finetuning(benchmark) for benchmark in benchmarks]),
         ]
-    if not blocks:
-        return None
-    return Section("learning", "Learning curves", [*blocks, Text(artifacts.origin("cooccurrence", "pretrain"), quiet=True)])
+    return artifacts.section("learning", "Learning curves", blocks, "cooccurrence", "pretrain")
 
 
 def pretraining_figures(artifacts: Artifacts) -> list[Figure]:
@@ -205,9 +203,8 @@ def speed(artifacts: Artifacts) -> Section | None:
         Text(method),
         Table(f"Training speed relative to {found['baseline']}", header, rows, frozenset(range(1, 7)), prose=frozenset({7})),
         *_inference({name: row["inference"] for name, row in found["rows"].items() if "inference" in row}),
-        Text(artifacts.origin("speed"), quiet=True),
     ]
-    return Section("speed", "Speed of architectures", blocks)
+    return artifacts.section("speed", "Speed of architectures", blocks, "speed")
 
 
 def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Block]:

@@ -291,16 +291,13 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
     manifest = artifact.manifest
     recipe = manifest["recipe"]
     parents = [labels.get(name, name) for name in manifest["inputs"].values()]
-    seeds = ", ".join(f"{name}\N{NO-BREAK SPACE}{value}" for name, value in _seeds(manifest["spec"])) or MISSING
+    fields = flat(manifest["spec"])
+    seeding = [name for name in fields if f".{name}".endswith((".seed", "_seed"))]
+    seeds = ", ".join(f"{name}\N{NO-BREAK SPACE}{fields[name]}" for name in seeding) or MISSING
     code = f"{manifest['host'].get('korealbert', MISSING)}, {recipe['stage']} v{recipe['version']}"
     digest = artifact.output_digest[:_SHORT_DIGEST]
     label = labels.get(artifact.name, manifest.get("label", MISSING))
     return [label, artifact.name, ", ".join(parents) or "raw input", seeds, code, digest]
-
-
-def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return the fields of a spec that seed randomness, by dotted name."""
-    return [(name, value) for name, value in flat(spec).items() if f".{name}".endswith((".seed", "_seed"))]
 
 
 _TERMS = {

@@ -174,8 +174,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
         blocks.append(_heldout_table(heldout, heldout_targets(artifacts)))
     if table := _filled_table(artifacts):
         blocks.append(table)
-    blocks.append(Text(artifacts.origin("pretrain", "finetune"), quiet=True))
-    return Section("outcome", "Outcome", blocks)
+    return artifacts.section("outcome", "Outcome", blocks, "pretrain", "finetune")
 
 
 def _filled_table(artifacts: Artifacts) -> Table | None:

@@ -38,7 +38,7 @@ def section(artifacts: Artifacts, samples: int) -> Section | None:
         Figures([_lengths(documents)]),
     ]
     blocks += [table for table in (_phrases(documents), _quoted(documents, samples)) if table.rows]
-    return Section("texts", "What the corpus holds", [*blocks, Text(artifacts.origin("balance"), quiet=True)])
+    return artifacts.section("texts", "What the corpus holds", blocks, "balance")
 
 
 def _sampled(corpus: Artifact) -> list[Document]:

@@ -30,10 +30,7 @@ def section(artifacts: Artifacts) -> Section | None:
     figures = [figure for figure in drawn if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
     blocks += [table for table in tables if table.rows]
-    if not blocks:
-        return None
-    origin = Text(artifacts.origin("examples", "views"), quiet=True)
-    return Section("training-data", "Rows and noise", [*blocks, origin])
+    return artifacts.section("training-data", "Rows and noise", blocks, "examples", "views")
 
 
 def _lengths(stats: ExamplesStats) -> Figure | None:
@@ -178,8 +175,7 @@ def vocabulary(artifacts: Artifacts) -> Section | None:
         blocks += [_comparison(compared), Text(f"All were trained on the same {sample}.", quiet=True)]
     if stats.specimens:
         blocks.append(_specimens(stats, compared))
-    blocks.append(Text(artifacts.origin("vocab", "vocab_sizes"), quiet=True))
-    return Section("vocabulary", "Vocabulary", blocks)
+    return artifacts.section("vocabulary", "Vocabulary", blocks, "vocab", "vocab_sizes")
 
 
 def _words(stats: VocabStats) -> Figure | None:

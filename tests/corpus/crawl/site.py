@@ -79,12 +79,12 @@ class Site:
 
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(serve(),), daemon=True)
         self._thread.start()
-        started.wait(10)
+        assert started.wait(300)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(300)
         self._loop.close()
 
     def publish(self, *pages: Page) -> None:
