@@ -279,7 +279,7 @@ def run(
         int | None, typer.Option("--nodes", min=1, help="machines that run this same command", show_default="1")
     ] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="number of this machine; 0 leads")] = 0,
-    meeting: Annotated[str, typer.Option("--meeting", help="name of the run they share")] = "run",
+    rendezvous: Annotated[str, typer.Option("--rendezvous", help="name of the run they share")] = "run",
     address: Annotated[
         str | None, typer.Option("--address", help="address of this machine for the others", show_default="its name")
     ] = None,
@@ -299,7 +299,7 @@ def run(
     chosen |= {"cells": cells, "memory_gib": memory_gib}
     with clear_errors():
         if nodes is not None:
-            chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
+            chosen |= {"nodes": nodes, "node": node, "rendezvous": rendezvous}
         elif hosts is None:
             chosen |= training_machines.started_together(os.environ)
         chosen |= {} if address is None else {"address": address}

@@ -46,7 +46,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the worker directly.
     claimed = Claimed(options.pool)
     while worker.poll() is None:
-        recover_runs(options.store, claimed)
+        _recover_runs(options.store, claimed)
         try:
             worker.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -54,7 +54,7 @@ def main() -> None:
     sys.exit(worker.returncode if worker.returncode >= 0 else 128 - worker.returncode)
 
 
-def recover_runs(store: Path, claimed: Claimed) -> None:
+def _recover_runs(store: Path, claimed: Claimed) -> None:
     """Recover lost runs. If the server does not answer, the next call tries again."""
     try:
         with get_client(sync_client=True) as client:

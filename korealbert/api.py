@@ -83,7 +83,7 @@ def open_artifact(path: Pathlike) -> Artifact:
     artifact = store.find(directory.name)
     if artifact is None:
         raise ArtifactError(
-            f"{directory}: no finished artifact here; `korealbert show --store {directory.parent}` lists those there are"
+            f"{directory}: no finished artifact here; `korealbert show --store {directory.parent}` lists the finished ones"
         )
     if fault := store.damage(artifact):
         raise ArtifactError(f"{directory}: {fault}")

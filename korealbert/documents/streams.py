@@ -114,7 +114,7 @@ class RatioGuard:
 
 
 @dataclass(slots=True)
-class RecordCount:
+class _RecordCount:
     """Number and size of the records that were read of a file, or of all members of an archive."""
 
     count: int = 0
@@ -147,7 +147,7 @@ class RawFile:
         self.limits = limits
         self.bytes_read = 0
         self.fault: ReadFault | None = None
-        self.records = RecordCount()
+        self.records = _RecordCount()
         """Filled by the framing; all members of an archive share one object."""
         self.must_be_plain = False
         """Raise ReadFault if the first bytes are those of a compressed file, whose name does not say so."""

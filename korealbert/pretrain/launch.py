@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from korealbert.pretrain.job import AGENT_MARK, JOINED, Outcome
-from korealbert.pretrain.machines import Place, Rendezvous, meeting, world_size
+from korealbert.pretrain.machines import Place, Rendezvous, open_rendezvous, world_size
 from korealbert.pretrain.runtime import TrainingRuntime
 
 _GRACE_SECONDS = 60.0
@@ -49,7 +49,7 @@ def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime
     Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming what was killed or lost, and
     ConnectionError if machines do not join.
     """
-    with _terminated_like_an_error(), meeting(runtime, module, arguments) as (place, rendezvous):
+    with _terminated_like_an_error(), open_rendezvous(runtime, module, arguments) as (place, rendezvous):
         run = _Run(place, rendezvous, module, arguments, on_line)
         _followed.append(run)
         try:

@@ -90,7 +90,7 @@ def world_size(runtime: TrainingRuntime) -> int:
 
 
 def started_together(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``nodes``, ``node``, ``meeting`` and ``address`` of a runtime under srun or torchrun; {} otherwise.
+    """Return ``nodes``, ``node``, ``rendezvous`` and ``address`` of a runtime under srun or torchrun; {} otherwise.
 
     Raises ValueError for a variable that is not a number, and if several processes were started on one machine: the command
     itself starts the ranks.
@@ -116,7 +116,7 @@ def started_together(environment: Mapping[str, str]) -> dict[str, Any]:
         return {}
     if nodes == 1:
         return {}
-    return {"nodes": nodes, "node": node, "meeting": re.sub(r"[^A-Za-z0-9_.-]", "-", name), "address": address}
+    return {"nodes": nodes, "node": node, "rendezvous": re.sub(r"[^A-Za-z0-9_.-]", "-", name), "address": address}
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
@@ -187,7 +187,7 @@ class Rendezvous:
 
 
 @contextlib.contextmanager
-def meeting(runtime: TrainingRuntime, module: str, arguments: Sequence[str]) -> Iterator[tuple[Place, Rendezvous]]:
+def open_rendezvous(runtime: TrainingRuntime, module: str, arguments: Sequence[str]) -> Iterator[tuple[Place, Rendezvous]]:
     """Ask the other machines of a run to start ``module``; yield this machine's place, and where they meet.
 
     Raises ValueError for invalid hostfiles and addresses, ConnectionError for machines that have left.
@@ -258,7 +258,7 @@ class _Leader:
     """The leader of the machines on which the same command was started, for a whole run."""
 
     def __init__(self, runtime: TrainingRuntime) -> None:
-        self._files = _Files(runtime.store, runtime.meeting)
+        self._files = _Files(runtime.store, runtime.rendezvous)
         self._others = range(1, runtime.nodes)
         self._state: dict[str, Any] = {"run": secrets.token_hex(8), "job": 0, "end": ""}
         self._state |= {"nodes": runtime.nodes, "processes": runtime.processes}
@@ -301,14 +301,16 @@ def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
     if runtime.nodes == 1 or _leader.get() is not None:
         yield _leader.get()
         return
-    files = _Files(runtime.store, runtime.meeting)
+    files = _Files(runtime.store, runtime.rendezvous)
     if not locks.is_held(files.lock(0)):
         for left in (files.state, *map(files.lock, range(1, runtime.nodes))):
             left.unlink(missing_ok=True)  # By an earlier run that was killed.
 
     def refuse(holder: str) -> None:
         if files.state.exists():  # Otherwise another machine was only checking the lock.
-            raise ValueError(f"{holder} leads a run named {runtime.meeting!r} in this store; give this one another (--meeting)")
+            raise ValueError(
+                f"{holder} leads a run named {runtime.rendezvous!r} in this store; give this one another (--rendezvous)"
+            )
 
     with locks.exclusive(files.lock(0), waiting=refuse):
         leader = _Leader(runtime)
@@ -327,16 +329,16 @@ class _Files:
     """The files through which the machines of a run find each other in the store."""
 
     store: Path
-    meeting: str
+    name: str
 
     @property
     def state(self) -> Path:
         """The leader's message."""
-        return self.store.resolve() / ".hosts" / f"{self.meeting}.json"
+        return self.store.resolve() / ".hosts" / f"{self.name}.json"
 
     def lock(self, node: int) -> Path:
         """Return the lock that a machine holds while it belongs to the run."""
-        return self.state.with_name(f"{self.meeting}{f'.{node}' if node else ''}.lock")
+        return self.state.with_name(f"{self.name}{f'.{node}' if node else ''}.lock")
 
     def read(self) -> dict[str, Any]:
         """Return the leader's message, or {}."""
@@ -352,7 +354,7 @@ def serve(runtime: TrainingRuntime) -> None:
 
     Raises LeaderGone if there is no leader, this machine does not fit its run, or the run does not end well.
     """
-    files = _Files(runtime.store, runtime.meeting)
+    files = _Files(runtime.store, runtime.rendezvous)
     deadline = time.monotonic() + JOIN_SECONDS
     while not (locks.is_held(files.lock(0)) and files.read()):
         if time.monotonic() > deadline:

@@ -66,7 +66,7 @@ class TrainingRuntime(Runtime):
     """Number of machines on which the same command was started (srun, torchrun, by hand), each with ``processes`` ranks."""
     node: int = Field(default=0, ge=0)
     """Number of this machine; 0 builds everything, the others only run ranks for it."""
-    meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    rendezvous: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     """Name of the run that these machines join, such as a job number. Two runs in one store need two names."""
     address: str = ""
     """Name or IPv4 address under which other machines reach this one as their leader; by default its own name."""

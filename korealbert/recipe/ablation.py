@@ -308,7 +308,7 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
     """Return the name of a cell in the published table, or "" if it has none."""
     if spec.printed is None:
         if cell.printed:
-            raise RecipeError(f"{path}, cell {cell.label!r}: printed = {cell.printed!r} wants a table; add [printed]")
+            raise RecipeError(f"{path}, cell {cell.label!r}: printed = {cell.printed!r} needs a table; add [printed]")
         return ""
     if cell.printed == "":
         return ""

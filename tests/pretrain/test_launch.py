@@ -108,18 +108,18 @@ def save(*_):
     open(r'{tmp_path}/saved-%d' % rank, 'w').close()
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
+open(r'{tmp_path}/ready-%d' % rank, 'w').close()
 print("ready", flush=True)
 time.sleep(600)
 """
 
     def fail(line: str) -> None:
-        wait_until(lambda: line == "ready")
-        time.sleep(0.3)  # Rank 1 has no way to tell us that it is ready too.
+        wait_until(lambda: line == "ready" and all((tmp_path / f"ready-{rank}").exists() for rank in range(2)))
         raise RuntimeError("the caller's own")
 
     with pytest.raises(RuntimeError, match="the caller's own"):
         launch(script, processes=2, on_line=fail)
-    assert (tmp_path / "saved-0").exists()
+    assert all((tmp_path / f"saved-{rank}").exists() for rank in range(2))
 
 
 DRIVER = """

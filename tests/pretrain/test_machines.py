@@ -248,7 +248,7 @@ def test_machines_that_do_not_come_are_named(tmp_path: Path, hostfile: Path, mon
     with pytest.raises(ConnectionError, match=r"2 machines should meet; .* was joined by none within 0\.5 s"):
         run(TrainingRuntime(store=tmp_path, nodes=2, address="127.0.0.1"))
     with pytest.raises(LeaderGone, match="do all machines see the same store"):
-        serve(TrainingRuntime(store=tmp_path, meeting="elsewhere", nodes=2, node=1))
+        serve(TrainingRuntime(store=tmp_path, rendezvous="elsewhere", nodes=2, node=1))
 
 
 def test_files_of_an_earlier_run_are_ignored(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ SLURM = {
 
 
 def test_srun_and_torchrun_are_understood() -> None:
-    assert started_together(TORCHRUN) == {"nodes": 2, "node": 1, "meeting": "torchrun-7-a", "address": "n1"}
-    assert started_together(SLURM) == {"nodes": 2, "node": 1, "meeting": "slurm-12.0", "address": "n2"}
+    assert started_together(TORCHRUN) == {"nodes": 2, "node": 1, "rendezvous": "torchrun-7-a", "address": "n1"}
+    assert started_together(SLURM) == {"nodes": 2, "node": 1, "rendezvous": "slurm-12.0", "address": "n2"}
     assert started_together({}) == {}
     assert (
         started_together({"SLURM_JOB_ID": "12", "SLURM_NNODES": "2", "SLURM_PROCID": "0"}) == {}
@@ -339,7 +339,7 @@ def test_srun_and_torchrun_are_understood() -> None:
     [
         ({"nodes": 2, "node": 2}, "node = 2 is not below nodes = 2"),
         ({"nodes": 2, "hostfile": "hosts"}, "exclude each other"),
-        ({"meeting": "../x"}, "pattern"),
+        ({"rendezvous": "../x"}, "pattern"),
     ],
 )
 def test_contradictory_runtimes_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -284,7 +284,7 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     return _above("symbols", most / words, limits.max_symbols_per_word)
 
 
-def line_shares(parts: Parts, limits: Limits) -> Drop | None:
+def _line_shares(parts: Parts, limits: Limits) -> Drop | None:
     """Drop lists, teasers, whose lines break off, menus, and texts in which too few lines end as sentences do."""
     lines = parts.lines
     if len(lines) < _MIN_LINES:
@@ -323,7 +323,7 @@ def _repeated(reason: str, parts: list[str], limit: float, limit_characters: flo
     return by_number or _above(reason, share, limit_characters, "characters ")
 
 
-def repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
+def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
     """Drop texts with too frequent 2- to 4-grams of words, or too many repeated 5- to 10-grams.
 
     Bounds that are quick to compute show that most texts are below the limits.
@@ -377,11 +377,11 @@ FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
     not_korean,
     curly_brackets,
     symbols,
-    line_shares,
+    _line_shares,
     number_words,
     no_sentences,
     duplicates,
-    repeated_ngrams,
+    _repeated_ngrams,
 )
 """In the order in which they run: cheap ones first."""
 

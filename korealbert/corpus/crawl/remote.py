@@ -193,7 +193,7 @@ def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable
 def _final_message(error: Exception, problem: str, url: str, package: str) -> str:
     """Return the message for an error that a retry cannot fix; empty for other errors."""
     if isinstance(error, PermissionError) or _CREDENTIAL_ERRORS.search(problem):
-        return f"access is denied ({problem}); see to the credentials that {package} finds"
+        return f"access is denied ({problem}); check the credentials that {package} finds"
     if isinstance(error, FileNotFoundError) or _ABSENT_ERRORS.search(problem):
         private = "; if it is private, set HF_TOKEN" if url.startswith("hf:") else ""
         return f"there is no such file, or none that the pattern matches{private}"

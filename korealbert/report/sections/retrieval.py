@@ -43,7 +43,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class Searched:
+class _Searched:
     """A collection and its runs by system."""
 
     name: str
@@ -76,7 +76,7 @@ class Searched:
         return next((system for system in self.ordered if system.endswith(BASELINES)), None)
 
 
-def read(artifacts: Artifacts) -> list[Searched]:
+def read(artifacts: Artifacts) -> list[_Searched]:
     """Return the collections of all ``retrieval/COLLECTION/SYSTEM[/SEED]`` artifacts."""
     trainings = {
         label.split("/", 1)[1].rpartition("/")[0]: made.stats_as(BiEncoderStats)
@@ -89,10 +89,10 @@ def read(artifacts: Artifacts) -> list[Searched]:
         seed = int(rest.pop()) if rest[-1].isdigit() else None
         metrics = artifact.read_json("metrics.json")
         found.setdefault(name, {}).setdefault("/".join(rest), []).append(_Run(artifact, seed, metrics))
-    return [Searched(name, systems, notes) for name, systems in found.items()]
+    return [_Searched(name, systems, notes) for name, systems in found.items()]
 
 
-def lede(found: Sequence[Searched]) -> str:
+def lede(found: Sequence[_Searched]) -> str:
     """Return a sentence on the best system on the first collection, or "" without any."""
     if not found:
         return ""
@@ -102,7 +102,7 @@ def lede(found: Sequence[Searched]) -> str:
     return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_title(best)}{against}."
 
 
-def section(found: Sequence[Searched]) -> Section | None:
+def section(found: Sequence[_Searched]) -> Section | None:
     """Show a table for each collection, with warnings about its files."""
     if not found:
         return None
@@ -121,7 +121,7 @@ _EXPLANATION = (
 )
 
 
-def _table(searched: Searched) -> Table:
+def _table(searched: _Searched) -> Table:
     first, ordered = searched.first, searched.ordered
     ends, against = _uncertainty(searched)
     rows = []
@@ -149,7 +149,7 @@ def _table(searched: Searched) -> Table:
     )
 
 
-def _uncertainty(searched: Searched) -> tuple[dict[str, Interval], dict[str, Comparison]]:
+def _uncertainty(searched: _Searched) -> tuple[dict[str, Interval], dict[str, Comparison]]:
     """Return the interval of each system's main score, and the comparison of each with the better BM25."""
     answers = {system: [run.per_query for run in runs] for system, runs in searched.systems.items()}
     draws = Draws(searched.first["queries"], _RESAMPLES, 0)
@@ -171,7 +171,7 @@ def _title(system: str | None) -> str:
     return f"BM25, {name.partition('-')[2]}{f' of {root}' if root else ''}"
 
 
-def csv_rows(found: Sequence[Searched], model: str) -> Iterator[tuple[Any, ...]]:
+def csv_rows(found: Sequence[_Searched], model: str) -> Iterator[tuple[Any, ...]]:
     """Yield rows of ``scores.CSV_COLUMNS``: official means, and as ``SPLIT_corrected`` means over queries with relevant
     documents."""
     for searched in found:

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from korealbert.corpus.crawl import stage
@@ -48,9 +49,10 @@ def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> N
             aim = sum(site.hits.values()) + chance.randrange(20, 45)
             while sum(site.hits.values()) < aim and process.poll() is None:
                 time.sleep(0.001)
+            workers = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             assert process.wait() == -signal.SIGKILL, "the crawl was faster than the kill"
-            time.sleep(0.3)  # until the kernel has killed the worker with its parent
+            psutil.wait_procs(workers)  # The kernel kills them with their parent.
             now = stored(store)
             assert before < now, f"kill {kill}: pages were lost, or nothing was stored"
             before = now

@@ -180,7 +180,7 @@ class RepositoryNotFoundError(OSError):
     [
         (
             NoCredentialsError("key=secret"),
-            r"access is denied \(NoCredentialsError\); see to the credentials that fsspec finds",
+            r"access is denied \(NoCredentialsError\); check the credentials that fsspec finds",
         ),
         (RepositoryNotFoundError("secret"), "there is no such file, or none that the pattern matches"),
         (NotImplementedError("secret"), r"fsspec cannot read this address \(NotImplementedError\); correct it"),
