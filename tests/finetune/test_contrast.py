@@ -195,8 +195,8 @@ def test_layers_that_share_in_pretraining_share_in_a_bi_encoder(
     spec = BiEncoderSpec(train=nli, epochs=1, batch_size=16, learning_rate=5e-3, max_length=16)
     mode, out = made(MODES["attention"], tmp_path), fresh("out")
     bi_encoder.run(spec, mode.inputs, out, runtime)
-    told = "untied. Sharing `attention` with 1 group(s), as in training, cannot be said in this format"
-    assert told in (out / "README.md").read_text("utf-8")
+    message = "untied. Sharing `attention` with 1 group(s), as in training, cannot be said in this format"
+    assert message in (out / "README.md").read_text("utf-8")
     first, second = blocks(out)[:2]
     assert torch.equal(first.attention.query.weight, second.attention.query.weight)
     assert not torch.equal(first.ffn.weight, second.ffn.weight)
@@ -211,12 +211,12 @@ def blocks(directory: Path) -> list[Any]:
 
 def pooled(directory: Path, texts: list[str]) -> Any:
     """Mean vectors [N, H] of length 1 of a directory, loaded as SentenceTransformer loads it."""
-    told = json.loads((directory / "sentence_bert_config.json").read_text())
-    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, **told["tokenizer_args"])
+    message = json.loads((directory / "sentence_bert_config.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, **message["tokenizer_args"])
     encoder = AutoModel.from_pretrained(directory, local_files_only=True).eval()
     vectors = []
     for text in texts:
-        inputs = tokenizer(text, truncation=True, max_length=told["max_seq_length"], return_tensors="pt")
+        inputs = tokenizer(text, truncation=True, max_length=message["max_seq_length"], return_tensors="pt")
         with torch.no_grad():
             vectors.append(encoder(**inputs).last_hidden_state[0].mean(0))
     return torch.nn.functional.normalize(torch.stack(vectors), dim=1).numpy()

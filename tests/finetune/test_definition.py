@@ -166,11 +166,12 @@ def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> Non
     scored = score_file(str(toml), str(gold), str(predictions), "official")
     assert scored.values["macro_f1"] == 100 and scored.matched_by == "id" and not scored.warnings
     assert scored.examples_official is None
-    told = record_format(str(toml))
+    described = record_format(str(toml))
     assert (
-        told.startswith("Mine: JSON Lines, an object for each of the official test examples.") and "0 (bad), 1 (good)" in told
+        described.startswith("Mine: JSON Lines, an object for each of the official test examples.")
+        and "0 (bad), 1 (good)" in described
     )
-    assert "[[dedup.decontaminate]]" in told
+    assert "[[dedup.decontaminate]]" in described
 
 
 @pytest.mark.parametrize(
@@ -430,8 +431,8 @@ def test_a_recipe_tells_what_is_wrong_with_the_file(tmp_path: Path, model_dir: P
     files(tmp_path / "bench", REVIEWS.replace('"tsv"', '"tsw"'))
     recipe = tmp_path / "evaluation.toml"
     recipe.write_text(EVALUATION.format(model=model_dir))
-    told = rf"evaluation\.toml, \[finetune\.reviews\]: {tmp_path}/bench/mine\.toml, field 'format': .*did you mean 'tsv'"
-    with pytest.raises(RecipeError, match=told):
+    described = rf"evaluation\.toml, \[finetune\.reviews\]: {tmp_path}/bench/mine\.toml, field 'format': .*did you mean 'tsv'"
+    with pytest.raises(RecipeError, match=described):
         load_evaluation(recipe)
     (tmp_path / "bench" / "mine.toml").write_text(REVIEWS)
     with pytest.raises(RecipeError, match="field 'train' is missing"):

@@ -43,11 +43,11 @@ WRONG: list[tuple[str, Callable[[str], str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_a_mistake_is_named_with_file_field_and_remedy(bench: Bench, change: Callable[[str], str], told: list[str]) -> None:
+@pytest.mark.parametrize(("change", "message"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_mistake_is_named_with_file_field_and_remedy(bench: Bench, change: Callable[[str], str], message: list[str]) -> None:
     lines = bench.wrong(change(REVIEWS))
     assert all(line.startswith(str(bench.directory / "mine.toml")) for line in lines)
-    assert all(part in "\n".join(lines) for part in told), lines
+    assert all(part in "\n".join(lines) for part in message), lines
 
 
 def test_all_mistakes_are_reported_at_once(bench: Bench) -> None:
@@ -88,8 +88,8 @@ def test_mistakes_of_each_kind_are_reported_together(bench: Bench, changes: dict
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
-    told = [re.search(r"mine\.toml.*?'([^']*)'", line) for line in bench.wrong(text)]
-    assert [found and found[1] for found in told] == fields
+    message = [re.search(r"mine\.toml.*?'([^']*)'", line) for line in bench.wrong(text)]
+    assert [found and found[1] for found in message] == fields
 
 
 def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -> None:
@@ -100,5 +100,5 @@ def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -
 
 
 def test_a_kind_that_is_a_list_is_reported(bench: Bench) -> None:
-    told = bench.wrong(REVIEWS.replace('kind = "classification"', 'kinds = ["classification"]'))
-    assert any("'kinds'" in line for line in told)
+    message = bench.wrong(REVIEWS.replace('kind = "classification"', 'kinds = ["classification"]'))
+    assert any("'kinds'" in line for line in message)

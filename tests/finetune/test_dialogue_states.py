@@ -128,8 +128,8 @@ def test_a_thousand_dialogues_are_official_only_with_all_their_turns(tmp_path: P
     found = score_file("KLUE-DST", str(tmp_path / "gold"), str(predictions), "official")
     assert found.examples_official is None
     assert any("2,000 examples that are not known to be all of KLUE-DST's official" in warning for warning in found.warnings)
-    told = subprocess.run(["git", "hash-object", tmp_path / "gold"], check=True, capture_output=True, text=True)
-    monkeypatch.setattr(klue_dst, "_DEV", told.stdout.strip())
+    hashed = subprocess.run(["git", "hash-object", tmp_path / "gold"], check=True, capture_output=True, text=True)
+    monkeypatch.setattr(klue_dst, "_DEV", hashed.stdout.strip())
     found = score_file("KLUE-DST", str(tmp_path / "gold"), str(predictions), "official")
     assert (found.values, found.warnings) == ({"jga": 100.0, "slot_micro_f1": 100.0}, ())
     assert (found.examples, found.examples_official) == (2_000, 2_000)

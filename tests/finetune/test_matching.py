@@ -308,8 +308,8 @@ def test_a_wrong_id_among_ids_of_an_unknown_name_is_an_error_and_other_numbers_a
         score(files, named)
     files, named = by_names("nsmc", tmp_path, idx=(7, 7, 3, 1), user_id=("a", "b", "c", "d"), gold=(0, 1, 2, 3), valid=range(4))
     found = score(files, named)
-    (told,) = (warning for warning in found.warnings if "by position" in warning)
-    assert told.endswith(
+    (described,) = (warning for warning in found.warnings if "by position" in warning)
+    assert described.endswith(
         "the values of 'idx', 'user_id' are not ids of the gold file; records are matched with the examples by position"
     )
     assert (found.matched_by, found.values["accuracy"]) == ("position", 100)
@@ -368,9 +368,9 @@ def test_records_of_dialogues_may_have_guid_beside_id(tmp_path: Path) -> None:
     for wrong in ([{**named[0], "guid": "wos-1"}, *named[1:]], [{**each, "guid": "wos-1"} for each in named]):
         with pytest.raises(ValueError, match="line 1, field 'guid': 'wos-1' is not the example that 'id' names, 'wos-0-0'"):
             score(files, wrong)
-    told = record_format("klue_dst")
-    assert "an object for each example of the 1,000 official test dialogues" in told and "`id` or `guid`" in told
-    assert "a turn of the user, and its id `GUID-N`: the N-th turn of the user in a dialogue, from 0" in told
+    described = record_format("klue_dst")
+    assert "an object for each example of the 1,000 official test dialogues" in described and "`id` or `guid`" in described
+    assert "a turn of the user, and its id `GUID-N`: the N-th turn of the user in a dialogue, from 0" in described
 
 
 @pytest.mark.parametrize("column", ["review_id", "meta.id"])

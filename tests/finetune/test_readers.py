@@ -151,9 +151,9 @@ def test_files_in_utf_16_are_recognised_by_their_byte_order_mark(tmp_path: Path)
     for encoding, named in (("utf-16", "UTF-16"), ("utf-32", "UTF-32")):
         with pytest.raises(
             ValueError, match=f"the file is in {named}, as its byte order mark says: .*iconv -f {named} -t"
-        ) as told:
+        ) as raised:
             read("nsmc", tmp_path / "a.txt", f"{NSMC_HEADER}1\t좋다\t1\n".encode(encoding))
-        assert "CP949" not in str(told.value)
+        assert "CP949" not in str(raised.value)
 
 
 def test_labels_in_another_unicode_normalisation_are_reported_as_such(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_initialisation_is_truncated_and_depends_on_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"hidden_size": 100, "num_heads": 3}, r"num_heads = 3 does not divide hidden_size = 100"),
         ({"num_layers": 2, "num_groups": 3}, r"num_groups = 3 exceeds num_layers = 2"),
@@ -252,8 +252,8 @@ def test_initialisation_is_truncated_and_depends_on_the_seed_alone() -> None:
         ({"hiden_size": 64}, r"hiden_size"),
     ],
 )
-def test_contradictions_are_refused_by_name(fields: dict, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_contradictions_are_refused_by_name(fields: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         ModelSpec(**fields)
 
 

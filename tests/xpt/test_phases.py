@@ -96,11 +96,11 @@ def train(
 ) -> Trainer:
     """Train a phase within this process; ``stop`` asks it to stop before the step after that one."""
     out_dir.mkdir(exist_ok=True)
-    told = spec.pretraining(phases.frozen_names(initial, spec.freeze))
+    settings = spec.pretraining(phases.frozen_names(initial, spec.freeze))
     shards = {"examples": data["examples"].path, "views": data["views"].path}
-    config = pretrain.check(told, vocab=data["vocab"].path, **shards, initial=initial.path)
+    config = pretrain.check(settings, vocab=data["vocab"].path, **shards, initial=initial.path)
     trainer = Trainer(
-        told,
+        settings,
         config,
         train=ExampleBatches(*shards.values(), "train"),
         heldout=ExampleBatches(*shards.values(), "heldout"),

@@ -50,7 +50,7 @@ def ports() -> Iterator[tuple[socket.socket, int]]:
 @pytest.mark.parametrize("by_redirect", [False, True])
 def test_an_open_and_a_closed_private_port_give_one_error(host: str, by_redirect: bool, tmp_path: Path) -> None:
     with ports() as (opened, closed), running({}) as site:
-        told = []
+        messages = []
         for port in (opened.getsockname()[1], closed):
             site.pages["/moved"] = redirect(f"http://{host}:{port}/dump.bin")
             url = f"{site.root}/moved" if by_redirect else f"http://{host}:{port}/dump.bin"
@@ -60,8 +60,8 @@ def test_an_open_and_a_closed_private_port_give_one_error(host: str, by_redirect
             fields = {"url": url, "name": "dump.bin", "retries": 0, "backoff_seconds": 0.0, "private_hosts": allowed}
             with pytest.raises(FetchError, match="lies at the private address") as caught:
                 build(STAGE, FetchSpec.model_validate(fields), {}, Runtime(store=tmp_path / str(port)))
-            told.append(str(caught.value).replace(str(port), "PORT").partition("private address")[2])
-        assert told[0] == told[1]
+            messages.append(str(caught.value).replace(str(port), "PORT").partition("private address")[2])
+        assert messages[0] == messages[1]
         with pytest.raises(BlockingIOError):
             opened.accept()  # nothing connected
 

@@ -49,15 +49,15 @@ def test_paragraphs_without_the_frame_of_the_page() -> None:
 
 
 def test_superscripts_keep_their_numbers() -> None:
-    told = "별은 10<sup>13</sup>개, 넓이는 5 km<sup>2</sup>, 2<sup>2<sup>3</sup></sup>, SO<b>4</b><sup>2-</sup>이다."
-    told += "<sup><a>[1]</a></sup> 끝이다."
-    body = [*BODY, told, "열린 <sup>채로 남는다."]
+    markup = "별은 10<sup>13</sup>개, 넓이는 5 km<sup>2</sup>, 2<sup>2<sup>3</sup></sup>, SO<b>4</b><sup>2-</sup>이다."
+    markup += "<sup><a>[1]</a></sup> 끝이다."
+    body = [*BODY, markup, "열린 <sup>채로 남는다."]
     expected = [*BODY, "별은 10^13개, 넓이는 5 km², 2^2^3, SO4^2-이다. 끝이다.", "열린 채로 남는다."]
     assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in body)).text.split("\n\n") == expected
 
 
 @pytest.mark.parametrize(
-    ("told", "text"),
+    ("markup", "text"),
     [
         (
             "<b><i>10</i></b><sup>6</sup>명과 10<b><sup>7</sup></b>명, <span>10</span><i><sup>8</sup></i>명이다.",
@@ -78,14 +78,14 @@ def test_superscripts_keep_their_numbers() -> None:
         ("공사가 끝났다.<sup>2024</sup>", "공사가 끝났다.²⁰²⁴"),
     ],
 )
-def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: str) -> None:
-    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, told])).text.split("\n\n") == [*BODY, text]
-    declared = linked(articleBody="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, told]))
+def test_superscripts_by_what_is_before_them_in_the_paragraph(markup: str, text: str) -> None:
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, markup])).text.split("\n\n") == [*BODY, text]
+    declared = linked(articleBody="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, markup]))
     assert read(declared, "<p>가입</p>").text.split("\n\n") == [*BODY, text]
 
 
 @pytest.mark.parametrize(
-    ("told", "lines"),
+    ("markup", "lines"),
     [
         ("<p>그는 <q>물이 <b>맑다</b></q>라고 말했다.</p>", ["그는 “물이 맑다”라고 말했다."]),
         ("<p>넓이는 <math><msup><mi>a</mi><mn>2</mn></msup></math>이다.</p>", ["넓이는 a^2이다."]),
@@ -99,9 +99,9 @@ def test_superscripts_by_what_is_before_them_in_the_paragraph(told: str, text: s
         ("<ul><li>가<ul><li>나</li></ul></li><li>다<br>라</li></ul>", ["가", "나", "다", "라"]),
     ],
 )
-def test_what_is_within_a_line_or_a_list_is_shown_whole(told: str, lines: list[str]) -> None:
+def test_what_is_within_a_line_or_a_list_is_shown_whole(markup: str, lines: list[str]) -> None:
     before, *after = (f"<p>{paragraph}</p>" for paragraph in BODY)
-    assert read(body=f"{before}{told}{''.join(after)}").text.split("\n\n") == [BODY[0], *lines, *BODY[1:]]
+    assert read(body=f"{before}{markup}{''.join(after)}").text.split("\n\n") == [BODY[0], *lines, *BODY[1:]]
 
 
 _SENTENCES = [f"{number}째 문단은 여기에서 길게 이어지는 문장이다." for number in "첫둘셋넷"]

@@ -54,19 +54,19 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason", "told"),
+    ("damage", "reason", "hint"),
     [
         (lambda data: data[: len(data) // 2], "corrupt_file", "fetch it again"),
         (lambda data: b'{"text": "parquet?"}\n' * 50, "corrupt_file", "the file begins with b'{\"text\":'"),
     ],
 )
-def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, told: str) -> None:
+def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, hint: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
     (tmp_path / "bad.parquet").write_bytes(damage((tmp_path / "good.parquet").read_bytes()))
     found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
     assert len(found.documents) == len(ROWS)
     assert [(entry.file, entry.reason) for entry in found.quarantined] == [("bad.parquet", reason)]
-    assert told in found.quarantined[0].remedy
+    assert hint in found.quarantined[0].remedy
     with pytest.raises(ExtractionError, match=r"bad\.parquet"):
         extracted(tmp_path, tmp_path / "bad.parquet")
 
@@ -222,10 +222,10 @@ def test_parquet_read_as_something_else_is_named(tmp_path: Path) -> None:
             extracted(tmp_path, tmp_path / "a.jsonl", format=kind)
 
 
-@pytest.mark.parametrize(("mark", "told"), [(";", 'delimiter = ";"'), ("\t", r'delimiter = "\t"')])
-def test_another_delimiter_is_told(mark: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mark", "hint"), [(";", 'delimiter = ";"'), ("\t", r'delimiter = "\t"')])
+def test_another_delimiter_is_told(mark: str, hint: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"제목{mark}글\n하나{mark}{PARAGRAPH}\n", "utf-8")
-    with pytest.raises(ExtractionError, match=re.escape(told)):
+    with pytest.raises(ExtractionError, match=re.escape(hint)):
         extracted(tmp_path, tmp_path / "a.csv", format="csv")
 
 

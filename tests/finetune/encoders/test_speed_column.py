@@ -121,9 +121,9 @@ def test_the_message_of_a_measured_process_that_fails_is_shown(tmp_path: Path) -
     code = "import sys; sys.stdin.readline(); sys.exit('no room for 7 GB')"
     with (tmp_path / "errors.txt").open("w+b") as errors:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-        told = "ONNX fp32: its process ended with exit code 1: no room for 7 GB"
+        problem = "ONNX fp32: its process ended with exit code 1: no room for 7 GB"
         with (
             subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process,  # type: ignore[call-overload]
-            pytest.raises(ChildProcessError, match=told),
+            pytest.raises(ChildProcessError, match=problem),
         ):
             inference._seconds_of_one_pass("fp32", process, errors)

@@ -45,8 +45,8 @@ def test_it_is_checked_by_scoring_again_in_any_directory(desk: Path, tmp_path_fa
     shutil.copytree(desk, elsewhere)
     status, lines = call("verify-score", elsewhere / "score.json")
     assert status == 0, lines
-    told = {line.split()[1].rstrip(":"): line.split()[0] for line in lines}
-    assert told == {
+    message = {line.split()[1].rstrip(":"): line.split()[0] for line in lines}
+    assert message == {
         **dict.fromkeys(("gold", "predictions", "code", "machine", "accuracy"), "agrees"),
         **dict.fromkeys(("examples", "examples_official", "matched_by"), "agrees"),
         "signature": "note",
@@ -76,7 +76,7 @@ def test_the_benchmark_is_named_by_its_own_name(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (change("metrics.accuracy", 76.0), "differs accuracy: the certificate has 76.0, scored again 75.0"),
         (change("metrics.examples", 4.0), "differs examples: the certificate has 4.0, scored again 4"),
@@ -88,12 +88,12 @@ def test_the_benchmark_is_named_by_its_own_name(desk: Path) -> None:
         (change("code.version", "0.0.1"), "note    code: scored with korealbert 0.0.1"),
     ],
 )
-def test_each_change_is_reported_in_a_line(desk: Path, changed: Callable[[dict[str, Any]], None], told: str) -> None:
+def test_each_change_is_reported_in_a_line(desk: Path, changed: Callable[[dict[str, Any]], None], message: str) -> None:
     score(desk)
     rewrite(desk / "score.json", changed)
     status, lines = call("verify-score", desk / "score.json")
-    assert any(line.startswith(told) for line in lines), lines
-    assert status == (0 if told.startswith("note") else 1) and all(line.isprintable() for line in lines)
+    assert any(line.startswith(message) for line in lines), lines
+    assert status == (0 if message.startswith("note") else 1) and all(line.isprintable() for line in lines)
 
 
 def test_changed_files_are_found(desk: Path) -> None:
@@ -104,7 +104,7 @@ def test_changed_files_are_found(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "no certificate"),
         (b'{"task": "nsmc", "task": "pd"}', "'task' is given twice"),
@@ -113,11 +113,11 @@ def test_changed_files_are_found(desk: Path) -> None:
         (None, "not the canonical JSON"),
     ],
 )
-def test_other_files_than_certificates_are_refused(desk: Path, content: bytes | None, told: str) -> None:
+def test_other_files_than_certificates_are_refused(desk: Path, content: bytes | None, message: str) -> None:
     score(desk)
     path = desk / "score.json"
     path.write_bytes(path.read_bytes().replace(b":", b": ", 1) if content is None else content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_certificate(path)
     assert call("verify-score", path)[0] == 2
 
@@ -130,13 +130,13 @@ def test_a_benchmark_of_a_toml_file_is_part_of_it(desk: Path) -> None:
     )
     assert score(desk, task=toml)[0] == 0 and call("verify-score", desk / "score.json")[0] == 0
     content = (desk / "score.json").read_bytes()
-    for changed, told in (
+    for changed, message in (
         (change("task", "kobest_copa"), "task: the certificate has kobest_copa, the benchmark is mine"),
         (change("benchmark", None), "metrics: they cannot be computed: there is no task 'mine'"),
     ):
         rewrite(desk / "score.json", changed)
         status, lines = call("verify-score", desk / "score.json")
-        assert status == 1 and any(line.startswith(f"differs {told}") for line in lines), lines
+        assert status == 1 and any(line.startswith(f"differs {message}") for line in lines), lines
         (desk / "score.json").write_bytes(content)
     rewrite(desk / "score.json", change("benchmark", None))
     rewrite(desk / "score.json", change("task", str(toml)))
@@ -190,8 +190,8 @@ def test_a_cells_certificate_names_its_recipe_and_its_model(desk: Path, cell: Ar
     model = cell.inputs()["model"]
     assert found is not None and found.model is not None and found.recipe["spec"] == {"seed": 1}
     assert found.model.files == {"model.safetensors": sha256_of_file(model.path / "model.safetensors")}
-    told = verdicts(desk / "score.json")
-    assert {"cell", "model"} <= {*told["agrees"]} and not told["differs"]
+    message = verdicts(desk / "score.json")
+    assert {"cell", "model"} <= {*message["agrees"]} and not message["differs"]
     (model.path / "model.safetensors").write_bytes(b"other")
     assert verdicts(desk / "score.json")["differs"] == ["model"]
     rewrite(desk / "score.json", change("cell.recipe.spec.seed", 2))
@@ -213,9 +213,9 @@ def test_a_forged_lineage_differs_from_the_manifest_beside_the_predictions(desk:
         ("cell.model.files", files, "model"),
         ("cell.model.name", "../../etc", "model"),
     ]
-    for field, value, told in forged:
+    for field, value, message in forged:
         rewrite(desk / "score.json", change(field, value))
-        assert told in verdicts(desk / "score.json")["differs"], field
+        assert message in verdicts(desk / "score.json")["differs"], field
         (desk / "score.json").write_bytes(content)
     # A name and a recipe that match each other are still another cell's.
     rewrite(desk / "score.json", change("cell.name", better.name))
@@ -269,9 +269,9 @@ def test_replaced_predictions_are_not_those_of_the_cell(desk: Path, cell: Artifa
     rewrite(desk / "score.json", change("predictions.sha256", sha256_of_file(path)))
     rewrite(desk / "score.json", change("predictions.bytes", len(forged)))
     rewrite(desk / "score.json", change("metrics.accuracy", 100.0))
-    told = verdicts(desk / "score.json")
-    assert told["differs"] == ["cell"] and {"predictions", "accuracy"} <= {*told["agrees"]}
-    assert not {"recipe", "model", "cell"} & {*told["agrees"]}
+    message = verdicts(desk / "score.json")
+    assert message["differs"] == ["cell"] and {"predictions", "accuracy"} <= {*message["agrees"]}
+    assert not {"recipe", "model", "cell"} & {*message["agrees"]}
 
 
 def test_a_manifest_that_is_not_its_artifacts_is_none(desk: Path, cell: Artifact) -> None:
@@ -283,16 +283,16 @@ def test_a_manifest_that_is_not_its_artifacts_is_none(desk: Path, cell: Artifact
 
 
 def test_what_cannot_be_checked_without_the_artifact_is_not_checked(desk: Path, cell: Artifact) -> None:
-    told = verdicts(desk / "score.json", predictions=desk / "given.jsonl")
-    assert "cell" in told["note"] and not told["differs"] and not {"cell", "recipe", "model"} & {*told["agrees"]}
+    message = verdicts(desk / "score.json", predictions=desk / "given.jsonl")
+    assert "cell" in message["note"] and not message["differs"] and not {"cell", "recipe", "model"} & {*message["agrees"]}
     rewrite(desk / "score.json", change("cell.recipe.spec.seed", 2))
     assert verdicts(desk / "score.json", predictions=desk / "given.jsonl")["differs"] == ["recipe"]
     rewrite(desk / "score.json", change("cell.recipe.spec.seed", 1))
     shutil.rmtree(cell.inputs()["model"].path)
     (line,) = (text for verdict, text in verify(desk / "score.json") if text.startswith("model"))
     assert "not checked" in line
-    told = verdicts(desk / "score.json")
-    assert "model" in told["note"] and "cell" in told["agrees"] and not told["differs"]
+    message = verdicts(desk / "score.json")
+    assert "model" in message["note"] and "cell" in message["agrees"] and not message["differs"]
 
 
 def test_a_score_of_another_task_or_gold_file_than_the_cells_is_refused_and_differs(desk: Path) -> None:
@@ -304,13 +304,13 @@ def test_a_score_of_another_task_or_gold_file_than_the_cells_is_refused_and_diff
         ({"task": "hate_speech", "test": {"name": "t", "sha256": digest}}, "task"),
         ({"task": "nsmc", "test": {"name": "t", "sha256": "0" * 64}}, "gold"),
     ]
-    for number, (spec, told) in enumerate(recipes):
+    for number, (spec, message) in enumerate(recipes):
         made = artifact(desk / "store", "finetune", {"given.jsonl": PREDICTIONS.encode()}, {}, seed=number, **spec)
-        if told:
-            with pytest.raises(ValueError, match=rf"given\.jsonl: {told}: .*the recipe of the cell has"):
+        if message:
+            with pytest.raises(ValueError, match=rf"given\.jsonl: {message}: .*the recipe of the cell has"):
                 certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
             rewrite(out, change("cell.recipe.spec", made.manifest["recipe"]["spec"]))
-            assert told in verdicts(out)["differs"]
+            assert message in verdicts(out)["differs"]
         else:
             certify("nsmc", str(gold), str(made.path / "given.jsonl"), "official", out)
             assert not verdicts(out)["differs"]
@@ -358,8 +358,8 @@ def test_neither_artifacts_nor_keys_are_overwritten(desk: Path, cell: Artifact, 
     public = (keys / "mine.pub").read_bytes()
     for name in ("mine", "mine.pub"):
         status, lines = score(desk, "--sign", keys / "mine", "--certificate", keys / name)
-        told = {"mine": "which is read", "mine.pub": "not a certificate that this command wrote"}[name]
-        assert status == 2 and any(told in line for line in lines), lines
+        message = {"mine": "which is read", "mine.pub": "not a certificate that this command wrote"}[name]
+        assert status == 2 and any(message in line for line in lines), lines
     assert (keys / "mine.pub").read_bytes() == public
     (desk / "site").mkdir()
     (desk / "site/manifest.json").write_text('{"name": "a web page"}')

@@ -114,8 +114,8 @@ def test_answers_to_other_examples_than_the_recipe_names_are_refused(cell: Cell)
     manifest = Path(predictions).parent / "manifest.json"
     facts = json.loads(manifest.read_bytes())
     del facts["digest"]
-    for changed, told in ((29, "of other examples than the gold file's"), (-1, "the recipe of the cell has .* -1 examples")):
+    for changed, message in ((29, "of other examples than the gold file's"), (-1, "the recipe of the cell has .* -1 examples")):
         facts["recipe"]["spec"]["max_test_examples"] = changed
         write_digested(manifest, facts)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             score_file("nsmc", gold, predictions, "official")

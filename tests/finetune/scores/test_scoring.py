@@ -406,8 +406,8 @@ def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and
     files: Callable[[str, list[dict[str, Any]]], tuple[str, str]],
 ) -> None:
     gold, predicted = files(STS, [{"label": 3.0}] * 3)
-    told = CliRunner().invoke(app, ["score", "korsts", gold, predicted])
-    scored = json.loads(told.stdout)
+    printed = CliRunner().invoke(app, ["score", "korsts", gold, predicted])
+    scored = json.loads(printed.stdout)
     assert scored["spearman"] is scored["pearson"] is None
     assert scored["undefined"] == dict.fromkeys(("spearman", "pearson"), "every prediction is the same")
     assert scored["corrected"] == {"spearman": 0.0, "pearson": 0.0}
@@ -464,6 +464,6 @@ def test_a_difference_from_an_undefined_score_is_undefined_with_the_reason(tmp_p
 
 @pytest.mark.parametrize("name", tasks.names())
 def test_the_command_tells_what_records_hold(name: str) -> None:
-    told = CliRunner().invoke(app, ["score", name, "--format"])
-    assert told.exit_code == 0 and told.output.startswith(f"{tasks.load(name).title}: JSON Lines")
-    assert any(field in told.output for field in ("`label`", "`answer`", "`tags`", "`heads`", "`state`")), told.output
+    printed = CliRunner().invoke(app, ["score", name, "--format"])
+    assert printed.exit_code == 0 and printed.output.startswith(f"{tasks.load(name).title}: JSON Lines")
+    assert any(field in printed.output for field in ("`label`", "`answer`", "`tags`", "`heads`", "`state`")), printed.output

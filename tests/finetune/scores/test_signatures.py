@@ -68,14 +68,14 @@ def test_a_public_key_is_read_from_any_editor_and_other_files_are_reported(desk:
     public = (keys / "mine.pub").read_bytes()
     (keys / "saved.pub").write_bytes(b"\xef\xbb\xbf# mine\r\n" + public.replace(b"\n", b"\r\n"))
     assert call("verify-score", desk / "score.json", "--key", keys / "saved.pub")[0] == 0
-    for content, told in (
+    for content, message in (
         (b"", "holds no public key"),
         (public.decode().encode("utf-16"), "is no public key of ssh"),
         ((keys / "mine").read_bytes(), "is no public key of ssh"),
     ):
         (keys / "odd").write_bytes(content)
         status, lines = call("verify-score", desk / "score.json", "--key", keys / "odd")
-        assert status == 2 and any(str(keys / "odd") in line and told in line for line in lines), lines
+        assert status == 2 and any(str(keys / "odd") in line and message in line for line in lines), lines
 
 
 def test_keys_may_be_in_authorized_keys_and_allowed_signers(desk: Path, keys: Path) -> None:
@@ -103,8 +103,8 @@ def test_the_key_says_which_program_checks(desk: Path, keys: Path, monkeypatch: 
     for content in (f"untrusted comment: minisign public key\n{MINISIGN_KEY}\n", f"{MINISIGN_KEY}\n"):
         public.write_text(content)
         status, lines = call("verify-score", path, "--key", public)
-        told = f"{public} is a key of minisign, but there is no"
-        assert status == 1 and lines[0].startswith(f"differs signature: {told}") and "score.json.minisig" in lines[0]
+        message = f"{public} is a key of minisign, but there is no"
+        assert status == 1 and lines[0].startswith(f"differs signature: {message}") and "score.json.minisig" in lines[0]
     (keys / "bin").mkdir()
     program = keys / "bin/minisign"
     program.write_text(f'#!/bin/sh\ncase "$*" in *"-P {MINISIGN_KEY}"*score.json.minisig*) exit 0;; esac\nexit 1\n')

@@ -129,8 +129,8 @@ def test_means_of_an_undefined_score_and_differences_from_it_are_null_with_the_r
     def cell(name: str, predicted: list[float]) -> Artifact:
         def write(out: Path) -> None:
             undefined = {} if len(set(predicted)) > 1 else {"undefined": {"spearman": why}}
-            told = {"dev": {"spearman": 1.0}, "selected_by": "spearman", "test": {"spearman": 0.0}, **undefined}
-            (out / "metrics.json").write_text(json.dumps(told))
+            content = {"dev": {"spearman": 1.0}, "selected_by": "spearman", "test": {"spearman": 0.0}, **undefined}
+            (out / "metrics.json").write_text(json.dumps(content))
             kind = pa.float64()
             schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind)], metadata={"task": "korsts"})
             with TableWriter(out / "predictions.arrow", schema) as table:

@@ -30,8 +30,8 @@ def test_warnings_tell_what_is_undefined_in_cells_without_that_field(split: str)
     probs = [1 / len(RELATIONS)] * len(RELATIONS)
     found = tasks.load("klue_re").score(examples[:2], [Relation(0, probs), Relation(1, probs)], "official")
     metrics = {split: dict(found.values), "warnings": [f"{split}: {text}" for text in found.warnings]}
-    told = {name: why for name in found.values if (why := why_undefined(metrics, name, split))}
-    assert told == found.undefined and set(told) == {"auprc"}
+    undefined = {name: why for name in found.values if (why := why_undefined(metrics, name, split))}
+    assert undefined == found.undefined and set(undefined) == {"auprc"}
     other = "test" if split == "dev" else "dev"
     assert why_undefined(metrics | {other: {"auprc": 71.0}}, "auprc", other) == "", "a warning is of its split alone"
 
