@@ -232,6 +232,7 @@ def parse(
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
     """Yield the records of one file in batches."""
+    raw.format = spec.format
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file":
         return frame_whole(raw, **options, is_json=spec.format != "text")

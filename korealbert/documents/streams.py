@@ -151,6 +151,8 @@ class RawFile:
         """Filled by the framing; all members of an archive share one object."""
         self.must_be_plain = False
         """Raise ReadFault if the first bytes are those of a compressed file, whose name does not say so."""
+        self.format = ""
+        """The format by which the recipe reads it; set by the framing."""
         self._stream, self._guard = stream, guard
         self._suffix = Path(name).suffix if isinstance(stream, _ConcatenatedStreams | _Zstandard) else ""
         self._blank_bytes = 0

@@ -23,11 +23,12 @@ Form = Literal["parquet", "jsonl"]
 def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
     """Write the documents of some artifacts, one file per shard, and return their number.
 
-    ``directory`` appears only when it is complete. Raises ValueError for an artifact without documents, or if the directory
-    is not empty.
+    ``directory`` appears only when it is complete; a link is followed. Raises ValueError for an artifact without documents, or
+    if the directory is not empty.
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ValueError(f"{directory} already exists and is not empty; name another directory")
+    title, named = directory.name, directory
+    directory = directory.resolve()
+    _refuse_full(directory, named)
     for artifact in artifacts:
         if not artifact.files("documents-*.arrow"):
             raise ValueError(
@@ -36,14 +37,23 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
         partial = Path(scratch) / directory.name
-        written = _write(artifacts, partial, form)
+        written = _write(artifacts, partial, form, title)
+        _refuse_full(directory, named)  # Another export may have written it meanwhile.
         if directory.exists():
             directory.rmdir()
         partial.rename(directory)
     return written
 
 
-def _write(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
+def _refuse_full(directory: Path, named: Path) -> None:
+    """Raise ValueError if ``directory``, which the user ``named``, is a file or holds files."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{named} is a file; name another directory")
+    if directory.exists() and any(directory.iterdir()):
+        raise ValueError(f"{named} already exists and is not empty; name another directory")
+
+
+def _write(artifacts: Sequence[Artifact], directory: Path, form: Form, title: str) -> int:
     (directory / "data").mkdir(parents=True)
     written = 0
     for artifact in artifacts:
@@ -52,7 +62,7 @@ def _write(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
         for number, shard in enumerate(shards):
             target = directory / "data" / f"{stem}-{number:05d}-of-{len(shards):05d}.{form}"
             written += sum((_parquet if form == "parquet" else _lines)(shard, target))
-    (directory / "README.md").write_text(dataset_card(directory.name, artifacts), "utf-8")
+    (directory / "README.md").write_text(dataset_card(title, artifacts), "utf-8")
     return written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +21,7 @@ from korealbert.corpus.quality import stage as quality
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
 from korealbert.flows.step import _took
+from korealbert.huggingface import dataset
 from korealbert.huggingface.dataset import Form, write_dataset
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Table
@@ -97,6 +99,34 @@ def test_a_full_directory_and_an_artifact_without_documents_are_refused(corpus: 
     with pytest.raises(ValueError, match=r"\(report\): it holds no documents; name clean, dedup or balance"):
         write_dataset([empty], tmp_path / "out", "jsonl")
     assert not (tmp_path / "out").exists()
+
+
+def test_links_are_followed_and_files_are_named(corpus: list[Artifact], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    for _ in "there is no target yet", "it is an empty directory":
+        write_dataset(corpus, tmp_path / "link", "jsonl")
+        assert (tmp_path / "link").is_symlink() and len(list((tmp_path / "target" / "data").iterdir())) == 2
+        assert "# link\n" in (tmp_path / "target" / "README.md").read_text("utf-8")
+        shutil.rmtree(tmp_path / "target")
+        (tmp_path / "target").mkdir()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="file is a file; name another directory"):
+        write_dataset(corpus, tmp_path / "file", "jsonl")
+
+
+def test_the_first_of_two_exports_at_once_stays(
+    corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def card(title: str, artifacts: list[Artifact]) -> str:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "README.md").write_text("the first")
+        return title
+
+    monkeypatch.setattr(dataset, "dataset_card", card)
+    with pytest.raises(ValueError, match="out already exists and is not empty"):
+        write_dataset(corpus, tmp_path / "out", "jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "README.md").read_text() == "the first"
 
 
 def test_other_directories_are_left_alone(corpus: list[Artifact], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _UNSPECIFIC_TYPES = ("", "text/plain", "application/octet-stream")
 """Content types by which servers send files of unknown type."""
 _TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
-_NOT_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")
+_NOT_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|doc|rss|feed|urlset|sitemapindex)[\s>]")
 _REFUSED_CODECS = ("utf-16", "utf-32", "utf-7", "idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
 """Python codecs in which the declaration would not be ASCII, or which are not charsets and raise, take quadratic time, or
 return lone surrogates."""
@@ -39,13 +39,12 @@ def is_html(data: bytes, content_type: str | None = None) -> bool:
     """Return whether a body is an HTML page, by its content type, or if that is unspecific by its bytes.
 
     If the content type is None, as for files of a source in HTML, any tag is enough, except those of dumps, feeds and sitemaps.
-    Two-byte encodings count as HTML, because they are not decoded yet.
     """
     if content_type is None:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            data = data.decode("utf-16", "replace").encode("utf-8", "replace")
         head = data.removeprefix(codecs.BOM_UTF8)
-        return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or bool(
-            _TAG.search(head) and not _NOT_HTML.match(head)
-        )
+        return bool(_TAG.search(head) and not _NOT_HTML.match(head))
     kind = content_type.partition(";")[0].strip().lower()
     return kind in _HTML_TYPES or (kind in _UNSPECIFIC_TYPES and b"<html" in data[:2048].lower())
 

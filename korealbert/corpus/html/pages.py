@@ -231,7 +231,7 @@ def frame_warc(
     raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
 ) -> Iterator[RawRecords | Quarantined]:
     """Yield batches of whole records of one type, skipping others. The encoding of responses is decided for each page."""
-    cursor = Cursor(raw, encoding, max_record_bytes, counts=False, is_warc=True)
+    cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
     return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches())
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
-from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, one_line, read_each
+from korealbert.corpus.readers.records import NUL_REMEDY, Outcome, Tally, bad_record, document_of, one_line, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
@@ -125,9 +125,12 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
                 yield cursor.too_long(cursor.line, cursor.byte)
             else:
                 lines.give_back(_next_row(bytes(lines.row), cursor.context, delimiter))
-                remedy = f"{error}: correct the quotes of this row" if quoted else f"{error}: correct this row"
+                where = " the quotes of" if quoted else ""
+                reason, remedy = "malformed_csv", f"{error}: correct{where} this row"
+                if b"\0" in lines.row:
+                    reason, remedy = "nul_bytes", NUL_REMEDY
                 excerpt = lines.row[:200].decode("utf-8", "replace")
-                yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", "malformed_csv", remedy, excerpt)
+                yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", reason, remedy, excerpt)
             lines.drop(cursor)
             continue
         if fields is None:

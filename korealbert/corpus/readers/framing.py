@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
+from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
-_PARQUET, _WARC = b"PAR1", re.compile(rb"WARC/\d\.\d\r?\n")
 LINE_END = re.compile(rb"\n")
 BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
@@ -64,9 +64,8 @@ class Cursor:
         *,
         counts: bool = True,
         record_mark: re.Pattern[bytes] | None = LINE_END,
-        is_warc: bool = False,
     ) -> None:
-        """``counts``: count lines and records; False if the framing does that. ``is_warc``: the framing reads WARC files.
+        """``counts``: count lines and records; False if the framing does that.
 
         ``record_mark`` matches at least once in each record, to count records without extents. None: each batch is one record.
         """
@@ -75,7 +74,7 @@ class Cursor:
         self._recoder = codecs.getincrementaldecoder("utf-16")() if encoding == "utf-16" else None
         self.encoding = "utf-8" if encoding in ("utf-8-sig", "utf-16") else encoding
         self.context = ""
-        self._counts, self._record_mark, self._is_warc = counts, record_mark, is_warc
+        self._counts, self._record_mark = counts, record_mark
         self._first = True
         self._carriage_returns = False
         self._peeked = b""
@@ -98,11 +97,8 @@ class Cursor:
             block = self._recoded(block, self._recoder)
         if self._first:
             self._first = False
-            if block.startswith(_PARQUET):
-                raise ReadFault("packed_file", "byte 0", 'these bytes are Parquet: set format = "parquet"')
-            if not self._is_warc and _WARC.match(block):
-                remedy = 'these bytes are WARC: set format = "warc", or format = "wet" if its records are texts (conversion)'
-                raise ReadFault("packed_file", "byte 0", remedy)
+            if remedy := remedy_for(block, self.raw.format):
+                raise ReadFault("other_format", "byte 0", remedy)
             if block.startswith(_BOM):
                 self.byte = len(_BOM)
                 block = block[len(_BOM) :]

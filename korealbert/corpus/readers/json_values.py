@@ -46,6 +46,14 @@ def is_json_object(line: bytes) -> bool:
         return False
 
 
+def is_json_list(line: bytes) -> bool:
+    """Return whether a line is one whole JSON list."""
+    try:
+        return line.lstrip().startswith(b"[") and isinstance(json.loads(line), list)
+    except (ValueError, RecursionError):
+        return False
+
+
 def resynchronised(data: bytes, expected_names: Collection[str] = ()) -> list[tuple[int, int]]:
     """Return the extents of whole objects, and of what is between them, in a record that lacks a quote or brace.
 

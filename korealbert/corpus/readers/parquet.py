@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
 from korealbert.corpus.readers.json import parse_json
-from korealbert.corpus.readers.records import ARROW_REMEDY, Outcome, Tally, looks_like_arrow, missing_text_remedy
+from korealbert.corpus.readers.other_formats import ARROW_REMEDY, looks_like_arrow
+from korealbert.corpus.readers.records import Outcome, Tally, missing_text_remedy
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ANY_RATIO_BYTES, RatioGuard, RawFile, ReadFault

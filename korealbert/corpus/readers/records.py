@@ -19,10 +19,7 @@ from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 EXCERPT_CHARS = 200
 """Length of the excerpt of a bad record in the quarantine."""
 
-ARROW_REMEDY = (
-    "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"
-    ' (datasets.load_from_disk(DIRECTORY).to_parquet(FILE)) and set format = "parquet"'
-)
+NUL_REMEDY = "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
 
 UNREAD_SOURCE_CHARS = 500
 """Length of the text that is kept of wiki pages which are dropped without parsing (redirects, other namespaces)."""
@@ -141,11 +138,6 @@ def iso_date(value: str) -> str:
     return f"{day_only}T{clock}{zone or ''}"
 
 
-def looks_like_arrow(first_bytes: bytes) -> bool:
-    """Return whether a file begins like an Arrow file or an Arrow stream."""
-    return first_bytes.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
-
-
 def writable(text: str) -> str:
     """Escape lone surrogates, which shards and statistics cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -167,9 +159,7 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
     data = records.data[start:end]
     nul = data.find(b"\0")
     if nul >= 0:
-        arrow = records.byte == 0 and looks_like_arrow(records.data)
-        remedy = ARROW_REMEDY if arrow else "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
-        return bad_record(records, start + nul, end, "nul_bytes", remedy)
+        return bad_record(records, start + nul, end, "nul_bytes", NUL_REMEDY)
     try:
         return data.decode(records.encoding)
     except UnicodeDecodeError as error:

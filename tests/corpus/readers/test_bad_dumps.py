@@ -66,8 +66,8 @@ def test_files_that_are_no_dump(tmp_path: Path) -> None:
     path.write_text("<html><body>글</body></html>", "utf-8")
     assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["no_pages"]
     path.write_bytes(dump(page(1)).decode().encode("utf-16"))
-    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["nul_bytes"]
-    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["nul_bytes"]
+    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["other_format"]
+    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["other_format"]
     path.write_text("<html><body>글</body></html>", "utf-8")
     assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["text_outside_doc"]
     path.write_text('<doc id="1" url="" title="강">\n강\n\n글이다.\n</doc>\n', "utf-8")

@@ -1,0 +1,75 @@
+"""A file of another format than the recipe's is quarantined whole, with the format that reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from korealbert.corpus.html.encoding import is_html
+from korealbert.corpus.readers.other_formats import remedy_for
+from tests.corpus.extracting import extract
+
+SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
+OBJECT = json.dumps({"title": "강", "text": SENTENCE}, ensure_ascii=False)
+DUMP = '<?xml version="1.0"?>\n<mediawiki xml:lang="ko">\n<page></page>\n</mediawiki>\n'
+ARTICLES = f'<doc id="1" url="" title="강">\n{SENTENCE}\n</doc>\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        (f"{OBJECT}\n{OBJECT}\n", "json"),
+        (f"[\n  {OBJECT}\n]\n", "json"),
+        (DUMP, "mediawiki"),
+        (ARTICLES, "wikiextractor"),
+        (f"\ufeff<!DOCTYPE html>\n<p>{SENTENCE}", "html"),
+    ],
+)
+def test_markup_and_json_are_no_plain_text(text: str, format: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text, "utf-8")
+    for document in ("file", "record", "line"):
+        (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format="text", document=document).quarantined
+        assert (bad.reason, bad.position) == ("other_format", "byte 0")
+        assert f'set format = "{format}"' in bad.remedy
+
+
+@pytest.mark.parametrize(
+    "text", ["{가} [나]", '{"인용"이라고 했다.', "<b>강</b>가에", "<document>의 뜻", "[1] 버들이다.", "HTML의 <html>은"]
+)
+def test_plain_text_with_such_marks_is_text(text: str) -> None:
+    assert not remedy_for(text.encode(), "text")
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "json", "csv", "news_text", "namuwiki", "mediawiki", "wikiextractor"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_with_its_mark_names_the_encoding(kind: str, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(f"\ufefftext\r\n{OBJECT}\r\n".encode(encoding))
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format=kind).quarantined
+    assert (bad.reason, bad.remedy) == ("other_format", 'these bytes are UTF-16: set encoding = "utf-16"')
+
+
+def test_a_table_in_utf_16_without_its_mark_has_nul_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f"text,title\r\n{SENTENCE},강\r\n".encode("utf-16-be"))
+    found = extract(tmp_path / "store", tmp_path / "a.csv", format="csv")
+    assert set(found.reasons) == {"nul_bytes"} and "UTF-16" in found.quarantined[0].remedy
+
+
+@pytest.mark.parametrize("text", [f"[{OBJECT}, {OBJECT}]", f"[{OBJECT},\n{OBJECT}]\n", f"\ufeff [\n {OBJECT}\n]\n"])
+def test_an_array_read_as_json_lines_names_json(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text, "utf-8")
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.json", format="jsonl").quarantined
+    assert (bad.reason, bad.remedy) == ("other_format", 'these bytes are a JSON array: set format = "json"')
+
+
+def test_a_list_among_json_lines_costs_only_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(f"[{OBJECT}]\n{OBJECT}\n", "utf-8")
+    found = extract(tmp_path / "store", tmp_path / "a.jsonl", format="jsonl")
+    assert (found.texts, found.reasons) == ([SENTENCE], ["wrong_type"])
+
+
+def test_other_files_in_utf_16_are_no_pages() -> None:
+    assert is_html(f"<p>{SENTENCE}".encode("utf-16"))
+    for text in (SENTENCE, OBJECT, DUMP, ARTICLES):
+        assert not is_html(text.encode("utf-16")) and not is_html(text.encode())
