@@ -48,5 +48,5 @@ def remedy_for(block: bytes, format: str) -> str:
     elif format == "jsonl" and _JSON_ARRAY.match(block) and not (others.strip() and is_json_list(first_line)):
         remedy = 'these bytes are a JSON array: set format = "json"'
     elif format == "text" and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
-        remedy = f'these bytes are {found}, and no plain text: set format = "{found}"'
+        remedy = f'these bytes are {found}, not plain text: set format = "{found}"'
     return remedy
