@@ -76,6 +76,7 @@ NEEDS = {
         "recipe/test_project",
         "recipe/test_registry",
         "report/test_browser",
+        "test_api",
         "test_imports",
         "test_security",
         "test_wheel",
