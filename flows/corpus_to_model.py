@@ -80,7 +80,8 @@ def corpus_to_model(
             elsewhere = prepared.named(on_gpu or (), option="on_gpu")
             prepared.check(runtime, elsewhere=elsewhere)
         except Exception:
-            publish.name_run(f"{recipe.stem} · nothing started")
+            with suppress(Exception):  # An error here must not hide the failure itself.
+                publish.name_run(f"{recipe.stem} · nothing started")
             raise
         publish.name_run(prepared.name, prepared.planned)
         publish.plan(prepared.planned, store)

@@ -23,8 +23,8 @@ Form = Literal["parquet", "jsonl"]
 def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
     """Write the documents of some artifacts, one file per shard, and return their number.
 
-    ``directory`` appears only when it is complete; a link is followed. Raises ValueError for an artifact without documents, or
-    if the directory is not empty.
+    ``directory`` appears only when it is complete; a link is followed. Raises ValueError for an artifact without documents,
+    and for a directory that is not empty or the working directory.
     """
     title, named = directory.name, directory
     directory = directory.resolve()
@@ -46,11 +46,13 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
 
 
 def _refuse_full(directory: Path, named: Path) -> None:
-    """Raise ValueError if ``directory``, which the user ``named``, is a file or holds files."""
+    """Raise ValueError if ``directory``, which the user ``named``, is a file, holds files or is the working directory."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{named} is a file; name another directory")
     if directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{named} already exists and is not empty; name another directory")
+    if directory.exists() and directory.samefile("."):  # It would be replaced, and a shell stay in the old one.
+        raise ValueError(f"{named} is the working directory; name another directory, such as one in it")
 
 
 def _write(artifacts: Sequence[Artifact], directory: Path, form: Form, title: str) -> int:

@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import tags
 
 from korealbert.corpus.extract import ExtractionError
+from korealbert.flows import publish
 from korealbert.flows.corpus_to_model import corpus_to_model
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
@@ -48,3 +49,13 @@ def test_a_run_whose_recipe_is_refused_bears_the_recipe_s_name(tmp_path: Path) -
     with tags("mistyped"), pytest.raises(RecipeError):
         corpus_to_model(recipe, runtime=TrainingRuntime(store=tmp_path / "store"))
     assert run_tagged("mistyped").name == "mistyped · nothing started"
+
+
+def test_a_server_that_is_gone_does_not_hide_why_a_recipe_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(publish, "name_run", unanswered)
+    (tmp_path / "mistyped.toml").write_text("[exract.a]\n")
+    with pytest.raises(RecipeError, match="exract"):
+        corpus_to_model.fn(tmp_path / "mistyped.toml", runtime=TrainingRuntime(store=tmp_path / "store"))

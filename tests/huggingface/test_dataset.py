@@ -114,6 +114,14 @@ def test_links_are_followed_and_files_are_named(corpus: list[Artifact], tmp_path
         write_dataset(corpus, tmp_path / "file", "jsonl")
 
 
+def test_the_working_directory_is_refused(corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", str(tmp_path)):
+        with pytest.raises(ValueError, match="is the working directory; name another directory"):
+            write_dataset(corpus, Path(name), "jsonl")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_first_of_two_exports_at_once_stays(
     corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ class Rule(Spec):
     next_to: str = ""
     """The whole line above or below must match this pattern; for a tail rule, the line above."""
     not_beside: str = ""
-    """Skip a line if the next one above or below that the rule does not take, too, matches this pattern."""
+    """Skip a whole line if the next one above or below that the rule does not take, too, matches this pattern."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
@@ -225,9 +225,10 @@ class NewsRules:
         for rule in rules:
             if rule.alone and len(lines) > 1 and self._matches(rule, view, lines[-2].start, lines[-2].end):
                 continue
-            if not self._fits_neighbours(rule, view, lines, len(lines) - 1):
+            fits = self._fits_neighbours(rule, view, lines, len(lines) - 1)
+            if rule.next_to and not fits:
                 continue
-            starts = [last.start]
+            starts = [last.start] if fits else []
             if rule.take == "suffix":
                 share = rule.last_share if last.end - last.start > _LONG_LINE else 1.0
                 earliest = last.end - share * (last.end - last.start)

@@ -170,6 +170,8 @@ def _show_formula(formula: Any) -> None:
     """Replace MathML by its characters (a+b, x^2), because trafilatura keeps only formulas that have TeX beside them."""
     if any(note.get("encoding") == "application/x-tex" for note in formula.iter("annotation")):
         return
+    for note in list(formula.iter("annotation", "annotation-xml")):  # The same formula in another language.
+        note.drop_tree()
     for mark, name in (("^", "msup"), ("_", "msub"), ("/", "mfrac")):
         for node in formula.iter(name):
             if len(node) == 2:

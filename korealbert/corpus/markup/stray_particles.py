@@ -39,7 +39,7 @@ _EMPTIED = re.compile(
         for left, right in ("《》", "〈〉", "「」", "『』", "“”", "‘’", "[]")
     )
 )
-_SEPARATED = re.compile(rf" *[,;·] *{REMOVED}[ {REMOVED}]*(?=[,;·]|\.(?![.\w]))")
+_SEPARATED = re.compile(rf"(?<! ) *[,;·] *{REMOVED}[ {REMOVED}]*(?=[,;·]|\.(?![.\w]))")
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
 _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}+(?:{_UNIT})(?= *[),;/])")
 """A unit whose number was removed, alone between brackets and separators; within a sentence it stays."""

@@ -1,6 +1,7 @@
 """Recognises files that are in another format, or another encoding, than the recipe states, by their first bytes."""
 
 import codecs
+import json
 import re
 
 from korealbert.corpus.readers.json_values import is_json_list
@@ -14,8 +15,8 @@ _WARC = re.compile(rb"WARC/\d\.\d\r?\n")
 _PROLOGUE = rb"\s*(?:<\?xml[^>]{0,200}>\s*)?"
 _MARKUP = {
     "wikiextractor": re.compile(rb'\s*<doc\s[^>\n]{0,1000}\b(?:id|title|url)="'),
-    "mediawiki": re.compile(_PROLOGUE + rb"<mediawiki[\s>]"),
-    "html": re.compile(_PROLOGUE + rb"<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE),
+    "mediawiki": re.compile(_PROLOGUE + rb"<mediawiki(?:\s[^>]{0,2000})?>\s*<"),
+    "html": re.compile(_PROLOGUE + rb"<(?:!doctype\s+html|html)(?:\s[^>]{0,2000})?>\s*<", re.IGNORECASE),
     "json": re.compile(rb'\s*(?:\[\s*)?\{\s*"[^"\n]{1,200}"\s*:'),
 }
 """Beginnings of files that are no plain text, by their format; ``json`` reads JSON Lines too."""
@@ -48,5 +49,17 @@ def remedy_for(block: bytes, format: str) -> str:
     elif format == "jsonl" and _JSON_ARRAY.match(block) and not (others.strip() and is_json_list(first_line)):
         remedy = 'these bytes are a JSON array: set format = "json"'
     elif format == "text" and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
-        remedy = f'these bytes are {found}, not plain text: set format = "{found}"'
+        about_json = found == "json" and _is_text_about_json(block)
+        remedy = "" if about_json else f'these bytes are {found}, not plain text: set format = "{found}"'
     return remedy
+
+
+def _is_text_about_json(block: bytes) -> bool:
+    """Return whether a JSON value at the beginning of a file is followed by something else than JSON."""
+    text = block.decode("utf-8", "replace").lstrip()
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):  # The value is longer than the block, or broken.
+        return False
+    rest = text[end:].lstrip()
+    return bool(rest) and rest[0] not in "{[,"

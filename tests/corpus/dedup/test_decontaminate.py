@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tempfile
 import tracemalloc
 import unicodedata
@@ -26,6 +27,7 @@ from korealbert.corpus.dedup.decontaminate import (
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
 from tests.corpus.extracting import compressed, extract, tar
+from tests.work import linear_work
 
 REVIEWS = [
     '연기가 "정말" 좋았어요. 또 볼래요!',
@@ -410,6 +412,18 @@ def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
 )
 def test_syllables_typed_as_jamo_are_the_syllables(written: str, read: str) -> None:
     assert letters_of(written) == letters_of(read)
+
+
+@pytest.mark.parametrize("written", ["<KBS 뉴스>에서 본 <기생충>", "<The River Runs>를 본다", "a <b 이고 강은 길다 c> d"])
+def test_titles_in_brackets_and_comparisons_are_no_tags(written: str) -> None:
+    assert letters_of(written) == letters_of(re.sub("[<>]", "", written))
+
+
+def test_tags_cost_linear_time() -> None:
+    with linear_work():
+        for begin in ("<a ", "<a =b", "<a"):
+            letters_of(begin + " " * 200_000 + "c")
+            letters_of(begin * 200_000)
 
 
 @pytest.mark.parametrize("first", ["ignore", "document"])

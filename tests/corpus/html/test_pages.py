@@ -89,6 +89,7 @@ def test_superscripts_by_what_is_before_them_in_the_paragraph(markup: str, text:
     [
         ("<p>그는 <q>물이 <b>맑다</b></q>라고 말했다.</p>", ["그는 “물이 맑다”라고 말했다."]),
         ("<p>넓이는 <math><msup><mi>a</mi><mn>2</mn></msup></math>이다.</p>", ["넓이는 a^2이다."]),
+        ('<p>넓이는 <math><mi>a</mi><annotation encoding="StarMath 5.0">{a}</annotation></math>이다.</p>', ["넓이는 a이다."]),
         ("<p>그는 <time>1990년 3월</time> 서울에서 자랐다.</p>", ["그는 1990년 3월 서울에서 자랐다."]),
         (
             "<p>각주가<sup id='r'><a href='#n'>2</a></sup> 있다.</p><p>각주다. <a href='#r'>↩</a></p>",

@@ -138,6 +138,13 @@ def test_addresses_cost_linear_time(extract: Extractor) -> None:
             extract(soup, DEFAULT)
 
 
+@BOTH
+def test_blanks_before_removed_markup_cost_linear_time(extract: Extractor) -> None:
+    with linear_work():
+        text = extract("강" + " " * 200_000 + "가," + " " * 200_000 + "[[파일:강.jpg]]나루", DEFAULT).text
+    assert text.startswith("강 가,") and text.endswith("나루")
+
+
 ODD = "e=\u0301\u0338 α\u0653ا\u200b가\u1100\u1161\u3000\xa0\t\x7f\ud800\ufdd0\n é–"
 
 

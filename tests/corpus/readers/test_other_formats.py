@@ -36,7 +36,12 @@ def test_markup_and_json_are_no_plain_text(text: str, format: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "text", ["{가} [나]", '{"인용"이라고 했다.', "<b>강</b>가에", "<document>의 뜻", "[1] 버들이다.", "HTML의 <html>은"]
+    "text",
+    [
+        *("{가} [나]", '{"인용"이라고 했다.', "<b>강</b>가에", "<document>의 뜻", "[1] 버들이다.", "HTML의 <html>은"),
+        *("<HTML> 입문\n책이다.", "<html 기초> 강의", "<!DOCTYPE html> 선언은", "<mediawiki> 문서의 뜻"),
+        *(f"{OBJECT}은 객체이다.", f"{OBJECT}\n위는 객체이다.", f"[{OBJECT}]\n위는 배열이다."),
+    ],
 )
 def test_plain_text_with_such_marks_is_text(text: str) -> None:
     assert not remedy_for(text.encode(), "text")
