@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.finetune.scores.statistics import t_quantile
 from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.misplaced import refuse_misplaced
 from korealbert.report.ablation.runs import Values, estimate
@@ -29,12 +28,6 @@ from tests.report.conftest import content, made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
 """By row, pretraining seed and fine-tuning seed."""
-
-
-@settings(max_examples=30)
-@given(st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.integers(1, 200))
-def test_quantiles_are_students(confidence: float, degrees: int) -> None:
-    assert t_quantile(confidence, degrees) == pytest.approx(stats.t.ppf((1 + confidence) / 2, degrees), rel=1e-8)
 
 
 @settings(max_examples=30)
