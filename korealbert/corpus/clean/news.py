@@ -40,7 +40,7 @@ _MAX_HEADLINE = 80
 _MAX_SENTENCE_END = 8
 """Characters of the end of a sentence with the quotation marks and brackets after it."""
 _MAX_LIST = 8
-"""Lines that a rule takes in a row beyond which ``not_beside`` looks no further."""
+"""``not_beside`` looks past at most this many neighbouring lines that the rule takes too."""
 _LONG_LINE = 40
 """Characters of a line above which ``last_share`` applies (a limit of public cleaners)."""
 

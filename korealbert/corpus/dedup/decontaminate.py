@@ -51,7 +51,7 @@ _TABLE_BITS = 24
 _HITS_PER_BATCH = 4096
 """Places that are compared at once; limits memory if a document repeats itself."""
 _TAG = re.compile("</?[A-Za-z][A-Za-z0-9]{0,9}(?:[ \t]*|[ \t][^<>\n=]*=[^<>\n]*)/?>")
-"""A tag of HTML, which plain text from the web may have kept; titles in such brackets (<기생충>, <KBS 뉴스>) are none."""
+"""A tag of HTML, which plain text from the web may have kept; titles in angle brackets (<기생충>, <KBS 뉴스>) are not tags."""
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 """Letters of Unicode that are drawn as blanks."""
 # NFKC turns a consonant that is typed alone into an initial: ㅎ, ㅏ, ㄴ become 하 and an initial ᄂ.

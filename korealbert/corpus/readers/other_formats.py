@@ -19,7 +19,7 @@ _MARKUP = {
     "html": re.compile(_PROLOGUE + rb"<(?:!doctype\s+html|html)(?:\s[^>]{0,2000})?>\s*<", re.IGNORECASE),
     "json": re.compile(rb'\s*(?:\[\s*)?\{\s*"[^"\n]{1,200}"\s*:'),
 }
-"""Beginnings of files that are no plain text, by their format; ``json`` reads JSON Lines too."""
+"""Beginnings of files that are not plain text, by their format; ``json`` reads JSON Lines too."""
 _JSON_ARRAY = re.compile(rb"\s*\[\s*\{")
 
 
