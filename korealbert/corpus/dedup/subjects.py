@@ -61,7 +61,7 @@ def different_subjects(one: Compared, other: Compared) -> bool:
 
 
 def _has_own_subject(one: Compared, other: Compared) -> bool:
-    """Return whether a name of this subject is not one of the other, and is much more frequent in this text than in the other."""
+    """Return whether a name of this subject is not one of the other, and much more frequent here than in its text."""
     names = np.setdiff1d(one.title, other.title, assume_unique=True)
     here, there = _occurrences(names, one.words), _occurrences(names, other.words)
     return bool(np.any((here > 0) & (here >= _MIN_FREQUENCY_RATIO * there)))
