@@ -105,6 +105,7 @@ class _Chunked(torch.autograd.Function):
         differentiated: bool,
     ) -> tuple[Tensor, Tensor]:
         table, bias = table_VE[:pieces].to(dtype), bias_V[:pieces].float()
+        # Results are not added up in place: compiled by torch 2.11, they would then have gradients of zero.
         loss, hits = torch.zeros((), device=table.device), torch.zeros((), dtype=torch.int64, device=table.device)
         bias_gradient = torch.zeros_like(bias_V, dtype=torch.float32)
         table_gradient: Tensor | None = None
@@ -122,10 +123,10 @@ class _Chunked(torch.autograd.Function):
                 real, place = labels != IGNORED, rows * pieces + labels.clamp(min=0)
                 whole = block.float().add_(bias)
                 largest, aimed = whole.amax(-1), whole.flatten(1).gather(1, place)
-                hits += _hits(whole, largest, rows, labels, place)
+                hits = hits + _hits(whole, largest, rows, labels, place)
                 gradient = whole.sub_(largest[..., None]).exp_()  # The only exponential; log_softmax would need a second one.
                 total = gradient.sum(-1)
-                loss += ((total.log() + largest).gather(1, rows) - aimed).where(real, 0.0).sum()
+                loss = loss + ((total.log() + largest).gather(1, rows) - aimed).where(real, 0.0).sum()
                 if not differentiated:
                     continue
                 counts = torch.zeros_like(total).scatter_add(1, rows, real.float())
