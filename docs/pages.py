@@ -39,6 +39,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return re.sub(r"\[([^\]]*)\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Let code longer than a line be broken within a sentence, and a row's name after ``_``, ``.`` and ``/``."""
+    html = re.sub(r"<code>([^<]{60,})</code>", r'<code class="long">\1</code>', html)
+    return re.sub(r"(?<=<tr>\n<td><code>)[^<]+", lambda name: re.sub(r"(?<=[_./])(?=\w)", "<wbr>", name[0]), html)
+
+
 def diagram(source: str) -> str:
     """Draw a flowchart of mermaid (``a --> b & c["c<br/>more"]``), whose own script a reader without network would lack."""
     boxes: dict[str, Box] = {}

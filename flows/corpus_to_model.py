@@ -9,6 +9,7 @@ encoders are the same flow under other names, over recipes of other kinds.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
+    logging.getLogger("prefect.task_runs").addFilter(publish.not_of_a_stage_never_started)
     store = runtime.store
     here = Store(store).make()  # before planning, so that digests of raw files can be cached
     with soon_after_cancellation(), announced_here(store):

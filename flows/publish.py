@@ -6,6 +6,7 @@ Each of these is a request to the server, so cached stages appear only in the pl
 from __future__ import annotations
 
 import base64
+import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from prefect import artifacts
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture
+from prefect.logging import get_run_logger
 
 from korealbert.artifact import Built, Progress
 from korealbert.formatting import flat
@@ -145,6 +147,14 @@ def result(
         rows.append(f"| {plain(label)} | {name} | {plain(message)} |")
     title = "Failed" if failed else "Outcome"
     artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
+    if unstarted := [label for label in lacking if label not in failed]:
+        stages = "1 stage was" if len(unstarted) == 1 else f"{len(unstarted):,} stages were"
+        get_run_logger().error("%s failed, so %s not started: %s", ", ".join(failed), stages, ", ".join(unstarted))
+
+
+def not_of_a_stage_never_started(record: logging.LogRecord) -> bool:
+    """Filter the log of stages: ``result`` names all that were not started in one line, Prefect in one line each."""
+    return "NotReady(" not in record.getMessage()
 
 
 def _opening(report: str) -> str:

@@ -262,13 +262,15 @@ def _print_table(table: blocks.Table, title: Text | None) -> None:
         Column(name, justify="right" if place in table.numeric else "left", overflow="fold")
         for place, name in enumerate(table.header)
     ]
-    drawn = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    drawn = Table(*columns, box=None, pad_edge=False)
     for row in table.rows:
         drawn.add_row(*row)
+    if title:  # Rich would break its own at the table's width.
+        console.print(title, soft_wrap=not console.is_terminal)
     if fits(drawn):
         console.print(drawn)
     else:
-        _print_in_lines(table, title)
+        _print_in_lines(table)
 
 
 _ANY_WIDTH = 100_000
@@ -280,10 +282,8 @@ def fits(table: Table) -> bool:
     return Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).minimum <= console.width
 
 
-def _print_in_lines(table: blocks.Table, title: Text | None) -> None:
+def _print_in_lines(table: blocks.Table) -> None:
     """Print a table whose words are too long for this terminal: each row as lines, one per non-empty cell."""
-    if title:
-        console.print(title, soft_wrap=True)
     for first, *others in table.rows:
         console.print(first, style="bold", soft_wrap=True)
         for name, cell in zip(table.header[1:], others, strict=True):

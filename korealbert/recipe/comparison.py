@@ -30,7 +30,7 @@ from korealbert.recipe.registry import ABLATION, CROSS_LINGUAL, REPORT
 from korealbert.report import scores
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
-from korealbert.report.sections.benchmarks import about_seeds, about_undefined
+from korealbert.report.sections.benchmarks import about_seeds, about_undefined, p_value
 from korealbert.report.sections.learning import OBJECTIVES, points, training_lines
 
 _REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
@@ -249,10 +249,14 @@ def _scores(first: Side, second: Side) -> list[Block]:
                 if not (one.undefined(system) or other.undefined(system)):
                     seeds.add((len(one.values(system)), len(other.values(system))))
         pairs = ((first, one), (second, other))
-        notes += [f"{side.name}, {each.title}: {each.part} of the official test set." for side, each in pairs if each.part]
+        parts: dict[str, list[str]] = {}
+        for side, each in pairs:
+            if each.part:
+                parts.setdefault(f"{each.title}: {each.part} of the official test set.", []).append(side.name)
+        notes += [f"{' and '.join(names)}, {part}" for part, names in parts.items()]
         notes += [f"{side.name}, {line.text}" for side, each in pairs for line in about_undefined(each)]
     interval = f"{percent(_CONFIDENCE, 0)} interval"
-    header = ["Benchmark", "System", "Metric", first.name, second.name, "Change", interval, "p", ""]
+    header = ["Benchmark", "System", "Metric", first.name, second.name, "Change", interval, "p", "Verdict"]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
     note = f"Change is that of the mean over seeds. {about_seeds(seeds)}".strip()
     blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
@@ -277,7 +281,7 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
     change, known = means[1] - means[0], _paired(one, other, system)
     if known is not None:
         beyond = not known[0] <= 0 <= known[1]
-        tested = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
+        tested = [f"{fixed(known[0])} to {fixed(known[1])}", p_value(known[2])]
     else:
         before, after = (benchmark.intervals.get(system) for benchmark in (one, other))
         if before is None or after is None:

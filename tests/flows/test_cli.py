@@ -289,6 +289,10 @@ def test_a_list_of_artifacts_and_a_comparison_fold_and_cut_no_name(
     lines = printed.get().splitlines()
     assert {"finetune/nsmc/pretrained/1", "  Field: paths", f"  A: {path}"} <= {*lines} and lines[-1] == "  Field: n"
     assert lines.count("Settings") == 1, "the table has its section's title"
+    title = "Masked pieces (MLM): loss, held out"
+    with console.capture() as printed:
+        print_sections([blocks.Section("s", "Pretraining", [blocks.Table(title, ["Step", "A"], [["0", "7.48"]])])])
+    assert title in printed.get(), "not broken at the table's width"
 
 
 def test_verify_takes_all_that_a_name_means_and_counts_in_words(store: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,8 +150,9 @@ def test_the_site_has_every_page_once() -> None:
     assert sorted(named) == sorted([*above, *(path.name for path in (ROOT / "docs").glob("*.md"))])
 
 
-def test_diagrams_are_drawn_where_the_site_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader without network could not load mermaid's script."""
+@pytest.fixture
+def pages_of_the_site(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """docs/pages.py, which is only run by MkDocs."""
     for name in ("mkdocs", "mkdocs.structure", "mkdocs.structure.files"):
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(File=None, Files=None))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -159,13 +160,28 @@ def test_diagrams_are_drawn_where_the_site_is_built(monkeypatch: pytest.MonkeyPa
     assert spec is not None and spec.loader is not None
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
+    return pages
+
+
+def test_diagrams_are_drawn_where_the_site_is_built(pages_of_the_site: ModuleType) -> None:
+    """A reader without network could not load mermaid's script."""
     for path in (path for path in PAGES if "```mermaid" in path.read_text("utf-8")):
-        shown = pages.on_page_markdown(path.read_text("utf-8"))
+        shown = pages_of_the_site.on_page_markdown(path.read_text("utf-8"))
         drawn = {re.sub("<[^>]+>", "", text) for text in re.findall(r"<text .*?</text>", shown)}
         for block in blocks(path, "mermaid"):
             arrows = "\n".join(line for line in block.splitlines() if "-->" in line)
             assert set(re.findall(r"\b[a-z]+\b(?=\[| *(?:-->|&|$))", arrows, re.MULTILINE)) <= drawn
         assert "mermaid" not in shown and "</svg></div>" in shown
+
+
+def test_long_code_and_names_in_tables_may_be_broken(pages_of_the_site: ModuleType) -> None:
+    """Otherwise a command runs out of the page, and a narrow screen cuts a field's name anywhere."""
+    command = "korealbert run sample " + "--set 'pretrain.steps=1' " * 3
+    row = "<tr>\n<td><code>max_failed_share</code></td>\n<td><code>a_b</code></td>\n</tr>"
+    assert pages_of_the_site.on_page_content(f"<p><code>{command}</code> <code>plan</code></p>{row}") == (
+        f'<p><code class="long">{command}</code> <code>plan</code></p>'
+        + row.replace("max_failed_share", "max_<wbr>failed_<wbr>share")
+    )
 
 
 def _values(entries: list[dict[str, str]]) -> list[str]:

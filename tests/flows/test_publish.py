@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,21 @@ from korealbert.recipe import RecipeError
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300), pytest.mark.usefixtures("one_server")]
 
 
+@contextmanager
+def logged(*names: str) -> Iterator[list[str]]:
+    """Yield a list that receives the errors which these loggers of Prefect pass on."""
+    lines: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield lines
+    finally:
+        for name in names:
+            logging.getLogger(name).removeHandler(handler)
+
+
 def run_tagged(tag: str) -> FlowRun:
     """Return the only run with a tag."""
     with get_client(sync_client=True) as client:
@@ -30,7 +48,7 @@ def test_stages_that_lack_a_failed_one_are_named_and_name_it(tmp_path: Path) -> 
     (tmp_path / "no.parquet").write_text('{"text": "표가 아니다"}')
     recipe = tmp_path / "broken.toml"
     recipe.write_text(f'[extract.a]\nformat = "parquet"\npaths = ["{tmp_path}/no.parquet"]\n[clean.a]\n[report]\n')
-    with tags("broken"), pytest.raises(ExtractionError):
+    with tags("broken"), pytest.raises(ExtractionError), logged("prefect.task_runs", "prefect.flow_runs") as lines:
         corpus_to_model(recipe, runtime=TrainingRuntime(store=tmp_path / "store", workers=1))
     run = run_tagged("broken")
     only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
@@ -41,6 +59,8 @@ def test_stages_that_lack_a_failed_one_are_named_and_name_it(tmp_path: Path) -> 
     assert "| extract/a | Failed | Task run" in outcome and "no.parquet" in outcome
     for label in ("clean/a", "dedup", "report"):
         assert f"| {label} | Not started | needs extract/a |" in outcome
+    about_them = [line for line in lines if "balance" in line or "NotReady" in line]
+    assert about_them == ["extract/a failed, so 4 stages were not started: clean/a, dedup, balance, report"]
 
 
 def test_a_run_whose_recipe_is_refused_bears_the_recipe_s_name(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], st
                 continue
             low, high = pair["interval"]
             seeds.add((number[pair["first"]], number[pair["second"]]))
-            p_values = [_p_value(test.get("p_value")) for test in (pair, pair.get("mcnemar") or {})]
+            p_values = [p_value(test.get("p_value")) for test in (pair, pair.get("mcnemar") or {})]
             measured = [signed(pair["difference"]), f"{signed(low)} to {signed(high)}", *p_values]
             rows.append([f"{benchmark.title}, {benchmark.metric_title}", between, *measured])
     if not rows:
@@ -223,7 +223,8 @@ def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], st
     return [Table(title, header, rows, columns), note]
 
 
-def _p_value(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """Format a p-value with three decimals; a smaller one is not called 0."""
     if value is None:
         return MISSING
     return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
