@@ -47,6 +47,41 @@ def test_plain_text_with_such_marks_is_text(text: str) -> None:
     assert not remedy_for(text.encode(), "text")
 
 
+@pytest.mark.parametrize("kind", ["text", "news_text"])
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        (f"title,text\n강,{SENTENCE}\n", ""),
+        (f'\ufeff번호,제목,내용\r\n1,강,"버들이다.\r\n{SENTENCE}"\r\n2,산,{SENTENCE}\r\n', ""),
+        (f"제목;본문\n강;{SENTENCE}\n", ";"),
+        (f'id\tdocument\tlabel\n1\t{SENTENCE}\t0\n2\t"버들\t1\n', "\\t"),
+        (f"나루\t물이 깊다\n고개\t{SENTENCE * 3}\n" * 3, "\\t"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
+def test_a_table_is_no_plain_text(kind: str, text: str, delimiter: str, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding, "ignore"))
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format=kind).quarantined
+    wanted = f' and delimiter = "{delimiter}"' if delimiter else ""
+    assert bad.reason == "other_format"
+    assert bad.remedy == f'these bytes are a table, not plain text: set format = "csv"{wanted}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "봄,여름\n가을,겨울\n",
+            f"강,산\n{SENTENCE}\n들,내\n{SENTENCE}\n",
+            "제목, 본문, 날짜를 적는다.\n그러나, 이름은, 적지 않는다.\n",
+        ),
+        *(f"강의 이름\t{SENTENCE}", f"강의 이름\t{SENTENCE}\n{SENTENCE}\n", f" \t{SENTENCE}\n" * 9, f"봄,\n여름,\n{SENTENCE}"),
+    ],
+)
+def test_prose_with_commas_and_tabs_is_text(text: str) -> None:
+    assert not remedy_for(text.encode(), "text") and not remedy_for(text.encode(), "news_text")
+
+
 @pytest.mark.parametrize("kind", ["text", "jsonl", "json", "csv", "news_text", "namuwiki", "mediawiki", "wikiextractor"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_with_its_mark_names_the_encoding(kind: str, encoding: str, tmp_path: Path) -> None:
