@@ -65,10 +65,10 @@ def remedy_for(block: bytes, format: str) -> str:
         remedy = 'these bytes are a JSON array: set format = "json"'
     elif format == "text" and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
         about_json = found == "json" and _is_text_about_json(block)
-        remedy = "" if about_json else f'these bytes are {found}, not plain text: set format = "{found}"'
+        remedy = "" if about_json else f'these bytes are {found}: set format = "{found}"'
     elif format in ("text", "news_text") and (delimiter := _delimiter_of_table(block)):
         mark = "" if delimiter == "," else f" and delimiter = {json.dumps(delimiter)}"
-        remedy = f'these bytes are a table, not plain text: set format = "csv"{mark}'
+        remedy = f'these bytes are a table: set format = "csv"{mark}'
     return remedy
 
 

@@ -64,7 +64,7 @@ def test_a_table_is_no_plain_text(kind: str, text: str, delimiter: str, encoding
     (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format=kind).quarantined
     wanted = f' and delimiter = "{delimiter}"' if delimiter else ""
     assert bad.reason == "other_format"
-    assert bad.remedy == f'these bytes are a table, not plain text: set format = "csv"{wanted}'
+    assert bad.remedy == f'these bytes are a table: set format = "csv"{wanted}'
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,33 @@ def test_a_list_among_json_lines_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(f"[{OBJECT}]\n{OBJECT}\n", "utf-8")
     found = extract(tmp_path / "store", tmp_path / "a.jsonl", format="jsonl")
     assert (found.texts, found.reasons) == ([SENTENCE], ["wrong_type"])
+
+
+@pytest.mark.parametrize("kind", ["warc", "wet"])
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        (f"<!DOCTYPE html>\n<p>{SENTENCE}".encode(), 'these bytes are html: set format = "html"'),
+        (f"{OBJECT}\n".encode(), 'these bytes are json: set format = "json"'),
+        (f"title,text\n강,{SENTENCE}\n".encode(), 'these bytes are a table: set format = "csv"'),
+        (b"PAR1" + bytes(99), 'these bytes are Parquet: set format = "parquet"'),
+        (SENTENCE.encode(), "set the format that it has, if the whole file is no WARC"),
+    ],
+)
+def test_what_is_no_warc_names_its_format(kind: str, data: bytes, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(data)
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.warc", format=kind).quarantined
+    assert (bad.reason, bad.remedy) == (
+        "malformed_record",
+        f"no WARC header: {remedy}; the bytes up to the next one were left out",
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "news", "namuwiki"])
+def test_an_object_without_fields_is_to_be_removed(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n{}\n", "utf-8")
+    found = extract(tmp_path / "store", tmp_path / "a.json", format=kind).quarantined
+    assert [(bad.reason, bad.remedy) for bad in found] == [("missing_field", "the record has no fields: remove it")] * 2
 
 
 def test_other_files_in_utf_16_are_no_pages() -> None:
