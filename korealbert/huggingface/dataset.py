@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import Literal
 import pyarrow.parquet as pq
 
 from korealbert.artifact import Artifact
+from korealbert.artifact.locks import exclusive, if_free
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches
 from korealbert.huggingface.card import dataset_card
 
 Form = Literal["parquet", "jsonl"]
+_LOCK = "export.lock"
+"""Held in the hidden directory beside the target while an export writes there."""
 
 
 def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
@@ -35,14 +39,25 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
                 f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
             )
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
-        partial = Path(scratch) / directory.name
+    _remove_killed(directory)
+    scratch = tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.")
+    with scratch as beside, exclusive(Path(beside) / _LOCK):
+        partial = Path(beside) / directory.name
         written = _write(artifacts, partial, form, title)
         _refuse_full(directory, named)  # Another export may have written it meanwhile.
         if directory.exists():
             directory.rmdir()
         partial.rename(directory)
     return written
+
+
+def _remove_killed(directory: Path) -> None:
+    """Remove what killed exports to ``directory`` left beside it."""
+    for other in directory.parent.iterdir():
+        if other.name.startswith(f".{directory.name}.") and (other / _LOCK).is_file():
+            with if_free(other / _LOCK) as free:
+                if free:
+                    shutil.rmtree(other, ignore_errors=True)
 
 
 def _refuse_full(directory: Path, named: Path) -> None:

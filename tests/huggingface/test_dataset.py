@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +15,7 @@ import yaml
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.artifact.files import write_digested
+from korealbert.artifact.locks import exclusive
 from korealbert.artifact.stage import build
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
@@ -143,6 +146,20 @@ def test_other_directories_are_left_alone(corpus: list[Artifact], tmp_path: Path
     write_dataset(corpus, tmp_path / "out", "jsonl")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]
     assert (tmp_path / "out.partial/mine").read_text() == "mine"
+
+
+def test_what_a_killed_export_left_goes_with_the_next_one(corpus: list[Artifact], tmp_path: Path) -> None:
+    killing = (
+        "import os\nfrom korealbert.huggingface import dataset\ndataset.dataset_card = lambda *_: os.kill(os.getpid(), 9)\n"
+    )
+    export = f"from pathlib import Path\ndataset.write_dataset([], Path({str(tmp_path / 'out')!r}), 'jsonl')"
+    assert subprocess.run([sys.executable, "-c", killing + export], check=False).returncode == -9
+    (killed,) = tmp_path.iterdir()
+    assert killed.name.startswith(".out.")
+    (tmp_path / ".out.mine").mkdir()
+    with exclusive(tmp_path / ".out.live" / "export.lock"):
+        write_dataset(corpus, tmp_path / "out", "jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.live", ".out.mine", "out"]
 
 
 def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=18,
+    version=19,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

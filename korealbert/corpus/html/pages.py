@@ -19,6 +19,7 @@ from korealbert.corpus.html.article import UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
 from korealbert.corpus.html.metadata import Article
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
+from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.corpus.readers.records import (
     EXCERPT_CHARS,
     UNWANTED,
@@ -349,6 +350,9 @@ class _WarcFramer:
         if size > cursor.limit:
             return cursor.too_long(cursor.line, cursor.byte)
         reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
+        if not cursor.byte:
+            other = remedy_for(bytes(self._buffer), "text") or "set the format that it has, if the whole file is no WARC"
+            remedy = f"no WARC header: {other}; the bytes up to the next one were left out"
         if size and not self._read_ahead(size):
             reason, remedy = "truncated_record", "the file ends within this record; the others are kept; fetch the file again"
         elif size:

@@ -19,7 +19,17 @@ from korealbert.corpus.markup.namumark_lines import lay_out, source_length
 from korealbert.corpus.markup.stray_particles import without_particles_after_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
-from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
+from korealbert.corpus.readers.records import (
+    NO_FIELDS_REMEDY,
+    UNREAD_SOURCE_CHARS,
+    Dropped,
+    Outcome,
+    Tally,
+    bad_record,
+    one_line,
+    tidy,
+    writable,
+)
 from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED, read_scripts
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
@@ -127,7 +137,9 @@ def _document(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], ex
     for name in ("namespace", "title", "text"):
         value = record.get(name)
         if value is None:
-            remedy = f"the record has the fields {', '.join(record)[:300]}: is this a NamuWiki dump?"
+            remedy = (
+                f"the record has the fields {', '.join(record)[:300]}: is this a NamuWiki dump?" if record else NO_FIELDS_REMEDY
+            )
             return bad_record(records, *extent, "missing_field", remedy, field=name)
         if not isinstance(value, str) and not (name == "namespace" and isinstance(value, int)):
             remedy = f"expected a text, found {type(value).__name__}"

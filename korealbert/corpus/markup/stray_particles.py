@@ -1,6 +1,7 @@
 """Removal of particles whose word was removed, at the beginning of lines and sentences: ``{{없는 틀}}은 강이다.`` → 강이다.
 
-What stood around removed markup alone is removed first: brackets ``《{{없는 틀}}》``, separators, units ``(만 {{나이|…}}세)``.
+What stood around removed markup alone is removed first: brackets ``《{{없는 틀}}》``, separators, units ``(만 {{나이|…}}세)``,
+and within a sentence the phrase or clause that says nothing without its number.
 
 Directly after removed markup all particles are removed, except 이 before a possible noun (이 강은), and those that begin names
 as often (에도, 이란). Elsewhere only particles are removed that never begin a sentence: in 105,000 articles of Korean Wikipedia
@@ -42,7 +43,17 @@ _EMPTIED = re.compile(
 _SEPARATED = re.compile(rf"(?<! ) *[,;·] *{REMOVED}[ {REMOVED}]*(?=[,;·]|\.(?![.\w]))")
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
 _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}+(?:{_UNIT})(?= *[),;/])")
-"""A unit whose number was removed, alone between brackets and separators; within a sentence it stays."""
+"""A unit whose number was removed, alone between brackets and separators."""
+_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}+"
+_AT_AN_AGE = re.compile(rf"{_NUMBER}[세살](?:의 나이)?(?:로|에(?! 의[한해])) +")
+_IS_A_NUMBER = re.compile(
+    rf"(?:^|(?<=[다요까죠]\. )|(?<={LINE_BREAK}))(?P<before>[^.\n{LINE_BREAK}]*){_NUMBER}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)"
+    r"(?:이다|이었다|였다|입니다)\.(?: +|$)",
+    re.MULTILINE,
+)
+"""A sentence that says a number, which was removed: 그는 {{나이}}세이다."""
+_ENDED = re.compile(f"[^\n]*[이{''.join(map(chr, range(ord('갔'), ord('힣'), 28)))}](?=(?:으며|며|고), )")
+"""Clauses that are a sentence with 다 at their end: 태어났고, 화가이며."""
 _REACH = 64
 """Maximum of characters between the beginning of a line and a particle."""
 
@@ -74,7 +85,15 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
         return text
     for alone in (_EMPTIED, _MEASURED, _SEPARATED):
         text = alone.sub(REMOVED, text)
+    before = len(text)
+    text = _IS_A_NUMBER.sub(_without_number, _AT_AN_AGE.sub(REMOVED, text))
+    lost["line"] += before - len(text)
     return _AFTER_MARK.sub(replacement, text)
+
+
+def _without_number(sentence: re.Match[str]) -> str:
+    ended = _ENDED.match(sentence["before"])
+    return f"{ended[0]}다. {REMOVED}" if ended else REMOVED
 
 
 def _begins(text: str, at: int) -> bool:

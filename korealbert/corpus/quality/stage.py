@@ -203,6 +203,11 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
         if not found:
             named = ", ".join(_roles(spec)[role][0]) or "labelled files"
             raise QualityError(f"[quality]: there is no {role} text to train on in {named}; name sources that hold some")
+        if role == "reference" and len(found) == 1:
+            raise QualityError(
+                f"[quality]: {', '.join(_roles(spec)[role][0])} holds one reference text, which cannot be judged by the others;"
+                " name sources that hold more"
+            )
     if spec.classifier is not None:
         good, bad = ([codes(text, spec.max_characters) for text in texts[label]] for label in ("good", "bad"))
         np.save(work / "classifier.npy", train_classifier(good, bad, spec.seed).values)

@@ -1,10 +1,15 @@
 """Recognises files that are in another format, or another encoding, than the recipe states, by their first bytes."""
 
 import codecs
+import csv
+import io
 import json
 import re
+from contextlib import suppress
+from itertools import islice
 
 from korealbert.corpus.readers.json_values import is_json_list
+from korealbert.documents.tables import csv_reader
 
 ARROW_REMEDY = (
     "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"
@@ -20,6 +25,16 @@ _MARKUP = {
     "json": re.compile(rb'\s*(?:\[\s*)?\{\s*"[^"\n]{1,200}"\s*:'),
 }
 """Beginnings of files that are not plain text, by their format; ``json`` reads JSON Lines too."""
+_DIALECTS = ((",", csv.QUOTE_MINIMAL), (";", csv.QUOTE_MINIMAL), ("\t", csv.QUOTE_NONE), ("\t", csv.QUOTE_MINIMAL))
+_ROWS, _MIN_ROWS_WITHOUT_HEADER, _MIN_SAME_WIDTH_SHARE = 50, 5, 0.95
+"""What makes a table: rows looked at, fewest of them if nothing names the columns, share of those with the same width."""
+_TABLE_BYTES = 1 << 16
+_COLUMN_NAMES = {
+    *("id", "text", "title", "body", "content", "document", "sentence", "review", "label", "category", "date", "url"),
+    *("제목", "본문", "내용", "문장", "기사", "분류", "날짜", "작성일", "언론사", "번호"),
+}
+"""Names of columns by which a line with commas is the header of a table, not a list of words."""
+_COLUMN_NAME = re.compile(r"\S(?:[^\n]{0,38}[^\s.?!])?")
 _JSON_ARRAY = re.compile(rb"\s*\[\s*\{")
 
 
@@ -50,8 +65,43 @@ def remedy_for(block: bytes, format: str) -> str:
         remedy = 'these bytes are a JSON array: set format = "json"'
     elif format == "text" and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
         about_json = found == "json" and _is_text_about_json(block)
-        remedy = "" if about_json else f'these bytes are {found}, not plain text: set format = "{found}"'
+        remedy = "" if about_json else f'these bytes are {found}: set format = "{found}"'
+    elif format in ("text", "news_text") and (delimiter := _delimiter_of_table(block)):
+        mark = "" if delimiter == "," else f" and delimiter = {json.dumps(delimiter)}"
+        remedy = f'these bytes are a table: set format = "csv"{mark}'
     return remedy
+
+
+def _delimiter_of_table(block: bytes) -> str:
+    """Return the delimiter of CSV or TSV; empty for other text.
+
+    A table has rows of one width below a header: short names, among them a usual one, or any with tabs between. Without a
+    header, five lines with the same number of tabs are a table.
+    """
+    block = block[:_TABLE_BYTES]
+    text = block.decode("utf-8", "ignore")
+    if len(text.encode()) < len(block) - 3:  # more is missing than a character that is cut
+        text = block.decode("cp949", "ignore")
+    if len(block) == _TABLE_BYTES:
+        text = text[: text.rfind("\n") + 1]
+    first_line = text.lstrip().partition("\n")[0]
+    for delimiter, quoting in _DIALECTS:
+        if delimiter not in first_line:
+            continue
+        rows = list[list[str]]()
+        with suppress(csv.Error):
+            reader = csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+            rows.extend(islice(filter(any, reader), _ROWS))
+        if sum(len(row) == len(rows[0]) for row in rows) < max(2, _MIN_SAME_WIDTH_SHARE * len(rows)):
+            continue
+        names = [name.lower() for name in rows[0]]
+        is_header = len(set(names)) == len(names) and all(map(_COLUMN_NAME.fullmatch, names))
+        has_tabs = delimiter == "\t" and bool(names[0].strip())
+        if (is_header and (has_tabs or any(name in _COLUMN_NAMES or name.endswith("_id") for name in names))) or (
+            has_tabs and len(rows) >= _MIN_ROWS_WITHOUT_HEADER
+        ):
+            return delimiter
+    return ""
 
 
 def _is_text_about_json(block: bytes) -> bool:

@@ -20,6 +20,7 @@ EXCERPT_CHARS = 200
 """Length of the excerpt of a bad record in the quarantine."""
 
 NUL_REMEDY = "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
+NO_FIELDS_REMEDY = "the record has no fields: remove it"
 
 UNREAD_SOURCE_CHARS = 500
 """Length of the text that is kept of wiki pages which are dropped without parsing (redirects, other namespaces)."""
@@ -247,6 +248,8 @@ def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> 
     ``header`` is the first row of a table.
     """
     names = list(present)
+    if not names:
+        return NO_FIELDS_REMEDY
     have = f"the record has the fields {', '.join(names)[:300]}"
     if name in names:
         return f"it is null here; {have}: if another holds its text, move that into {name}"

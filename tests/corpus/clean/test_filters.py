@@ -64,6 +64,16 @@ def test_what_each_filter_drops(text: str, expected: str) -> None:
     assert reason(text) == expected
 
 
+@pytest.mark.parametrize("text", ["가" * 3000, "ㅋㅋㅎㅎ" * 99])
+def test_a_few_characters_over_and_over_are_no_text(text: str) -> None:
+    assert reason(text) == "repeated_characters"
+    assert reason(f"{text} {GOOD}") != "repeated_characters"
+
+
+def test_digits_alone_are_not_korean() -> None:
+    assert [reason(text) for text in ("0" * 3000, "1234567890 " * 60, "12 34\n" * 300, "-" * 2000)] == ["not_korean"] * 4
+
+
 def test_repeated_paragraphs_on_one_line_are_duplicate_ngrams() -> None:
     words = GOOD.replace("\n", " ")
     assert reason(f"{words} {words}", max_top_ngrams=(1, 1, 1)) == "duplicate_ngrams"

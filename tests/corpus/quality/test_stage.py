@@ -64,6 +64,12 @@ def test_advertisements_are_dropped_and_prose_is_kept(corpus: Artifact, tmp_path
     assert sum(stats["scores"]["web"]["quality"].values()) == 40
 
 
+def test_one_reference_text_is_not_enough(tmp_path: Path) -> None:
+    documents = stored(tmp_path / "in", [document(0, prose(1, 12), "wiki"), document(1, prose(2, 12), "web")])
+    with pytest.raises(QualityError, match=r"wiki holds one reference text.*name sources that hold more"):
+        ran(STAGE, spec(classifier=None), {"documents": documents}, tmp_path / "out")
+
+
 def test_texts_of_high_perplexity_are_dropped(corpus: Artifact, scored: Path, tmp_path: Path) -> None:
     found = scores(scored)
     prose_like, other = (found.filter(pl.col("source") == name)["perplexity"] for name in ("wiki", "spam"))

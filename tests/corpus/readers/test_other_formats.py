@@ -47,6 +47,41 @@ def test_plain_text_with_such_marks_is_text(text: str) -> None:
     assert not remedy_for(text.encode(), "text")
 
 
+@pytest.mark.parametrize("kind", ["text", "news_text"])
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        (f"title,text\n강,{SENTENCE}\n", ""),
+        (f'\ufeff번호,제목,내용\r\n1,강,"버들이다.\r\n{SENTENCE}"\r\n2,산,{SENTENCE}\r\n', ""),
+        (f"제목;본문\n강;{SENTENCE}\n", ";"),
+        (f'id\tdocument\tlabel\n1\t{SENTENCE}\t0\n2\t"버들\t1\n', "\\t"),
+        (f"나루\t물이 깊다\n고개\t{SENTENCE * 3}\n" * 3, "\\t"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
+def test_a_table_is_no_plain_text(kind: str, text: str, delimiter: str, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding, "ignore"))
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format=kind).quarantined
+    wanted = f' and delimiter = "{delimiter}"' if delimiter else ""
+    assert bad.reason == "other_format"
+    assert bad.remedy == f'these bytes are a table: set format = "csv"{wanted}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "봄,여름\n가을,겨울\n",
+            f"강,산\n{SENTENCE}\n들,내\n{SENTENCE}\n",
+            "제목, 본문, 날짜를 적는다.\n그러나, 이름은, 적지 않는다.\n",
+        ),
+        *(f"강의 이름\t{SENTENCE}", f"강의 이름\t{SENTENCE}\n{SENTENCE}\n", f" \t{SENTENCE}\n" * 9, f"봄,\n여름,\n{SENTENCE}"),
+    ],
+)
+def test_prose_with_commas_and_tabs_is_text(text: str) -> None:
+    assert not remedy_for(text.encode(), "text") and not remedy_for(text.encode(), "news_text")
+
+
 @pytest.mark.parametrize("kind", ["text", "jsonl", "json", "csv", "news_text", "namuwiki", "mediawiki", "wikiextractor"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_with_its_mark_names_the_encoding(kind: str, encoding: str, tmp_path: Path) -> None:
@@ -72,6 +107,33 @@ def test_a_list_among_json_lines_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(f"[{OBJECT}]\n{OBJECT}\n", "utf-8")
     found = extract(tmp_path / "store", tmp_path / "a.jsonl", format="jsonl")
     assert (found.texts, found.reasons) == ([SENTENCE], ["wrong_type"])
+
+
+@pytest.mark.parametrize("kind", ["warc", "wet"])
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        (f"<!DOCTYPE html>\n<p>{SENTENCE}".encode(), 'these bytes are html: set format = "html"'),
+        (f"{OBJECT}\n".encode(), 'these bytes are json: set format = "json"'),
+        (f"title,text\n강,{SENTENCE}\n".encode(), 'these bytes are a table: set format = "csv"'),
+        (b"PAR1" + bytes(99), 'these bytes are Parquet: set format = "parquet"'),
+        (SENTENCE.encode(), "set the format that it has, if the whole file is no WARC"),
+    ],
+)
+def test_what_is_no_warc_names_its_format(kind: str, data: bytes, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(data)
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.warc", format=kind).quarantined
+    assert (bad.reason, bad.remedy) == (
+        "malformed_record",
+        f"no WARC header: {remedy}; the bytes up to the next one were left out",
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "news", "namuwiki"])
+def test_an_object_without_fields_is_to_be_removed(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n{}\n", "utf-8")
+    found = extract(tmp_path / "store", tmp_path / "a.json", format=kind).quarantined
+    assert [(bad.reason, bad.remedy) for bad in found] == [("missing_field", "the record has no fields: remove it")] * 2
 
 
 def test_other_files_in_utf_16_are_no_pages() -> None:
