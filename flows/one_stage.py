@@ -49,7 +49,7 @@ def one_stage(
     return flow_of(recipe)(recipe, until=stage, rerun=again, **given)
 
 
-FILE = Path(__file__).resolve().parents[1] / "prefect.yaml"
+_FILE = Path(__file__).resolve().parents[1] / "prefect.yaml"
 _MARK = (
     "  # One per stage; what follows is written by `python -m korealbert.flows.one_stage` from korealbert/recipe/registry.py.\n"
 )
@@ -76,4 +76,4 @@ def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[s
 
 
 if __name__ == "__main__":
-    FILE.write_text(page(FILE.read_text("utf-8")), "utf-8")
+    _FILE.write_text(page(_FILE.read_text("utf-8")), "utf-8")

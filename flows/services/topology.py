@@ -177,7 +177,7 @@ class Topology:
 
 def up(home: Path, port: int, store: Path) -> None:
     """Start the supervisor in the background and return when all is up. Raises SystemExit with the end of its log."""
-    if running(home) is not None:
+    if _running(home) is not None:
         raise SystemExit(f"{home}: already up; `make down` ends it")
     listener = listen("127.0.0.1", port)
     home.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _pass_on(log: Path, printed: int) -> int:
 
 def down(home: Path) -> None:
     """Stop the supervisor and with it everything. Raises SystemExit if it does not end."""
-    supervisor = running(home)
+    supervisor = _running(home)
     if supervisor is None:
         with suppress(FileNotFoundError):  # A killed supervisor could not remove its lines from .env.
             forget_services(ENVIRONMENT_FILE, json.loads((home / "processes.json").read_text("utf-8")).get("up", {}))
@@ -230,14 +230,14 @@ def down(home: Path) -> None:
         return
     os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + _SECONDS_TO_GO_DOWN
-    while running(home) is not None:
+    while _running(home) is not None:
         if time.monotonic() > deadline:
             raise SystemExit(f"the supervisor {supervisor} did not end within {_SECONDS_TO_GO_DOWN} s; see {home / 'logs'}")
         time.sleep(0.2)
     print("down")
 
 
-def running(home: Path) -> int | None:
+def _running(home: Path) -> int | None:
     """Return the supervisor's process id while it lives."""
     try:
         with (home / "supervisor.lock").open("r+") as lock:
@@ -281,7 +281,7 @@ def main() -> None:
     elif options.command == "serve":
         Topology(home, socket.socket(fileno=options.socket), options.store).serve()
     else:
-        print((home / "processes.json").read_text("utf-8") if running(home) else "nothing is up")
+        print((home / "processes.json").read_text("utf-8") if _running(home) else "nothing is up")
 
 
 if __name__ == "__main__":

@@ -368,11 +368,11 @@ class ShardPacker:
             if collector.count:
                 rows = collector.rows()
                 write_rows(out_dir / f"{split}-{self._index:05d}.arrow", rows, header)
-                stats = sum_stats([stats, {"length_histogram": length_histogram(rows.length, self._width)}])
+                stats = sum_stats([stats, {"length_histogram": _length_histogram(rows.length, self._width)}])
         return {**self._counts, **stats}
 
 
-def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
+def _length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     """Count rows by length in pieces, in 16 classes of equal width named ``1-8``, ``9-16``, …"""
     step = -(-width // _LENGTH_CLASSES)
     counts = np.bincount((lengths.astype(np.int64) - 1) // step, minlength=-(-width // step))

@@ -206,9 +206,9 @@ class _Layer(nn.Module):
 
     def __init__(self, config: ModernConfig, index: int) -> None:
         super().__init__()
-        self.attention_norm = layer_norm(config) if index else nn.Identity()
+        self.attention_norm = _layer_norm(config) if index else nn.Identity()
         self.attention = _Attention(config)
-        self.ffn_norm = layer_norm(config)
+        self.ffn_norm = _layer_norm(config)
         self.ffn = _GatedFeedForward(config)
 
     def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: Attend) -> Tensor:
@@ -224,7 +224,7 @@ class _ModernEmbeddings(nn.Module):
     def __init__(self, config: ModernConfig) -> None:
         super().__init__()
         self.word = nn.Embedding(config.table_rows, config.hidden_size)
-        self.norm = layer_norm(config)
+        self.norm = _layer_norm(config)
         self.dropout = nn.Dropout(config.embedding_dropout)
 
     def forward(self, ids_BL: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ class ModernEncoder(nn.Module):
         self.config = config
         self.embeddings = _ModernEmbeddings(config)
         self.layers = nn.ModuleList(_Layer(config, index) for index in range(config.num_layers))
-        self.norm = layer_norm(config)
+        self.norm = _layer_norm(config)
         self.global_theta = config.global_theta
         """Rotary base of global layers, which training may raise for longer sequences."""
 
@@ -294,6 +294,6 @@ class ModernEncoder(nn.Module):
         return real_B11L, near if real_B11L is None else near & real_B11L | (distance_LL == 0)
 
 
-def layer_norm(config: ModernConfig) -> nn.LayerNorm:
+def _layer_norm(config: ModernConfig) -> nn.LayerNorm:
     """Return a LayerNorm over H without bias."""
     return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=False)

@@ -44,7 +44,7 @@ _CURVE_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Stage:
+class ComparedStage:
     """One stage of a side."""
 
     recipe: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Side:
     """One of the two things that are compared."""
 
     name: str
-    stages: Mapping[str, Stage]
+    stages: Mapping[str, ComparedStage]
     """By label."""
     root: str = ""
     """The label of the given artifact; "" for a recipe."""
@@ -78,7 +78,7 @@ def of_recipe(path: Path, store: Store, name: str = "", **asked: Any) -> Side:
     for label, node in prepared.nodes.items():
         inputs = {role: names[other] for role, other in node.inputs.items()}
         identity = node.stage.identity(node.spec, inputs, store)
-        stages[label] = Stage(identity.document, node.spec.model_dump(mode="json"), store.find(names[label]))
+        stages[label] = ComparedStage(identity.document, node.spec.model_dump(mode="json"), store.find(names[label]))
     return Side(name or path.stem, stages, store=store.root)
 
 
@@ -90,7 +90,7 @@ def of_artifact(artifact: Artifact, name: str = "") -> Side:
     else:
         found = {str(one.manifest["label"]): one for one in ancestors({root: artifact}).values()}
     stages = {
-        label: Stage(one.manifest["recipe"], one.manifest["spec"], one)
+        label: ComparedStage(one.manifest["recipe"], one.manifest["spec"], one)
         for label, one in found.items()
         if (one.path / "manifest.json").is_file()
     }
@@ -173,7 +173,7 @@ def _settings(first: Side, second: Side) -> list[Block]:
     return blocks
 
 
-def _changes(one: Stage, other: Stage) -> list[tuple[str, str, str]]:
+def _changes(one: ComparedStage, other: ComparedStage) -> list[tuple[str, str, str]]:
     """Return the fields in which two stages differ, each with both values as text."""
     fields = changed_fields(one.spec, one.recipe["spec"], other.spec, other.recipe["spec"])
     if one.recipe["version"] != other.recipe["version"]:

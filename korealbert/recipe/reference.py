@@ -107,7 +107,7 @@ _SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
 
 _PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true or false", InputPath: "path"}
 
-HEAD = """# Recipes
+_HEAD = """# Recipes
 
 A recipe is one TOML file. It has one table for each stage (`[vocab]`), and one for each source or benchmark (`[extract.NAME]`).
 A table may be empty or missing unless one of its fields has no default. Unknown fields and values of a wrong type are errors
@@ -125,7 +125,7 @@ This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md
 
 def page() -> str:
     """Return the whole page."""
-    parts = [HEAD]
+    parts = [_HEAD]
     for table, kinds in {f"{name}.NAME": kinds for name, kinds in _PER_NAME.items()}.items():
         parts.append(_section(table, kinds))
     parts += [_section(table, (stage.spec,)) for table, stage in registry.tables().items()]

@@ -164,14 +164,16 @@ def _sentences_of(text: str) -> Iterator[str]:
     return (line for line in text.split("\n") if line.strip())
 
 
-def draw(spec: SplitSpec, what: str) -> int:
+def _draw(spec: SplitSpec, what: str) -> int:
     """Return the 64-bit hash by which a document id or a sentence is ordered."""
     return hash64(f"{spec.seed}\0{what.strip()}")
 
 
 def _note_sentences(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Write the hashes of all sentences before ``job.end``, which include those of the earlier parts."""
-    hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
+    hashes = [
+        hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in _sentences_of_part(document, job)
+    ]
     _save(out_dir / ".work" / f"exclude-{index:05d}.npy", np.unique(np.array(hashes, dtype=np.uint64)))
     return {}
 
@@ -182,9 +184,9 @@ def _measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     excluded = _load(job.excluded)
     for document in read_documents(job.shard):
         if job.spec.level == "sentence":
-            rows += [(draw(job.spec, sentence), 1) for sentence in taken(document, job)]
-        elif left := len(taken(document, job, excluded)):
-            rows.append((draw(job.spec, document.id), left))
+            rows += [(_draw(job.spec, sentence), 1) for sentence in _sentences_of_part(document, job)]
+        elif left := len(_sentences_of_part(document, job, excluded)):
+            rows.append((_draw(job.spec, document.id), left))
     _save(out_dir / ".work" / f"{job.measured}-{index:05d}.npy", np.array(rows, dtype=MEASURED))
     return {}
 
@@ -195,7 +197,7 @@ def _write_part(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     excluded = _load(job.excluded)
     with DocumentShard(out_dir, index) as shard:
         for document in read_documents(job.shard):
-            sentences = taken(document, job, excluded)
+            sentences = _sentences_of_part(document, job, excluded)
             sentences_in += sum(1 for _ in _sentences_of(document.text))
             sentences_out += len(sentences)
             if sentences:
@@ -206,12 +208,12 @@ def _write_part(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     return sum_stats([shard.stats, counts, {"sentences_in": sentences_in, "sentences_out": sentences_out}])
 
 
-def taken(document: Document, job: _SplitJob, excluded: _Hashes | None = None) -> list[str]:
+def _sentences_of_part(document: Document, job: _SplitJob, excluded: _Hashes | None = None) -> list[str]:
     """Return the lines of a document between the job's borders whose hashes are not ``excluded``, in order."""
     lines = list(_sentences_of(document.text))
     if job.spec.level == "sentence":
-        return [line for line in lines if _between(draw(job.spec, line), job)]
-    number = draw(job.spec, document.id)
+        return [line for line in lines if _between(_draw(job.spec, line), job)]
+    number = _draw(job.spec, document.id)
     if not _between(number, job):
         return []
     if excluded is not None and lines:

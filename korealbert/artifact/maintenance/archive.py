@@ -41,7 +41,7 @@ from korealbert.artifact.store import (
 )
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
-INDEX = "korealbert.json"
+_INDEX = "korealbert.json"
 _FORMAT = 1
 _MANIFEST_BYTES = 256 << 20
 """Largest manifest or index that is read into memory."""
@@ -62,7 +62,7 @@ def export(artifact: Artifact, stream: IO[bytes]) -> list[str]:
     index = {"format": _FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         content = (json.dumps(index, indent=1) + "\n").encode()
-        tar.addfile(_member(INDEX, len(content)), io.BytesIO(content))
+        tar.addfile(_member(_INDEX, len(content)), io.BytesIO(content))
         for each in lineage:
             manifest = (each.path / "manifest.json").read_bytes()
             tar.addfile(_member(f"{each.name}/manifest.json", len(manifest)), io.BytesIO(manifest))
@@ -138,15 +138,15 @@ class _Reader:
 
     def read(self) -> list[str]:
         """Return the names of the archive's artifacts, after copying all of them to the staging directory."""
-        index = self._json(INDEX)
+        index = self._json(_INDEX)
         announced = index.get("artifacts")
         if index.get("format") != _FORMAT or not isinstance(announced, dict) or not announced:
             raise ArtifactError(
-                f"{INDEX}: no list of artifacts in format {_FORMAT}; did another version of korealbert write it?"
+                f"{_INDEX}: no list of artifacts in format {_FORMAT}; did another version of korealbert write it?"
             )
         for name, output_digest in announced.items():
             if not ARTIFACT_NAME.fullmatch(name):
-                raise ArtifactError(f"{INDEX}: {name!r} is no artifact's name")
+                raise ArtifactError(f"{_INDEX}: {name!r} is no artifact's name")
             self._artifact(name, output_digest, set(announced))
         if (member := self._tar.next()) is not None:
             raise ArtifactError(f"{member.name!r} follows where the archive should end")
@@ -166,7 +166,7 @@ class _Reader:
             if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
         if not digest_of_output(files) == artifact.output_digest == output_digest:
-            raise ArtifactError(f"{name}: its files, manifest and {INDEX} disagree about its output")
+            raise ArtifactError(f"{name}: its files, manifest and {_INDEX} disagree about its output")
 
     def _next(self, wanted: str) -> TarMember:
         member = self._tar.next()

@@ -176,7 +176,7 @@ def _sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {"documents": documents, "sources": list(signatures.sources)}
 
 
-def find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
+def _find(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path) -> Stats:
     """Rank all documents; find exact copies, and candidates for near ones and for texts contained in others."""
     work = _work(out_dir)
     ranking = rank_documents(signatures, spec.priority, work)
@@ -372,7 +372,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         _refuse_empty_sources(inputs)
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
-    found = map_shards(partial(find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find")
+    found = map_shards(partial(_find, spec), [signatures], out_dir=out_dir, runtime=runtime, step="find")
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare")
         map_shards(partial(_compare, spec), [signatures], out_dir=out_dir, runtime=runtime, step="compare")

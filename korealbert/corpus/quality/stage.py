@@ -183,7 +183,7 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
         )
 
 
-def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
+def _train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
     """Train the models on the chosen texts, note the last draw of each role, and count its texts."""
     work = out_dir / ".work"
     texts: dict[str, list[str]] = {}
@@ -242,7 +242,7 @@ def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool
     return bool(uniform ** (-1 / spec.pareto) - 1 <= 1 - quality)
 
 
-def judge(spec: QualitySpec, document: Document, quality: float | None, perplexity: float | None) -> Drop | None:
+def _judge(spec: QualitySpec, document: Document, quality: float | None, perplexity: float | None) -> Drop | None:
     """Return the drop ``low_quality`` or ``high_perplexity``, which names score and limit, or None."""
     if spec.sources and document.source not in spec.sources:
         return None
@@ -271,7 +271,7 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
             seen = document.source in references and _draw(spec, "reference", document.id) <= last_draw
             perplexity = model.perplexity(letters, seen=seen) if model is not None else None
             table.append((document.id, document.source, quality, perplexity))
-            drop = judge(spec, document, quality, perplexity)
+            drop = _judge(spec, document, quality, perplexity)
             if drop is not None:
                 shard.drop(document, drop)
             else:
@@ -309,7 +309,7 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
     trained: Stats = {}
     if spec.classifier is not None or spec.perplexity is not None:
         map_shards(partial(_sample_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="sample")
-        [trained] = map_shards(train, [spec], out_dir=out_dir, runtime=runtime, step="train")
+        [trained] = map_shards(_train, [spec], out_dir=out_dir, runtime=runtime, step="train")
     jobs = list(zip(shards, _times(spec, inputs["documents"], shards), strict=True))
     parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score")
     return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}}, trained, *parts]))

@@ -21,7 +21,7 @@ Span = tuple[int, int]
 _MARKS = ("▁", "Ġ", "##", "")
 """Pieces that are no character of a text, whatever their offsets say."""
 
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A piece that is a byte of a character without a piece."""
 
 _PROBE = "가 a"
@@ -127,7 +127,7 @@ def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise
     for group, following in zip(groups, begins[1:], strict=True):
         begin, end = _grown(text, reached, offsets[group[0]], following)
         names = [written[number] for number in group]
-        found = _of_bytes(names, text, begin, end, normalise) if all(map(BYTE.fullmatch, names)) else None
+        found = _of_bytes(names, text, begin, end, normalise) if all(map(_BYTE.fullmatch, names)) else None
         if found is None:
             # The first piece that is not a mark has all characters of the group.
             owner = next((n for n, name in enumerate(names) if name not in _MARKS), len(names))

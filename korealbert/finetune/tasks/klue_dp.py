@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
+_COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
 
 _RELATION_LIST = """
 NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ VP_CMP VP_OBJ VNP_CMP AP_MOD X_AJT VP_CNJ
@@ -225,7 +225,7 @@ def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, sh
 
 def _row(line: Line) -> tuple[Line, list[str]]:
     fields = line.text.split("\t")
-    check_width(line, fields, COLUMNS)
+    check_width(line, fields, _COLUMNS)
     return line, fields
 
 

@@ -40,7 +40,7 @@ SCHEMA, STORE = "recipe.schema.json", "store"
 """Names that ``new`` and ``run`` write beside a recipe."""
 _WIKI_PREFIX = "wiki_"
 """Beginning of the names of WikiExtractor's files, which have no ending."""
-FORMATS = {
+_FORMATS = {
     ".txt": "text",
     ".md": "text",
     ".jsonl": "jsonl",
@@ -56,7 +56,7 @@ FORMATS = {
     ".wet": "wet",
     _WIKI_PREFIX: "wikiextractor",
 }
-ENDINGS = tuple(ending for ending in FORMATS if ending != _WIKI_PREFIX)
+ENDINGS = tuple(ending for ending in _FORMATS if ending != _WIKI_PREFIX)
 _PART = r"-p\d+p\d+"
 """Pages in the name of a part of Wikipedia's dumps, between its format and packing: ``….xml-p1p82407.bz2``."""
 _TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
@@ -225,7 +225,7 @@ def _read_begin(file: File, raw: RawFile | Quarantined) -> None:
     if isinstance(raw, Quarantined) or not file.tail:
         return
     ending = ending_of(file.tail)
-    file.kind = FORMATS[ending]
+    file.kind = _FORMATS[ending]
     try:
         file.begin = raw.read(_MAX_PARQUET_BYTES if file.kind == "parquet" and file.member else _SAMPLE_BYTES)
         if file.kind == "parquet":
@@ -290,8 +290,8 @@ def _tail(name: str) -> str:
 
 
 def ending_of(tail: str) -> str:
-    """Return the part of a tail that gives the format, a key of ``FORMATS``."""
-    return next(ending for ending in sorted(FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
+    """Return the part of a tail that gives the format, a key of ``_FORMATS``."""
+    return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
 
 
 def unit(files: Sequence[File]) -> str:

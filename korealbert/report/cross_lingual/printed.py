@@ -12,7 +12,7 @@ from korealbert.formatting import fixed
 from korealbert.report import published
 from korealbert.report.render.blocks import Section, Text
 
-TABLE = "xpt"
+_TABLE = "xpt"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def value(table: int, model: str, task: str, metric: str) -> float:
     wanted = (pl.col("model") == model) & (pl.col("task") == task) & (pl.col("metric") == metric)
     frame = _table(table).filter(wanted)
     if frame.height != 1:
-        raise ValueError(f"published/{TABLE}.csv has {frame.height} values of {model}, {task}, {metric} in table {table}")
+        raise ValueError(f"published/{_TABLE}.csv has {frame.height} values of {model}, {task}, {metric} in table {table}")
     return float(frame["number"][0])
 
 
@@ -92,12 +92,12 @@ def distribution(table: int) -> dict[str, Distribution]:
 
 def klue_re() -> list[tuple[str, str]]:
     """Return models and printed micro F1 of the Korean XPT paper's KLUE-RE table."""
-    frame = published.load(TABLE).filter(pl.col("source").str.starts_with("XPT-KLUE-RE"))
+    frame = published.load(_TABLE).filter(pl.col("source").str.starts_with("XPT-KLUE-RE"))
     return list(frame.select("model", "value").iter_rows())
 
 
 def _table(number: int) -> pl.DataFrame:
-    return published.load(TABLE).filter(pl.col("source").str.contains(rf"^LanguageChameleon Table {number}\b"))
+    return published.load(_TABLE).filter(pl.col("source").str.contains(rf"^LanguageChameleon Table {number}\b"))
 
 
 COLA_DEV, COLA_ACCEPTABLE = 1_043, 721
@@ -107,7 +107,7 @@ _YNAT_CLASSES = 7
 
 def section() -> Section:
     """Show notes on the printed numbers, one per paragraph."""
-    blocks = [Text(note) for note in (*notes(), *published.notes(TABLE))]
+    blocks = [Text(note) for note in (*notes(), *published.notes(_TABLE))]
     return Section("misprints", "Known problems of the printed numbers", blocks)
 
 

@@ -25,14 +25,14 @@ _TRAINING_STATISTICS = {"steps", "tokens", "epochs", "parameters", "sequence_len
 def closing(artifacts: Artifacts, chapters: Sequence[Section | None]) -> list[Section]:
     """Return the given sections without None, followed by costs and lineage."""
     sections = [chapter for chapter in chapters if chapter is not None]
-    if (costs_section := costs(artifacts)) is not None:
+    if (costs_section := _costs(artifacts)) is not None:
         sections.append(costs_section)
-    last = lineage(artifacts, {section.anchor for section in sections})
+    last = _lineage(artifacts, {section.anchor for section in sections})
     terms = _terms([*sections, last])
     return [*sections, Section(last.anchor, last.title, [*last.blocks, *terms])]
 
 
-def costs(artifacts: Artifacts) -> Section | None:
+def _costs(artifacts: Artifacts) -> Section | None:
     """Show wall time and processor time by stage, throughput of training, and machines."""
     built = ancestors(artifacts.by_label)
     if not built:
@@ -183,7 +183,7 @@ _MAX_FILES = 12
 """Maximum number of files listed per artifact; large corpora have thousands of shards."""
 
 
-def lineage(artifacts: Artifacts, anchors: set[str]) -> Section:
+def _lineage(artifacts: Artifacts, anchors: set[str]) -> Section:
     """Show the inputs of the report and all their ancestors as a picture and a table, then each file with its digest.
 
     ``anchors`` are the sections of the report that the picture's boxes link to.
