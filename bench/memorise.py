@@ -17,20 +17,24 @@ from korealbert.pretrain.spec import PretrainSpec
 ROWS = 128
 
 
-def main() -> int:
-    source, steps = from_command_line(__doc__, steps=500)
-    rows = FirstRows(source, ROWS)
-    spec = PretrainSpec(
+def spec_of(steps: int) -> PretrainSpec:
+    """Return the settings of a training of so many steps."""
+    return PretrainSpec(
         model={"embedding_size": 64, "hidden_size": 128, "num_layers": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=steps,
         global_batch_size=32,
         micro_batch_size=32,
         optimizer={"name": "adamw", "lr": 2e-3},
-        schedule={"warmup_steps": 50, "decay": "linear"},
+        schedule={"warmup_steps": steps // 10, "decay": "linear"},
         log_every=100,
         heldout_every=steps,
         checkpoint_every=steps,
     )
+
+
+def main() -> int:
+    source, steps = from_command_line(__doc__, steps=500)
+    rows = FirstRows(source, ROWS)
     names = ("loss", "mlm_accuracy", "sop_accuracy", "wop_accuracy")
     last: dict[str, float] = {}
 
@@ -42,8 +46,8 @@ def main() -> int:
 
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as out_dir:
-        trainer(spec, train=rows, heldout=rows, out_dir=Path(out_dir), report=report).run()
-    learned = all(last[name] > 0.9 for name in names[1:])
+        trainer(spec_of(steps), train=rows, heldout=rows, out_dir=Path(out_dir), report=report).run()
+    learned = all(last.get(name, 0.0) > 0.9 for name in names[1:])
     print(f"{rows.num_rows} examples, {time.monotonic() - start:.0f} s: {'learned by heart' if learned else 'NOT learned'}")
     return 0 if learned else 1
 

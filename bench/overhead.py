@@ -1,6 +1,6 @@
 """The cost of scheduling: of a DAG whose stages are all cached, and what Prefect adds to a run that builds all of them.
 
-Usage: python -m bench.overhead [RECIPE]
+    python -m bench.overhead [RECIPE]
 
 The cached DAG is run in this process, and by server and worker. What Prefect adds is the time that the flow spends outside the
 stages, minus that of `korealbert.run`, plus the reports of progress of a stage of ten minutes.
@@ -17,7 +17,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 import korealbert
-from bench.common import cpu_seconds_of
+from bench.common import cpu_seconds_of, options
 from bench.installation import installation
 from korealbert.artifact import Progress, Store
 from korealbert.flows.corpus_to_model import corpus_to_model
@@ -41,7 +41,10 @@ def reports() -> float:
     return (time.monotonic() - began) / REPORTS
 
 
-def main(recipe: Path) -> int:
+def main() -> int:
+    parser = options(__doc__)
+    parser.add_argument("recipe", nargs="?", type=Path, default=Path("tests/recipes/tiny.toml"))
+    recipe: Path = parser.parse_args().recipe
     logging.disable(logging.INFO)  # The flow in this process logs every stage.
     with installation() as (here, client):
         outside = {}
@@ -83,4 +86,4 @@ def main(recipe: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "tests/recipes/tiny.toml")))
+    sys.exit(main())

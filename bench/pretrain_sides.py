@@ -24,6 +24,7 @@ import torch
 
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.config import AnyConfig
+from korealbert.pretrain.rows import open_batches
 from korealbert.pretrain.spec import PretrainSpec
 
 
@@ -42,7 +43,10 @@ def peak_bytes() -> int:
 
 
 def spec_of(job: dict[str, Any]) -> PretrainSpec:
-    """Return the spec: dropout as in KoreALBERT, but like theirs none after the feed-forward block. ModernBERT has none."""
+    """Return the spec: dropout as in KoreALBERT, but like theirs none after the feed-forward block.
+
+    ModernBERT has no dropout, and its rows are packed.
+    """
     steps, modern = job["warm_up"] + job["steps"], is_modern(job)
     return PretrainSpec(
         model=job["model"] if modern else {**job["model"], "ffn_dropout": False},
@@ -52,6 +56,7 @@ def spec_of(job: dict[str, Any]) -> PretrainSpec:
         optimizer={"name": "adamw", "lr": 1e-4},
         schedule={"warmup_steps": 1},
         precision=job["precision"],
+        packing="best_fit" if modern else "none",
         sop_weight=0 if modern else 1,
         wop_weight=0,
         log_every=1,
@@ -71,6 +76,7 @@ class Pieces:
         self.num_rows, self.num_views = source.num_rows, source.num_views
         self.sequence_length, self.vocab_size = source.sequence_length, pieces
         self.gather, self.noised = source.gather, source.noised
+        self.attended = getattr(source, "attended", None)
 
 
 class Nothing:
@@ -102,12 +108,12 @@ def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
     from korealbert.pretrain.trainer import Trainer
 
     spec = spec_of(job)
-    source = Pieces(ExampleBatches(Path(job["examples"]), Path(job["views"]), "train"), job["pieces"])
-    marks: dict[int, tuple[float, float]] = {}
+    source = Pieces(open_batches(spec, Path(job["examples"]), Path(job["views"]), "train"), job["pieces"])
+    marks: dict[int, tuple[float, float, int]] = {}
     model = Stopwatch()
 
     def report(step: int, metrics: dict[str, float | None]) -> None:
-        marks[step] = (now(), model.seconds)
+        marks[step] = (now(), model.seconds, trainer.state.tokens)
 
     with tempfile.TemporaryDirectory() as directory:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,15 +124,15 @@ def ours(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
             trainer.objective.forward = model.around(trainer.objective.forward)  # type: ignore[method-assign]
             torch.autograd.backward = model.around(torch.autograd.backward)
             trainer.optimizer.step = model.around(trainer.optimizer.step)  # type: ignore[method-assign]
-        stats: Any = trainer.run()
-    (start, inside_at_start), (end, inside_at_end) = marks[job["warm_up"]], marks[spec.steps]
+        trainer.run()
+    (start, inside_at_start, tokens_at_start), (end, inside_at_end, tokens_at_end) = marks[job["warm_up"]], marks[spec.steps]
     trained = job["steps"] * job["batch"] * job["accumulation"]
     return {
         "seconds": end - start,
         "outside": 1 - (inside_at_end - inside_at_start) / (end - start),
         "operations_per_second": trained * trainer.operations[0] / (end - start),
         "matrix_rate": trainer.speed.peak,
-        "tokens_per_sequence": stats["tokens"] / stats["sequences"],
+        "tokens": tokens_at_end - tokens_at_start,
     }
 
 
@@ -152,6 +158,13 @@ def theirs(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(Path(job["vocab"]) / "tokenizer.json"), **names)
     special = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
     marks: dict[int, float] = {}
+    tokens: list[int] = []  # Of each batch, in the order of training.
+
+    class Collator(DataCollatorForLanguageModeling):
+        def __call__(self, features: Any, return_tensors: str | None = None) -> Any:
+            batch = super().__call__(features, return_tensors)
+            tokens.append(int(batch["attention_mask"].sum()))
+            return batch
 
     class Clock(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -184,11 +197,12 @@ def theirs(job: dict[str, Any], config: AnyConfig) -> dict[str, float]:
             model=model,
             args=arguments,
             train_dataset=clean_rows(job),
-            data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
+            data_collator=Collator(tokenizer, mlm_probability=0.15),
             callbacks=[Clock()],
         )
         trainer.train()
-    return {"seconds": marks[steps] - marks[job["warm_up"]]}
+    begin, end = (count * job["accumulation"] for count in (job["warm_up"], steps))
+    return {"seconds": marks[steps] - marks[job["warm_up"]], "tokens": sum(tokens[begin:end])}
 
 
 def clean_rows(job: dict[str, Any]) -> list[dict[str, Any]]:

@@ -161,7 +161,8 @@ class Checkpoints:
         return saved.training
 
     def _newest_first(self) -> list[Path]:
-        return sorted((path for path in self._root.glob("step-*") if path.name.removeprefix("step-").isdigit()), reverse=True)
+        paths = (path for path in self._root.glob("step-*") if path.name.removeprefix("step-").isdigit())
+        return sorted(paths, key=_step, reverse=True)
 
 
 def _step(path: Path) -> int:

@@ -72,8 +72,9 @@ class _File(_Figures):
     utilised_from_width: int
     """Narrower models utilise a GPU less, in proportion to their width."""
     half_matrix_rate_width: float
-    """Width of a model whose training reaches half of a core's rate of matrix products. A model of width w reaches the share
-    w / (w + this): matrix products grow with the square of the width, the rest of a layer's work with the width."""
+    """Width of a model whose training in fp32 reaches half of a core's rate of matrix products. Relative to the time of the
+    products, the rest of a step takes this / w for a model of width w: products grow with the square of the width, the rest of
+    a layer's work with the width. In bf16 the products are faster, and the rest takes as long."""
     emulated_slowdown: float
     """Time of a 16-bit product relative to one in fp32 on a core without ``half_precision_flags``."""
     half_precision_speedups: dict[str, float]
@@ -91,7 +92,9 @@ def figures() -> _File:
     return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
 
 
-HALF = frozenset({"bf16", "fp16", "bfloat16", "float16"})
+_BF16 = frozenset({"bf16", "bfloat16"})
+"""Names of bf16 in pretraining and fine-tuning."""
+HALF = _BF16 | {"fp16", "float16"}
 """Names of 16-bit precisions in pretraining and fine-tuning."""
 
 
@@ -125,7 +128,8 @@ class Machine:
         if self.chip.memory_gb:
             rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)
         elif self.matrix_rate:
-            rate = self.matrix_rate * self.chips * max(1, width) / (max(1, width) + known.half_matrix_rate_width)
+            products = 1 / self.speedup if precision in _BF16 and self.faster_precision == "bf16" else 1.0
+            rate = self.matrix_rate * self.chips / (products + known.half_matrix_rate_width / max(1, width))
             if half and self.emulated:  # torch does not divide such products among cores
                 rate = self.matrix_rate / known.emulated_slowdown
         return operations / rate + steps * known.step_seconds

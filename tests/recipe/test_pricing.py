@@ -152,6 +152,23 @@ def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
+    ("probed", "speedup", "width", "reached"),
+    [(93e9, 2.0, 256, 105e9), (93e9, 2.0, 768, 147e9), (130e9, 7.0, 256, 156e9)],
+)
+def test_training_in_bf16_is_priced_by_its_faster_products(probed: float, speedup: float, width: int, reached: float) -> None:
+    """Operations per second on a core, by the shares of the matrix rate in docs/results.md, "Pretraining beside transformers'
+    Trainer"."""
+    machine = Machine("", figures().chips["core"], matrix_rate=probed, faster_precision="bf16", speedup=speedup)
+    names = ("bf16", "bfloat16", "fp32", "float32", "fp16", "float16")
+    rates = {name: 1e15 / machine.training_seconds(1e15, 0, width=width, precision=name) for name in names}
+    assert rates["bf16"] == rates["bfloat16"] == pytest.approx(reached, rel=0.35)
+    assert rates["bf16"] > 1.4 * rates["fp32"]
+    assert (
+        rates["fp32"] == rates["float32"] == rates["fp16"] == rates["float16"] == pytest.approx(probed * width / (width + 128))
+    )
+
+
+@pytest.mark.parametrize(
     ("flags", "precision", "message"),
     [
         ({"avx512f", "avx512_bf16"}, "fp32", '; this machine multiplies about 2 times as fast in bf16: set precision = "bf16"'),
