@@ -120,6 +120,20 @@ def test_the_same_inputs_give_the_same_bytes(make_model: MakeModel, tmp_path: Pa
 UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
 
 
+@pytest.mark.parametrize("architecture", [{}, UNSHARED, {"architecture": "modern", "local_attention": 4}], ids=str)
+def test_mean_pooling_of_an_export_gives_our_vectors(make_model: MakeModel, tmp_path: Path, architecture: dict) -> None:
+    """As SentenceTransformer loads the directory: AutoModel, and the mean over all tokens that are not padding."""
+    path, ours = export(make_model, tmp_path, **architecture)
+    encoded = AutoTokenizer.from_pretrained(path)([SENTENCES[0], "비가"], padding=True, return_tensors="pt")
+    ids, mask = encoded["input_ids"], encoded["attention_mask"]
+    with torch.inference_mode():
+        theirs = AutoModel.from_pretrained(path).eval()(**encoded).last_hidden_state
+        found, _ = ours.encoder(ids, torch.zeros_like(ids), mask.sum(1))
+    vectors, expected = ((hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True) for hidden in (found, theirs))
+    assert torch.isfinite(vectors).all()
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("family", "architecture"),
     [
