@@ -148,6 +148,12 @@ def test_what_is_no_warc_names_its_format(kind: str, data: bytes, remedy: str, t
     )
 
 
+def test_a_warc_that_ends_in_its_first_header_is_not_told_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(b"WARC/1.0\r\nWARC-Type: response\r\n")
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.warc", format="warc").quarantined
+    assert bad.remedy == "no WARC header; the bytes up to the next one were left out"
+
+
 @pytest.mark.parametrize("kind", ["json", "jsonl", "news", "namuwiki"])
 def test_an_object_without_fields_is_to_be_removed(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}\n{}\n", "utf-8")
