@@ -9,6 +9,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -52,12 +53,13 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
 
 
 def _remove_killed(directory: Path) -> None:
-    """Remove what killed exports to ``directory`` left beside it."""
+    """Remove what killed exports to ``directory`` left beside it, except another user's."""
     for other in directory.parent.iterdir():
-        if other.name.startswith(f".{directory.name}.") and (other / _LOCK).is_file():
-            with if_free(other / _LOCK) as free:
-                if free:
-                    shutil.rmtree(other, ignore_errors=True)
+        with suppress(OSError):  # It may not be read.
+            if other.name.startswith(f".{directory.name}.") and (other / _LOCK).is_file():
+                with if_free(other / _LOCK) as free:
+                    if free:
+                        shutil.rmtree(other, ignore_errors=True)
 
 
 def _refuse_full(directory: Path, named: Path) -> None:

@@ -162,6 +162,21 @@ def test_what_a_killed_export_left_goes_with_the_next_one(corpus: list[Artifact]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.live", ".out.mine", "out"]
 
 
+def test_what_another_user_s_export_left_stays(corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".out.theirs").mkdir(mode=0)
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        """Answer like the kernel, which lets root look into all directories."""
+        if path.parent.name == ".out.theirs":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    write_dataset(corpus, tmp_path / "out", "jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.theirs", "out"]
+
+
 def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact], tmp_path: Path) -> None:
     runtime = Runtime(store=tmp_path / "store", workers=1)
     strange = "".join(chr(0xAC00 + number * 7919 % 11172) for number in range(400))

@@ -85,7 +85,7 @@ _MIN_LINES = 5
 """Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
 
 _REPEATING_FROM, _MIN_DIFFERENT = 200, 5
-"""A text of so many characters has at least this many different ones. Of 30,200 by people in seven genres all have ten."""
+"""A text of so many characters has at least this many different ones. All of 30,200 by people, in seven genres, have ten."""
 
 _HANGUL = re.compile("[가-힣]")
 _SYLLABLES_PER_WORD = 3.1
@@ -396,7 +396,7 @@ FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
     _repeated_ngrams,
     repeated_characters,
 )
-"""In the order in which they run: cheap ones first."""
+"""In the order in which they run: cheap ones first; the last finds what the others leave, mostly one word on one line."""
 
 
 def judge(text: str, limits: Limits) -> Drop | None:

@@ -350,7 +350,7 @@ class _WarcFramer:
         if size > cursor.limit:
             return cursor.too_long(cursor.line, cursor.byte)
         reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
-        if not cursor.byte:
+        if not cursor.byte and not self._buffer.startswith(b"WARC/"):
             other = remedy_for(bytes(self._buffer), "text") or "set the format that it has, if the whole file is no WARC"
             remedy = f"no WARC header: {other}; the bytes up to the next one were left out"
         if size and not self._read_ahead(size):

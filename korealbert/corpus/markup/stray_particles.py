@@ -45,13 +45,13 @@ _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]
 _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}+(?:{_UNIT})(?= *[),;/])")
 """A unit whose number was removed, alone between brackets and separators."""
 _NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}+"
-_AT_AN_AGE = re.compile(rf"{_NUMBER}[세살](?:의 나이)?(?:로|에(?! 의[한해])) +")
+_AT_AN_AGE = re.compile(rf"{_NUMBER}[세살](?:의 나이)?(?:로|에(?! {_COMPOUND})) +")
 _IS_A_NUMBER = re.compile(
-    rf"(?:^|(?<=[다요까죠]\. )|(?<={LINE_BREAK}))(?P<before>[^.\n{LINE_BREAK}]*){_NUMBER}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)"
-    r"(?:이다|이었다|였다|입니다)\.(?: +|$)",
+    rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))(?P<before>[^.?!\"“”\n{LINE_BREAK}]*)"
+    rf"{_NUMBER}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)(?:이다|이었다|였다|입니다)\.(?: +|$)",
     re.MULTILINE,
 )
-"""A sentence that says a number, which was removed: 그는 {{나이}}세이다."""
+"""A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
 _ENDED = re.compile(f"[^\n]*[이{''.join(map(chr, range(ord('갔'), ord('힣'), 28)))}](?=(?:으며|며|고), )")
 """Clauses that are a sentence with 다 at their end: 태어났고, 화가이며."""
 _REACH = 64

@@ -6,7 +6,6 @@ import io
 import json
 import re
 from contextlib import suppress
-from itertools import islice
 
 from korealbert.corpus.readers.json_values import is_json_list
 from korealbert.documents.tables import csv_reader
@@ -26,8 +25,8 @@ _MARKUP = {
 }
 """Beginnings of files that are not plain text, by their format; ``json`` reads JSON Lines too."""
 _DIALECTS = ((",", csv.QUOTE_MINIMAL), (";", csv.QUOTE_MINIMAL), ("\t", csv.QUOTE_NONE), ("\t", csv.QUOTE_MINIMAL))
-_ROWS, _MIN_ROWS_WITHOUT_HEADER, _MIN_SAME_WIDTH_SHARE = 50, 5, 0.95
-"""What makes a table: rows looked at, fewest of them if nothing names the columns, share of those with the same width."""
+_MIN_ROWS_WITHOUT_HEADER, _MIN_SAME_WIDTH_SHARE = 5, 0.95
+"""What makes a table: fewest rows if nothing names the columns, share of rows with the same width."""
 _TABLE_BYTES = 1 << 16
 _COLUMN_NAMES = {
     *("id", "text", "title", "body", "content", "document", "sentence", "review", "label", "category", "date", "url"),
@@ -35,6 +34,11 @@ _COLUMN_NAMES = {
 }
 """Names of columns by which a line with commas is the header of a table, not a list of words."""
 _COLUMN_NAME = re.compile(r"\S(?:[^\n]{0,38}[^\s.?!])?")
+_ITEM = re.compile(
+    r"[^\w\s]+|[①-⓿]|제\d+[장절조항편]|[\[(<]?(?:제?\d+(?:[-.]\d+)*[장절조항편]?|[IVXivx]+|[가-힣A-Za-z])[.:)\]>]+"
+)
+"""What stands before a tab at the beginning of an item of a list: 1., (가), 제1조, •."""
+_HANGUL = re.compile("[가-힣]")
 _JSON_ARRAY = re.compile(rb"\s*\[\s*\{")
 
 
@@ -75,14 +79,15 @@ def remedy_for(block: bytes, format: str) -> str:
 def _delimiter_of_table(block: bytes) -> str:
     """Return the delimiter of CSV or TSV; empty for other text.
 
-    A table has rows of one width below a header: short names, among them a usual one, or any with tabs between. Without a
-    header, five lines with the same number of tabs are a table.
+    A table has rows of one width below a header: short names, among them a usual one. Without a header, five lines with the
+    same number of tabs are a table, but not a list or a dialogue.
     """
     block = block[:_TABLE_BYTES]
     text = block.decode("utf-8", "ignore")
     if len(text.encode()) < len(block) - 3:  # more is missing than a character that is cut
         text = block.decode("cp949", "ignore")
-    if len(block) == _TABLE_BYTES:
+    is_cut = len(block) == _TABLE_BYTES
+    if is_cut:
         text = text[: text.rfind("\n") + 1]
     first_line = text.lstrip().partition("\n")[0]
     for delimiter, quoting in _DIALECTS:
@@ -91,17 +96,27 @@ def _delimiter_of_table(block: bytes) -> str:
         rows = list[list[str]]()
         with suppress(csv.Error):
             reader = csv_reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
-            rows.extend(islice(filter(any, reader), _ROWS))
+            rows.extend(filter(any, reader))
+        if is_cut:
+            del rows[-1:]  # Its quoted field may go on.
         if sum(len(row) == len(rows[0]) for row in rows) < max(2, _MIN_SAME_WIDTH_SHARE * len(rows)):
             continue
         names = [name.lower() for name in rows[0]]
         is_header = len(set(names)) == len(names) and all(map(_COLUMN_NAME.fullmatch, names))
+        if is_header and any(name in _COLUMN_NAMES or name.endswith("_id") for name in names):
+            return delimiter
         has_tabs = delimiter == "\t" and bool(names[0].strip())
-        if (is_header and (has_tabs or any(name in _COLUMN_NAMES or name.endswith("_id") for name in names))) or (
-            has_tabs and len(rows) >= _MIN_ROWS_WITHOUT_HEADER
-        ):
+        if has_tabs and len(rows) >= _MIN_ROWS_WITHOUT_HEADER and not _is_list_or_dialogue(rows):
             return delimiter
     return ""
+
+
+def _is_list_or_dialogue(rows: list[list[str]]) -> bool:
+    """Return whether most rows begin like an item of a list, or all are a line of one of a few speakers."""
+    first = [row[0].strip() for row in rows]
+    items = sum(_ITEM.fullmatch(cell) is not None for cell in first)
+    is_dialogue = len(rows[0]) == 2 and 2 * len(set(first)) <= len(rows) and all(map(_HANGUL.search, first))
+    return 2 * items > len(rows) or is_dialogue
 
 
 def _is_text_about_json(block: bytes) -> bool:

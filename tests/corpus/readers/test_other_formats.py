@@ -55,7 +55,8 @@ def test_plain_text_with_such_marks_is_text(text: str) -> None:
         (f'\ufeff번호,제목,내용\r\n1,강,"버들이다.\r\n{SENTENCE}"\r\n2,산,{SENTENCE}\r\n', ""),
         (f"제목;본문\n강;{SENTENCE}\n", ";"),
         (f'id\tdocument\tlabel\n1\t{SENTENCE}\t0\n2\t"버들\t1\n', "\\t"),
-        (f"나루\t물이 깊다\n고개\t{SENTENCE * 3}\n" * 3, "\\t"),
+        ("".join(f"나루 {number}\t물이 깊다\n고개 {number}\t{SENTENCE * 3}\n" for number in range(3)), "\\t"),
+        ("번호,제목,내용\n" + f'1,강,"{SENTENCE * 100}\n{SENTENCE}"\n' * 20, ""),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
@@ -79,6 +80,24 @@ def test_a_table_is_no_plain_text(kind: str, text: str, delimiter: str, encoding
     ],
 )
 def test_prose_with_commas_and_tabs_is_text(text: str) -> None:
+    assert not remedy_for(text.encode(), "text") and not remedy_for(text.encode(), "news_text")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"1.\t{SENTENCE}\n2.\t{SENTENCE}\n" * 5,
+        f"•\t{SENTENCE}\n" * 9,
+        "".join(f"제{number}조\t{SENTENCE}\n" for number in range(9)),
+        f"철수\t안녕?\n영희\t{SENTENCE}\n" * 5,
+        "봄\t3\n여름\t10\n",
+        "".join(f"{number}장 강과 산\t{number}\n" for number in range(99)) + f"{SENTENCE}\n" * 99,
+    ],
+    ids=["numbered", "bullets", "law", "dialogue", "two lines", "contents of a book"],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_lists_and_dialogues_with_tabs_are_text(text: str, line_end: str) -> None:
+    text = text.replace("\n", line_end)
     assert not remedy_for(text.encode(), "text") and not remedy_for(text.encode(), "news_text")
 
 
@@ -127,6 +146,12 @@ def test_what_is_no_warc_names_its_format(kind: str, data: bytes, remedy: str, t
         "malformed_record",
         f"no WARC header: {remedy}; the bytes up to the next one were left out",
     )
+
+
+def test_a_warc_that_ends_in_its_first_header_is_not_told_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(b"WARC/1.0\r\nWARC-Type: response\r\n")
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.warc", format="warc").quarantined
+    assert bad.remedy == "no WARC header; the bytes up to the next one were left out"
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl", "news", "namuwiki"])
