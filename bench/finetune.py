@@ -46,7 +46,7 @@ from korealbert.finetune.task import Encoded
 from korealbert.huggingface.onnx import FILES
 
 GOALS = {
-    ("nsmc", "default"): 2.0,
+    ("nsmc", "default"): 3.0,
     ("nsmc", "grouped"): 1.1,
     ("korquad", "default"): 1.2,
 }

@@ -70,7 +70,8 @@ T = TypeVar("T")
 
 
 class ReadAhead(Generic[T]):
-    """Calls ``load(start, count)``, and in a thread that ends with this object already for the next stretch of equal size."""
+    """Calls ``load(start, count)``, and already for the next stretch of equal size. All calls are made in one thread, so that
+    ``load`` need not be thread-safe; the thread ends with this object."""
 
     def __init__(self, load: Callable[[int, int], T]) -> None:
         self._load = load
@@ -80,8 +81,9 @@ class ReadAhead(Generic[T]):
 
     def take(self, start: int, count: int) -> T:
         """Return ``load(start, count)``, or raise its error."""
-        coming = self._coming if self._guess == (start, count) else None
-        loaded = coming.result() if coming is not None else self._load(start, count)
+        if self._coming is None or self._guess != (start, count):
+            self._coming = self._reader.submit(self._load, start, count)
+        loaded = self._coming.result()
         self._guess = (start + count, count)
         self._coming = self._reader.submit(self._load, *self._guess)
         return loaded

@@ -36,6 +36,20 @@ def test_results_are_those_of_the_request() -> None:
     assert asked.count((4, 4)) == asked.count((8, 4)) == asked.count((46, 2)) == 1, "not loaded twice"
 
 
+def test_all_loads_are_made_in_one_thread() -> None:
+    """Also after a wrong guess: views open and close their files, which two threads must not do at once."""
+    threads: set[int] = set()
+
+    def load(start: int, count: int) -> int:
+        threads.add(threading.get_ident())
+        return start
+
+    reader = ReadAhead(load)
+    for start in (0, 4, 100, 104, 0):
+        assert reader.take(start, 4) == start
+    assert len(threads) == 1
+
+
 def test_the_next_stretch_is_loaded_before_it_is_asked_for() -> None:
     begun = threading.Event()
 
