@@ -210,7 +210,7 @@ def answers(url: str) -> bool:
 
     def answered() -> bool:
         try:
-            with _ask(url, timeout=2):
+            with _ask(url, timeout=_SECONDS_TO_ANSWER):
                 return True
         except _NO_ANSWER:
             return False
