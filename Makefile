@@ -122,7 +122,7 @@ bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples per second of 
 
 bench-pretrain: $(VENV)/installed  ## our loop beside Hugging Face Trainer: tokens/s, memory, MFU; on a GPU base and large in bf16
 	$(BIN)/python -m bench.pretrain
-	$(BIN)/python -m bench.attention
+	$(BIN)/python -m bench.kernels
 
 bench-quality: $(VENV)/installed  ## our encoders and those of transformers after SECONDS=600 each on two threads; SEEDS="1 2 3"
 	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) $(IN_STORE) \

@@ -280,7 +280,7 @@ def _check(spec: FinetuneSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "finetune",
-    version=6,
+    version=7,
     spec=FinetuneSpec,
     run=run,
     memory_class=_memory_class,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from korealbert.model import elementwise
+
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """Maps queries, keys and values [B, N, L, D] and a dropout rate to the attention output [B, N, L, D]."""
 
@@ -18,7 +20,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 def attend(query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, visible: Tensor | None, dropout: float) -> Tensor:
     """Return softmax(q kᵀ / √D) v over the visible keys (bool, broadcast to [B, N, L, L]; None: all), [B, N, L, D].
 
-    Matrix products replace torch's kernel where they are faster (``bench/attention.py``); the two differ by rounding.
+    Matrix products replace torch's kernel where they are faster (``bench/kernels.py``); the two differ by rounding.
     """
     if not _by_products(query_BNLD):
         return F.scaled_dot_product_attention(query_BNLD, key_BNLD, value_BNLD, attn_mask=visible, dropout_p=dropout)
@@ -26,7 +28,7 @@ def attend(query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, visible: Te
     if visible is not None:  # Adding is five times as fast as filling, with its gradient.
         scores += torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, -torch.inf)
     with torch.autocast(query_BNLD.device.type, enabled=False):
-        weights = F.dropout(scores.softmax(-1), dropout)
+        weights = elementwise.dropout(scores.softmax(-1), dropout)
     return weights @ value_BNLD
 
 

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from korealbert.model.attention import Attend, VarlenAttention, masked, residual, use_varlen
 from korealbert.model.config import AnyConfig, ModelConfig
+from korealbert.model.elementwise import Dropout, gelu
 
 
 class _Embeddings(nn.Module):
@@ -26,7 +27,7 @@ class _Embeddings(nn.Module):
         self.token_type = nn.Embedding(config.type_vocab_size, config.embedding_size)
         self.position = nn.Embedding(config.max_positions, config.embedding_size)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = Dropout(config.hidden_dropout)
         self.position_offset = config.position_offset
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor) -> Tensor:
@@ -55,7 +56,7 @@ class _SelfAttention(nn.Module):
         self.value = nn.Linear(size, size)
         self.output = nn.Linear(size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = Dropout(config.hidden_dropout)
 
     @property
     def dropped_weights(self) -> float:
@@ -94,12 +95,12 @@ class _FeedForward(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.intermediate_size)
         self.outer = nn.Linear(config.intermediate_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout if config.ffn_dropout else 0.0)
+        self.dropout = Dropout(config.hidden_dropout if config.ffn_dropout else 0.0)
         self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Map [B, L, H] to [B, L, H], each position by itself."""
-        transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate=self.approximate))
+        transformed_BLH = self.outer(gelu(self.inner(hidden_BLH), approximate=self.approximate))
         normed_BLH = residual(self.norm(hidden_BLH + self.dropout(transformed_BLH)))
         return normed_BLH
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from korealbert.model.config import AnyConfig, ModelConfig
+from korealbert.model.elementwise import gelu
 from korealbert.model.encoder import Layers, TransformerEncoder, gelu_approximation
 from korealbert.model.modern import ModernEncoder, ScaledLinear
 
@@ -60,7 +61,7 @@ class MaskedTokenHead(nn.Module):
 
     def transform(self, hidden_BPH: Tensor) -> Tensor:
         """Return the vectors that are multiplied by the word table, [B, P, E]."""
-        transformed_BPE: Tensor = self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate))
+        transformed_BPE: Tensor = self.norm(gelu(self.dense(hidden_BPH), approximate=self.approximate))
         return transformed_BPE
 
     def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
@@ -166,7 +167,7 @@ class _ReplacedTokenHead(nn.Module):
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Return logits [B, L]."""
-        logits_BL1: Tensor = self.output(F.gelu(self.dense(hidden_BLH), approximate=self.approximate))
+        logits_BL1: Tensor = self.output(gelu(self.dense(hidden_BLH), approximate=self.approximate))
         return logits_BL1.squeeze(-1)
 
 

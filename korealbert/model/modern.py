@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from korealbert.model.attention import Attend, VarlenAttention, attend, masked, residual, use_varlen
 from korealbert.model.config import ModernConfig
+from korealbert.model.elementwise import Dropout
 
 
 class _Rotation(NamedTuple):
@@ -115,7 +116,7 @@ class _Sequences:
 
     def attend(self, query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, dropout: float) -> Tensor:
         """Let every token attend to its own sequence. In long rows on a CPU, one sequence after the other is 2 to 8 times as
-        fast as a mask of 1,024 by 1,024 (``bench/attention.py``)."""
+        fast as a mask of 1,024 by 1,024 (``bench/kernels.py``)."""
         if self._sizes is None:
             same_B1LL = self.number_BL[:, None, :, None] == self.number_BL[:, None, None, :]
             return attend(query_BNLD, key_BNLD, value_BNLD, same_B1LL, dropout)
@@ -168,7 +169,7 @@ class _Attention(nn.Module):
         self.num_heads = config.num_heads
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
         self.output = ScaledLinear(config.hidden_size, config.hidden_size, config)
-        self.dropout = nn.Dropout(config.attention_dropout)
+        self.dropout = Dropout(config.attention_dropout)
 
     @property
     def dropped_weights(self) -> float:
@@ -192,7 +193,7 @@ class _GatedFeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
         self.output = ScaledLinear(config.intermediate_size, config.hidden_size, config)
-        self.dropout = nn.Dropout(config.mlp_dropout)
+        self.dropout = Dropout(config.mlp_dropout)
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Map [B, L, H] to [B, L, H], each position by itself."""
@@ -225,7 +226,7 @@ class _ModernEmbeddings(nn.Module):
         super().__init__()
         self.word = nn.Embedding(config.table_rows, config.hidden_size)
         self.norm = _layer_norm(config)
-        self.dropout = nn.Dropout(config.embedding_dropout)
+        self.dropout = Dropout(config.embedding_dropout)
 
     def forward(self, ids_BL: Tensor) -> Tensor:
         """Embed int64 ids [B, L] into [B, L, H]."""

@@ -124,13 +124,13 @@ class _Chunked(torch.autograd.Function):
                 whole = block.float().add_(bias)
                 largest, aimed = whole.amax(-1), whole.flatten(1).gather(1, place)
                 hits = hits + _hits(whole, largest, rows, labels, place)
-                gradient = whole.sub_(largest[..., None]).exp_()  # The only exponential; log_softmax would need a second one.
-                total = gradient.sum(-1)
-                loss = loss + ((total.log() + largest).gather(1, rows) - aimed).where(real, 0.0).sum()
+                gradient = whole.softmax(-1)
+                log_total = largest - gradient.amax(-1).log()  # The largest probability is exp(largest - log_total).
+                loss = loss + (log_total.gather(1, rows) - aimed).where(real, 0.0).sum()
                 if not differentiated:
                     continue
-                counts = torch.zeros_like(total).scatter_add(1, rows, real.float())
-                gradient.mul_((counts / total)[..., None])
+                counts = torch.zeros_like(largest).scatter_add(1, rows, real.float())
+                gradient.mul_(counts[..., None])
                 gradient.flatten(1).scatter_add_(1, place, -real.float())
                 bias_gradient[:pieces] += gradient.sum((0, 1))
                 block.copy_(gradient)

@@ -256,7 +256,7 @@ def _is_open(path: Path) -> bool:
 
 STAGE = Stage(
     "pretrain",
-    version=7,
+    version=8,
     spec=PretrainSpec,
     run=run,
     check=check_runtime,
