@@ -1,10 +1,11 @@
 """Examples per second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
 
-python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC,
-and KorQuAD's dev file, split by article). Without --model, it trains a BERT of 4 layers × 256 with fresh weights and 8,000 word
-pieces of both. Both sides read features that are made beforehand, train one epoch with AdamW, linear warm-up and decay, and
-score the same held-out part. The time is the processor's for that epoch, so that other work on the machine matters little.
-Trainer runs
+python -m bench.finetune DATA --peers PYTHON [--model DIR] [--precision float32] [--threads 1] [--rounds 2]
+
+DATA is the folder of benchmarks (NSMC, and KorQuAD's dev file, split by article). Without --model, it trains a BERT of 4 layers
+× 256 with fresh weights and 8,000 word pieces of both. Both sides read features that are made beforehand, train one epoch with
+AdamW, linear warm-up and decay, in the same precision, and score the same held-out part. The time is the processor's for that
+epoch, so that other work on the machine matters little. Trainer runs
 
 - with its defaults: random batches padded to their longest, which is what it does with a tokenizer and without a collator;
 - as its example scripts run it by default: every input padded to the length limit;
@@ -75,13 +76,13 @@ def fresh_model(texts: Sequence[str], directory: Path) -> Path:
     return directory
 
 
-def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
+def specs(data: Path, small: bool, precision: str) -> dict[str, FinetuneSpec]:
     """Return the spec of each task, with as many examples as take about half a minute per round."""
     nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst"}
     korquad = data / "korquad_v1.0_dev.tar.zst"
     member = "korquad/KorQuAD_v1.0_dev.json"
     articles = {"train": korquad, "train_member": member, "max_train_examples": 160, "max_dev_examples": 100}
-    common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1}
+    common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1, "precision": precision}
     return {
         "nsmc": FinetuneSpec(
             task="nsmc",
@@ -167,7 +168,7 @@ class Bench:
             for split, table in self.features.items()
         }
         job = {"task": spec.task, "model": str(self.model), "way": way, "seed": seed, "threads": self.threads, **parts}
-        job |= {"batch_size": spec.batch_size, "learning_rate": spec.learning_rate, "max_length": spec.max_length}
+        job |= {name: getattr(spec, name) for name in ("batch_size", "learning_rate", "max_length", "precision")}
         path = self.work / "job.json"
         path.write_text(json.dumps({**job, "out": str(self.work / "trainer")}))
         quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -186,6 +187,7 @@ def main() -> int:
     parser.add_argument("--peers", required=True, help="interpreter with transformers and accelerate")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--tasks", nargs="+", default=["nsmc", "korquad"])
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of both sides")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="a tenth of the NSMC examples")
@@ -193,7 +195,7 @@ def main() -> int:
     rows, missed = [], 0
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        made = specs(given.data, given.small)
+        made = specs(given.data, given.small, given.precision)
         model = given.model or fresh_model(list(texts(made)), work / "model")
         for name in given.tasks:
             bench = Bench(made[name], model, work, given.threads)

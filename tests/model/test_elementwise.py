@@ -66,3 +66,11 @@ def test_gelu_elsewhere_is_torchs() -> None:
     x = torch.randn(100)
     assert torch.equal(gelu(x, approximate="tanh"), F.gelu(x, approximate="tanh"))
     assert torch.equal(gelu(x.bfloat16(), approximate="none"), F.gelu(x.bfloat16()))
+
+
+def test_dropout_under_autocast_keeps_fp32() -> None:
+    x = torch.randn(64, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        dropped = dropout(x, 0.5)
+    assert dropped.dtype == torch.float32
+    assert torch.equal(dropped[dropped != 0], 2 * x[dropped != 0])
