@@ -34,21 +34,30 @@ _ATTACHED = (
 """Particles that begin sentences only as other words: silver, to go, names, the province."""
 _AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}){_CERTAIN}*", re.MULTILINE)
 _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
+# A pattern whose name ends in ``_END`` matches the end of each match of another. It is searched first, fifty times as fast,
+# because it begins with a literal; few texts have a match.
 _EMPTIED = re.compile(
     "|".join(
         f"{re.escape(left)} *{REMOVED}[ {REMOVED}]*{re.escape(right)}"
         for left, right in ("《》", "〈〉", "「」", "『』", "“”", "‘’", "[]")
     )
 )
-_SEPARATED = re.compile(rf"(?<! ) *[,;·] *{REMOVED}[ {REMOVED}]*(?=[,;·]|\.(?![.\w]))")
+_EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]]")
+_SEPARATED_END = re.compile(rf"{REMOVED} *(?=[,;·]|\.(?![.\w]))")
+_SEPARATED = re.compile(rf"[,;·][ {REMOVED}]*{_SEPARATED_END.pattern}")
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
-_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}+(?:{_UNIT})(?= *[),;/])")
+_MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT})(?= *[),;/])")
+_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}*{_MEASURED_END.pattern}")
 """A unit whose number was removed, alone between brackets and separators."""
-_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}+"
-_AT_AN_AGE = re.compile(rf"{_NUMBER}[세살](?:의 나이)?(?:로|에(?! {_COMPOUND})) +")
+_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
+_AGE = re.compile(rf"{REMOVED}[세살](?:의 나이)?(?:로|에(?! {_COMPOUND})) +")
+_AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
+_IS_A_NUMBER_END = re.compile(
+    rf"{REMOVED}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)(?:이다|이었다|였다|입니다)\.(?: +|$)", re.MULTILINE
+)
 _IS_A_NUMBER = re.compile(
     rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))(?P<before>[^.?!\"“”\n{LINE_BREAK}]*)"
-    rf"{_NUMBER}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)(?:이다|이었다|였다|입니다)\.(?: +|$)",
+    rf"{_NUMBER}{_IS_A_NUMBER_END.pattern}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
@@ -83,12 +92,26 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
 
     if REMOVED not in text:
         return text
-    for alone in (_EMPTIED, _MEASURED, _SEPARATED):
-        text = alone.sub(REMOVED, text)
+    text = _without_what_stood_alone(text)
     before = len(text)
-    text = _IS_A_NUMBER.sub(_without_number, _AT_AN_AGE.sub(REMOVED, text))
+    if _AGE.search(text):
+        text = _AT_AN_AGE.sub(REMOVED, text)
+    if _IS_A_NUMBER_END.search(text):
+        text = _IS_A_NUMBER.sub(_without_number, text)
     lost["line"] += before - len(text)
     return _AFTER_MARK.sub(replacement, text)
+
+
+def _without_what_stood_alone(text: str) -> str:
+    """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
+    if _EMPTIED_END.search(text):
+        text = _EMPTIED.sub(REMOVED, text)
+    if _MEASURED_END.search(text):
+        text = _MEASURED.sub(REMOVED, text)
+    if _SEPARATED_END.search(text):
+        *before, last = _SEPARATED.split(text)
+        text = REMOVED.join([*(part.rstrip(" ") for part in before), last])
+    return text
 
 
 def _without_number(sentence: re.Match[str]) -> str:
