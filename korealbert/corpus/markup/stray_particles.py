@@ -50,14 +50,19 @@ _MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT})(?= *[),;/])")
 _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}*{_MEASURED_END.pattern}")
 """A unit whose number was removed, alone between brackets and separators."""
 _NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
-_AGE = re.compile(rf"{REMOVED}[세살](?:의 나이)?(?:로|에(?! {_COMPOUND})) +")
+_AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
 _AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
-_IS_A_NUMBER_END = re.compile(
-    rf"{REMOVED}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)(?:이다|이었다|였다|입니다)\.(?: +|$)", re.MULTILINE
+_COUNTER = "(?:명|개|[ck]?m²?|㎢|kg|%|달러)"
+_BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
+_COUNTS_END = re.compile(rf"{REMOVED}{_COUNTER}이[고며],? +")
+_COUNTS = re.compile(
+    rf"(?:{_BEGIN}|(?<=[가-힣], ))[^.?!,\"“”\n{LINE_BREAK}]*{_NUMBER}{_COUNTS_END.pattern}",
+    re.MULTILINE,
 )
+"""A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
+_IS_A_NUMBER_END = re.compile(rf"{REMOVED}(?:[세살]|{_COUNTER})(?:이다|이었다|였다|입니다)\.(?: +|$)", re.MULTILINE)
 _IS_A_NUMBER = re.compile(
-    rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))(?P<before>[^.?!\"“”\n{LINE_BREAK}]*)"
-    rf"{_NUMBER}{_IS_A_NUMBER_END.pattern}",
+    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*){_NUMBER}{_IS_A_NUMBER_END.pattern}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
@@ -68,17 +73,18 @@ _REACH = 64
 
 _NOT_GO = "(?!가셔|보[니면고았아자]|버[리린려렸]|줘)"
 _SUBJECT = rf"가 +{_NOT_GO}(?=[가-힣]{{2}}|\d)|은 +(?=(?:에서|으로|[을를로의과와는가에]) )"
-_LINE = re.compile(rf"(?<![\"”'’」』》〉>])\n(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_LINE = re.compile(rf"\n(?<![\"”'’」』》〉>]\n)(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 """Not after a quotation or title, whose particle may begin the next line: ``"정말이다."`` and 라고 그는 말했다."""
 _BROKEN = re.compile(
-    rf"(?<=[가-힣])\n(?=(의|에|에서|에는|[는를와을과]|가(?= +{_NOT_GO})){_END}|(이(?:다|었다|며|고|지만|라면|면|므로))[ ,.\n])"
+    rf"\n(?<=[가-힣]\n)(?=(의|에|에서|에는|[는를와을과]|가(?= +{_NOT_GO})){_END}"
+    r"|(이(?:다|었다|며|고|지만|라면|면|므로))[ ,.\n])"
 )
 _NO_NOUN = re.compile(
     r"(?:[은는이가을를의에와과도로면서고며나다데때즉해라여어아만지한터닌인게각히및]"
     r"|경우|하자|만약|우선|물론|대략|항상|달리| 약)\Z"
 )
 """The last two syllables of lines that do not end in a noun."""
-_SENTENCE = re.compile(rf"(?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_SENTENCE = re.compile(rf"\. (?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 
 
 def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
@@ -96,6 +102,8 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
     before = len(text)
     if _AGE.search(text):
         text = _AT_AN_AGE.sub(REMOVED, text)
+    if _COUNTS_END.search(text):
+        text = _COUNTS.sub(REMOVED, text)
     if _IS_A_NUMBER_END.search(text):
         text = _IS_A_NUMBER.sub(_without_number, text)
     lost["line"] += before - len(text)
@@ -134,7 +142,7 @@ def without_stray_particles(text: str, title: str) -> str:
 
     If a particle fits the noun at the end of the line above, the lines are joined instead: 바보 노무현, 의 삶.
     """
-    text = _SENTENCE.sub("", _LINE.sub("\n", f"\n{_BROKEN.sub(_joined, text)}")[1:])
+    text = _SENTENCE.sub(". ", _LINE.sub("\n", f"\n{_BROKEN.sub(_joined, text)}")[1:])
     return text.removeprefix("은 ") if not title.startswith("은") else text
 
 
