@@ -28,9 +28,20 @@ _MAY_BE_MARKS = re.compile(f"[^{_NO_MARKS}]{{{_MAX_MARKS + 1},}}")
 
 def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     """Return the text in a composed normal form. Idempotent."""
-    if len(text) > LONGEST_WORD and max(map(len, text.split("\n"))) > LONGEST_WORD:
+    if _may_have_longer_word(text):
         text = _LONGER_WORD.sub(lambda word: _MAY_BE_MARKS.sub(_limit_marks, word[0]), text)
     return text if unicodedata.is_normalized(form, text) else unicodedata.normalize(form, text)
+
+
+def _may_have_longer_word(text: str) -> bool:
+    """Return False if a blank or line feed is among any ``LONGEST_WORD`` + 1 characters in a row."""
+    start = 0
+    while len(text) - start > LONGEST_WORD:
+        end = start + LONGEST_WORD + 1
+        start = text.rfind(" ", start, end) + 1 or text.rfind("\n", start, end) + 1
+        if not start:
+            return True
+    return False
 
 
 def _limit_marks(run: re.Match[str]) -> str:

@@ -32,7 +32,8 @@ _SENTENCE_NOTE = re.compile(r"\d{1,3}(?:[-–~]\d{1,3})?|[*†‡]{1,3}")
 _SENTENCE_END = re.compile(r"[가-힣][\"'”’)]{0,3}[.?!][\"'”’)]{0,3}\Z")
 _LOCATED = re.compile(rf"\[\d+\.[\d.,^{RAISED}{LEVEL}]*\d\Z|[Α-Ω]\Z")
 """The end of a text that locants follow: [3.3.1.1^3,7], Δ^9,11."""
-_FRACTION = re.compile(rf"([A-Za-zα-ωΑ-Ω)\]]?[\d'\0-\x04]*){RAISED}(\d+){LEVEL}(?:[/⁄]|&frasl;){LOWERED}(\d+){LEVEL}")
+_HALVES = re.compile(rf"{RAISED}(\d+){LEVEL}(?:[/⁄]|&frasl;){LOWERED}(\d+){LEVEL}")
+_FRACTION = re.compile(rf"([A-Za-zα-ωΑ-Ω)\]]?[\d'\0-\x04]*){_HALVES.pattern}")
 """A fraction (1/2), unless a letter is before it, which makes it a power (x^2/3)."""
 CONTEXT_CHARS = 40
 """Characters before a superscript that are looked at."""
@@ -55,12 +56,12 @@ def read_scripts(text: str) -> str:
     """Replace the marks, and what is between them on one line, by plain text."""
     if LEVEL not in text and RAISED not in text and LOWERED not in text:
         return text
-    text = _FRACTION.sub(_fraction, text)
+    if _HALVES.search(text):
+        text = _FRACTION.sub(_fraction, text)
     for _ in range(_MAX_DEPTH):
-        text, found = _SCRIPT.subn(_plain, text)
-        if not found:
-            break
-    return _UNPAIRED.sub("", text)
+        if RAISED in text or LOWERED in text:
+            text = _SCRIPT.sub(_plain, text)
+    return _UNPAIRED.sub("", text) if LEVEL in text or RAISED in text or LOWERED in text else text
 
 
 def _fraction(parts: re.Match[str]) -> str:

@@ -8,10 +8,12 @@ restores the input from the output.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -64,8 +66,10 @@ class Rule(Spec):
     """line: a whole line. prefix: the start of a line, not in the tail. suffix: a whole line, or its end after a sentence."""
     pattern: str
     """A regular expression with names of macros in braces (``{MACRO}``); line breaks and the blanks after them are ignored."""
+    contains: tuple[str, ...] = ()
+    """Words of which every match has one; lines without any are skipped, which saves matching them. Empty: unknown."""
     needs: tuple[str, ...] = ()
-    """The rule is skipped if the text has none of these words; empty: never."""
+    """Instead of ``contains``: the rule is skipped if the text has none of these words, wherever it has them."""
     max_characters: int = Field(default=150, ge=1)
     """Longer matches are content."""
     max_spaces: int = Field(default=40, ge=0)
@@ -131,10 +135,12 @@ class Cleaned:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     start: int
     end: int
+
+
+_START = attrgetter("start")
 
 
 class NewsRules:
@@ -179,11 +185,14 @@ class NewsRules:
         return None
 
     def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
-        open_ended = [number for number, line in enumerate(lines) if not _ends_sentence(view, line)]
+        open_ended = {number for number, line in enumerate(lines) if not _ends_sentence(view, line)}
         last_prose = _last_prose_line(view, lines)
         for rule in rules:  # the outer loop, so that a caption is removed before the credit that identifies it
-            for index in open_ended if rule.no_sentence else range(len(lines)):
+            for index in _lines_with(rule.contains, view, lines) if rule.contains else range(len(lines)):
                 line = lines[index]
+                too_long = rule.take == "line" and line.end - line.start > rule.max_characters
+                if too_long or (rule.no_sentence and index not in open_ended):
+                    continue
                 if rule.text_below and index >= last_prose:
                     break
                 if rule.take == "prefix":
@@ -197,6 +206,8 @@ class NewsRules:
                             yield rule, start, line.end
 
     def _fits_neighbours(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
+        if not (rule.next_to or rule.not_beside):
+            return True
         above, below = lines[max(index - _MAX_LIST, 0) : index][::-1], lines[index + 1 : index + 1 + _MAX_LIST]
         if wanted := self._next_to.get(rule.id):
             return any(wanted.fullmatch(view, line.start, line.end) for line in above[:1] + below[:1])
@@ -223,6 +234,8 @@ class NewsRules:
         glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - _MAX_GLUED_TAIL), last.end)]
         sentence_ends = _sentence_ends(view, last, _MAX_SUFFIX)
         for rule in rules:
+            if rule.contains and not _lines_with(rule.contains, view, [last]):
+                continue
             if rule.alone and len(lines) > 1 and self._matches(rule, view, lines[-2].start, lines[-2].end):
                 continue
             fits = self._fits_neighbours(rule, view, lines, len(lines) - 1)
@@ -246,6 +259,17 @@ class NewsRules:
             return False
         match = self._patterns[rule.id].fullmatch(view, start, end)
         return match is not None and _within_limits(rule, match.group())
+
+
+def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line]) -> list[int]:
+    """Return which of the lines have one of the words, in order."""
+    found = set()
+    for word in words:
+        at = view.find(word, lines[0].start) if lines else -1
+        while at >= 0 and (number := bisect_right(lines, at, key=_START) - 1) >= 0:
+            found.add(number)
+            at = view.find(word, max(at + 1, lines[number].end))
+    return sorted(found)
 
 
 def _head_zone(view: str, lines: list[_Line]) -> list[_Line]:
@@ -286,7 +310,8 @@ def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
 
 
 def _is_active(rule: Rule, view: str, outlet: str) -> bool:
-    return (not rule.outlets or outlet in rule.outlets) and (not rule.needs or any(word in view for word in rule.needs))
+    words = rule.contains or rule.needs
+    return (not rule.outlets or outlet in rule.outlets) and (not words or any(word in view for word in words))
 
 
 def _within_limits(rule: Rule, matched: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.records import UNWANTED
@@ -113,6 +114,11 @@ class WikiText:
     disambiguation: bool = False
 
 
+@lru_cache(maxsize=4)
+def _without_blanks(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.replace(" ", "") for name in names)
+
+
 class Prose:
     """Collects headings, lines and paragraph breaks in order."""
 
@@ -120,7 +126,7 @@ class Prose:
         self._lines: list[str] = []
         self._pending: list[tuple[int, str]] = []  # headings whose section has no text yet
         self._headings, self._lost = options.headings, lost
-        self._dropped_sections = {name.replace(" ", "") for name in options.dropped_sections}
+        self._dropped_sections = _without_blanks(options.dropped_sections)
         self._dropping_level = 0
         self._break = False
         self._footnotes: list[str] = []

@@ -298,7 +298,7 @@ def _repair(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str
         text = _DOUBLE_STOP.sub("", text)
     text = without_stray_particles(finish(text), title)
     lost["repair"] += before - len(text)
-    lines = [line for line in text.split("\n") if not line or LETTER.search(line)]
+    lines = [line for line in text.split("\n") if not line or line[0].isalnum() or LETTER.search(line)]
     headings = {f"{name}." for name in spec.wiki.dropped_sections}
     return tidy("\n".join(line for line in _without_last_headings(lines) if line not in headings))
 

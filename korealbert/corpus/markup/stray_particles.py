@@ -34,21 +34,35 @@ _ATTACHED = (
 """Particles that begin sentences only as other words: silver, to go, names, the province."""
 _AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}){_CERTAIN}*", re.MULTILINE)
 _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
+# A pattern whose name ends in ``_END`` matches the end of each match of another. It is searched first, fifty times as fast,
+# because it begins with a literal; few texts have a match.
 _EMPTIED = re.compile(
     "|".join(
         f"{re.escape(left)} *{REMOVED}[ {REMOVED}]*{re.escape(right)}"
         for left, right in ("《》", "〈〉", "「」", "『』", "“”", "‘’", "[]")
     )
 )
-_SEPARATED = re.compile(rf"(?<! ) *[,;·] *{REMOVED}[ {REMOVED}]*(?=[,;·]|\.(?![.\w]))")
+_EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]]")
+_SEPARATED_END = re.compile(rf"{REMOVED} *(?=[,;·]|\.(?![.\w]))")
+_SEPARATED = re.compile(rf"[,;·][ {REMOVED}]*{_SEPARATED_END.pattern}")
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
-_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}+(?:{_UNIT})(?= *[),;/])")
+_MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT})(?= *[),;/])")
+_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}*{_MEASURED_END.pattern}")
 """A unit whose number was removed, alone between brackets and separators."""
-_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}+"
-_AT_AN_AGE = re.compile(rf"{_NUMBER}[세살](?:의 나이)?(?:로|에(?! {_COMPOUND})) +")
+_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
+_AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
+_AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
+_COUNTER = "(?:명|개|[ck]?m²?|㎢|kg|%|달러)"
+_BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
+_COUNTS_END = re.compile(rf"{REMOVED}{_COUNTER}이[고며],? +")
+_COUNTS = re.compile(
+    rf"(?:{_BEGIN}|(?<=[가-힣], ))[^.?!,\"“”\n{LINE_BREAK}]*{_NUMBER}{_COUNTS_END.pattern}",
+    re.MULTILINE,
+)
+"""A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
+_IS_A_NUMBER_END = re.compile(rf"{REMOVED}(?:[세살]|{_COUNTER})(?:이다|이었다|였다|입니다)\.(?: +|$)", re.MULTILINE)
 _IS_A_NUMBER = re.compile(
-    rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))(?P<before>[^.?!\"“”\n{LINE_BREAK}]*)"
-    rf"{_NUMBER}(?:세|살|명|개|[ck]?m²?|㎢|kg|%|달러)(?:이다|이었다|였다|입니다)\.(?: +|$)",
+    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*){_NUMBER}{_IS_A_NUMBER_END.pattern}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
@@ -59,17 +73,18 @@ _REACH = 64
 
 _NOT_GO = "(?!가셔|보[니면고았아자]|버[리린려렸]|줘)"
 _SUBJECT = rf"가 +{_NOT_GO}(?=[가-힣]{{2}}|\d)|은 +(?=(?:에서|으로|[을를로의과와는가에]) )"
-_LINE = re.compile(rf"(?<![\"”'’」』》〉>])\n(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_LINE = re.compile(rf"\n(?<![\"”'’」』》〉>]\n)(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 """Not after a quotation or title, whose particle may begin the next line: ``"정말이다."`` and 라고 그는 말했다."""
 _BROKEN = re.compile(
-    rf"(?<=[가-힣])\n(?=(의|에|에서|에는|[는를와을과]|가(?= +{_NOT_GO})){_END}|(이(?:다|었다|며|고|지만|라면|면|므로))[ ,.\n])"
+    rf"\n(?<=[가-힣]\n)(?=(의|에|에서|에는|[는를와을과]|가(?= +{_NOT_GO})){_END}"
+    r"|(이(?:다|었다|며|고|지만|라면|면|므로))[ ,.\n])"
 )
 _NO_NOUN = re.compile(
     r"(?:[은는이가을를의에와과도로면서고며나다데때즉해라여어아만지한터닌인게각히및]"
     r"|경우|하자|만약|우선|물론|대략|항상|달리| 약)\Z"
 )
 """The last two syllables of lines that do not end in a noun."""
-_SENTENCE = re.compile(rf"(?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_SENTENCE = re.compile(rf"\. (?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 
 
 def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
@@ -83,12 +98,28 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
 
     if REMOVED not in text:
         return text
-    for alone in (_EMPTIED, _MEASURED, _SEPARATED):
-        text = alone.sub(REMOVED, text)
+    text = _without_what_stood_alone(text)
     before = len(text)
-    text = _IS_A_NUMBER.sub(_without_number, _AT_AN_AGE.sub(REMOVED, text))
+    if _AGE.search(text):
+        text = _AT_AN_AGE.sub(REMOVED, text)
+    if _COUNTS_END.search(text):
+        text = _COUNTS.sub(REMOVED, text)
+    if _IS_A_NUMBER_END.search(text):
+        text = _IS_A_NUMBER.sub(_without_number, text)
     lost["line"] += before - len(text)
     return _AFTER_MARK.sub(replacement, text)
+
+
+def _without_what_stood_alone(text: str) -> str:
+    """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
+    if _EMPTIED_END.search(text):
+        text = _EMPTIED.sub(REMOVED, text)
+    if _MEASURED_END.search(text):
+        text = _MEASURED.sub(REMOVED, text)
+    if _SEPARATED_END.search(text):
+        *before, last = _SEPARATED.split(text)
+        text = REMOVED.join([*(part.rstrip(" ") for part in before), last])
+    return text
 
 
 def _without_number(sentence: re.Match[str]) -> str:
@@ -111,7 +142,7 @@ def without_stray_particles(text: str, title: str) -> str:
 
     If a particle fits the noun at the end of the line above, the lines are joined instead: 바보 노무현, 의 삶.
     """
-    text = _SENTENCE.sub("", _LINE.sub("\n", f"\n{_BROKEN.sub(_joined, text)}")[1:])
+    text = _SENTENCE.sub(". ", _LINE.sub("\n", f"\n{_BROKEN.sub(_joined, text)}")[1:])
     return text.removeprefix("은 ") if not title.startswith("은") else text
 
 

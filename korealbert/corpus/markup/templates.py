@@ -76,18 +76,22 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int | str]) 
 
 def _filled(pattern: str, given: Mapping[str, str]) -> str:
     """Fill in a pattern's arguments; return "" if one is missing that is not in brackets."""
-    names = {name for name, _ in _ARGUMENT.findall(pattern)}
-    values = {name: _COMPUTED[name](given) if name in _COMPUTED else given.get(name, "") for name in names}
+    values = {name: _COMPUTED[name](given) if name in _COMPUTED else given.get(name, "") for name in _names(pattern)}
 
     def complete(part: str) -> bool:
-        return all(values[name] for name, _ in _ARGUMENT.findall(part))
+        return all(values[name] for name in _names(part))
 
     before = ""
-    while before != pattern:
+    while "[" in pattern and before != pattern:
         before, pattern = pattern, _OPTIONAL.sub(lambda part: part[1] if complete(part[1]) else "", pattern)
     if not complete(pattern):
         return ""
     return _ARGUMENT.sub(lambda one: f"{_LEVELS[one[2]]}{values[one[1]]}{LEVEL}" if one[2] else values[one[1]], pattern)
+
+
+@lru_cache(maxsize=4096)
+def _names(pattern: str) -> frozenset[str]:
+    return frozenset(name for name, _ in _ARGUMENT.findall(pattern))
 
 
 def _date(given: Mapping[str, str]) -> str:
@@ -113,7 +117,7 @@ def _money(given: Mapping[str, str]) -> str:
 def _measure(given: Mapping[str, str]) -> str:
     """Write a number or range with its unit, and smaller units: 10–20 km, 5 ft 11 in."""
     arguments = (given.get(str(number), "") for number in range(1, 10))
-    shown, *rest = (_UNIT_POWER.sub(rf"{RAISED}\1{LEVEL}", argument) for argument in arguments)
+    shown, *rest = (_UNIT_POWER.sub(rf"{RAISED}\1{LEVEL}", one) if one else "" for one in arguments)
     while len(rest) > 1 and rest[0] in _RANGES and rest[1]:
         shown, rest = f"{shown}{_RANGES[rest[0]]}{rest[1]}", rest[2:]
     if not shown or not rest:

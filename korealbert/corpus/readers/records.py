@@ -39,7 +39,8 @@ _UNTIDY = re.compile(f"[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u300
 """Matches any character that ``tidy`` removes or replaces; most texts have none."""
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 """All line breaks of Unicode but the line feed, with form feeds, which begin pages."""
-_BLANKS = re.compile(r"[^\S\n]+")
+_OTHER_BLANK = re.compile(r"[^\S\n ]")
+_SPACES = re.compile("   *")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
@@ -109,11 +110,10 @@ def tidy(text: str) -> str:
     ``normalise`` removes more (entities, fillers, joiners) and counts it.
     """
     text = composed(text)
-    untidy = _UNTIDY.search(text)
-    if untidy:
-        text = UNWANTED.sub("", _LINE_BREAK.sub("\n", text))
-    if untidy or "  " in text:
-        text = _BLANKS.sub(" ", text)
+    if _UNTIDY.search(text):
+        text = _OTHER_BLANK.sub(" ", UNWANTED.sub("", _LINE_BREAK.sub("\n", text)))
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
     text = _BLANK_LINES.sub("\n\n", text)
     return text.replace(" \n", "\n").replace("\n ", "\n").strip()
 

@@ -191,7 +191,14 @@ def test_bounds_of_ngrams_are_never_below_what_they_cover(words: list[str]) -> N
     numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
     ids = np.array([numbers[word] for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
-    most, seen_before = filters._ngram_bounds(words, lengths)
+    most, seen_before = filters._ngram_bounds(Parts(" ".join(words)))
     assert all(filters._top_ngram_characters(ids, lengths, n) <= n * most for n in range(2, 5))
     assert all(filters._duplicate_characters(ids, lengths, n) <= seen_before for n in range(5, 11))
     assert most == max(words.count(word) * len(word) for word in words)
+
+
+@given(st.text(st.sampled_from("가나aé1.😀𐐀\ud800 \n\t\u3000")))
+def test_words_are_those_between_white_space(text: str) -> None:
+    parts = Parts(text)
+    assert parts.word_count == len(text.split())
+    assert parts.lengths.tolist() == [len(word) for word in text.split()]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,34 @@ def test_an_outlet_rule_is_for_that_outlet_alone(tmp_path: Path) -> None:
     rules = NewsRules(path)
     assert rules.clean("가을이 왔다.\n끝말", "가나신문").text == "가을이 왔다."
     assert rules.clean("가을이 왔다.\n끝말", "다라신문").text == "가을이 왔다.\n끝말"
+
+
+def test_a_rule_is_tried_only_on_lines_with_its_words(tmp_path: Path) -> None:
+    path = tmp_path / "news.toml"
+    path.write_text("[[rule]]\nid='X'\nzones=['any']\ntake='line'\npattern='[^\\n]말'\ncontains=['끝', '첫']", "utf-8")
+    assert NewsRules(path).clean("첫말\n가을이 왔다.\n밤말\n끝말\n그렇게 말했다.").text == "가을이 왔다.\n밤말\n그렇게 말했다."
+
+
+@pytest.fixture(scope="module")
+def without_words(tmp_path_factory: pytest.TempPathFactory) -> NewsRules:
+    """The rules, tried on all lines."""
+    path = tmp_path_factory.mktemp("rules") / "news.toml"
+    path.write_text(re.sub("(?m)^contains = .*$", "", (RULES / "news.toml").read_text("utf-8")), "utf-8")
+    return NewsRules(path)
+
+
+@pytest.mark.parametrize(("rule", "example"), POSITIVE)
+def test_examples_are_the_same_if_rules_are_tried_on_all_lines(
+    rule: Rule, example: dict[str, str], without_words: NewsRules
+) -> None:
+    text, outlet = normalise(body_of(rule) + example["text"]).text, example.get("outlet", "")
+    assert without_words.clean(text, outlet) == NEWS.clean(text, outlet)
+
+
+@settings(max_examples=100)
+@given(LINES)
+def test_texts_are_the_same_if_rules_are_tried_on_all_lines(without_words: NewsRules, text: str) -> None:
+    assert without_words.clean(text) == NEWS.clean(text)
 
 
 @pytest.mark.parametrize(
