@@ -325,7 +325,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
     whole = [example for part in examples.values() for example in part]
-    stats: dict[str, Any] = {"task": spec.task_name, **task.census(whole)}
+    stats: dict[str, Any] = {"task": spec.task_name, **task.gold_counts(whole)}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)

@@ -270,7 +270,7 @@ def _write_predictions(path: Path, name: str, task: Task, examples: Sequence[Exa
     schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())], metadata=metadata)
     with TableWriter(path, schema) as table:
         for example, prediction, loss in zip(examples, *answers, strict=True):
-            table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
+            table.append((example.id, task.stored(example.target), task.stored(prediction), loss))
 
 
 def _check(spec: FinetuneSpec, runtime: Runtime) -> None:

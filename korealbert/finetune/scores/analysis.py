@@ -71,8 +71,8 @@ def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], 
                 "id": examples[index].id,
                 "text": _shown(examples[index].text),
                 "pair": _shown(examples[index].pair),
-                "gold": task.kept(examples[index].target),
-                "pred": task.kept(predicted[index]),
+                "gold": task.stored(examples[index].target),
+                "pred": task.stored(predicted[index]),
                 "loss": round(losses[index], 6),
             }
             for index in order

@@ -36,7 +36,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scores.kept import differences, digest_of
+from korealbert.finetune.scores.predictions import differences, digest_of
 from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
 from korealbert.finetune.scores.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
 

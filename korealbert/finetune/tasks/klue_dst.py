@@ -143,7 +143,7 @@ class KlueDst(Task):
             for n in range(len(features))
         ]
 
-    def kept(self, value: Any) -> list[str]:
+    def stored(self, value: Any) -> list[str]:
         """Return the state as a list."""
         return list(value)
 
@@ -154,9 +154,9 @@ class KlueDst(Task):
         """
         return _state(record, "state")
 
-    def fields(self, kept: Sequence[str]) -> dict[str, Any]:
+    def fields(self, stored: Sequence[str]) -> dict[str, Any]:
         """Return the state."""
-        return {"state": kept}
+        return {"state": stored}
 
     def labelled(self, example: Example, predicted: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the name of every gold or predicted slot, ``none`` if a side lacks it, ``another value`` if it is wrong."""
