@@ -74,7 +74,7 @@ class ViewHeader:
     """If word order is drawn per batch: the share of batches that get it. None if it is drawn per row."""
     seed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """Counts of this shard's noise (``noise.Drawn.counts``)."""
+    """Counts of this shard's noise (``noise.GeneratedNoise.counts``)."""
 
     @property
     def common(self) -> dict[str, Any]:
