@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Type
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.resampling import Answered
 
 if TYPE_CHECKING:

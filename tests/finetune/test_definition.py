@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from korealbert.artifact import Artifact, InputPath, Store, build, canonical
 from korealbert.artifact.files import sha256_of_file
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.files import Record
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.scoring import record_format, score_file
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run

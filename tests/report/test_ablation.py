@@ -23,7 +23,7 @@ from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
 from korealbert.report.ablation.table import differences
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.printed import Column, Printed
+from korealbert.report.paper_columns import Column, Printed
 from tests.report.conftest import content, made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}

@@ -31,7 +31,7 @@ from korealbert.artifact.files import (
 )
 from korealbert.artifact.spec import explained
 from korealbert.artifact.stage import host_facts
-from korealbert.artifact.store import contradictions, faults_within
+from korealbert.artifact.store import faults_of_manifest, faults_within
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
@@ -224,7 +224,7 @@ def _cell(predictions: Path) -> _Cell | None:
     if not manifest.is_file() or not is_of_an_artifact(directory):
         return None
     found = Artifact(directory.name, directory)
-    if wrong := contradictions(found.name, found.manifest):
+    if wrong := faults_of_manifest(found.name, found.manifest):
         raise ArtifactError(f"{directory}: {wrong[0]}; run its stage again")
     if found.manifest["files"].get(predictions.name, {}).get("sha256") != sha256_of_file(predictions):
         raise ArtifactError(f"{predictions}: not the predictions in its manifest; run its stage again")

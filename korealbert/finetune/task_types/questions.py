@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
-from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1
+from korealbert.finetune.records import Identifiers, Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task, narrowed
 
@@ -65,7 +65,7 @@ class Window:
         return self.spans[start - self.first][0], self.spans[end - self.first][1]
 
 
-class Found(NamedTuple):
+class BestSpan(NamedTuple):
     """The best span of a window with its score, and the score of "no answer"."""
 
     score: float
@@ -90,11 +90,11 @@ def windows(
             return
 
 
-def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> Found:
+def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> BestSpan:
     """Return the span of at most ``max_pieces`` pieces with the largest sum of start and end logit."""
     best = best_spans(logits_L2, window, max_pieces, number=1)
     score, span = best[0] if best else (-np.inf, (0, 0))
-    return Found(score, span, float(logits_L2[0].sum()))
+    return BestSpan(score, span, float(logits_L2[0].sum()))
 
 
 def best_spans(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int, *, number: int) -> list[tuple[float, Span]]:
@@ -285,7 +285,7 @@ class QuestionAnswering(Task):
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """Return the text of the best span over all windows; "" if "no answer" scores higher and the benchmark allows that."""
-        best: dict[int, Found] = {}
+        best: dict[int, BestSpan] = {}
         null: dict[int, float] = {}
         for feature, found in zip(encoded.features, decoded, strict=True):
             if feature.example not in best or found.score > best[feature.example].score:

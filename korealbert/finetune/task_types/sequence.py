@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Form, Record, normalisation_hint, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
+from korealbert.finetune.records import Form, Record, normalisation_hint, tsv_rows
 from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 

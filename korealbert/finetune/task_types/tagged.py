@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
-from korealbert.finetune.files import Record, normalisation_hint
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
+from korealbert.finetune.records import Record, normalisation_hint
 from korealbert.finetune.task import Encoded, Example, Feature, Task, narrowed
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.encoders.alignment import Pieces, Span, frame, pieces, with_every_unit
-from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
+from korealbert.finetune.records import Record, check_width
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of, narrowed
 from korealbert.finetune.task_types.tagged import IGNORED, unit_spans

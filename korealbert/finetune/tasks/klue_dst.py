@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import frame, pieces
-from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.units import joint_goal_accuracy, slot_micro_f1
+from korealbert.finetune.records import Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Feature, Scores, SlotScores, Task, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults

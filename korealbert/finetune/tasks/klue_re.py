@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import frame
-from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
+from korealbert.finetune.records import Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults

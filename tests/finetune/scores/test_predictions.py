@@ -15,7 +15,7 @@ from pyarrow import ipc
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.files import Record
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.scoring import compare_files, score_file
 from tests.finetune.scores.test_scoring import DP, EOJEOLS, GOOD, NER, NSMC, RE, STS, question, squad
 
