@@ -73,10 +73,12 @@ def read_examples(
     return {name: limited(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
 
-def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
+def read_triples(
+    spec: FinetuneSpec, excluded: Callable[[str], bool]
+) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
     """Return the task of ``spec.contrast``, its ``train`` and ``dev`` triples, and how many triples were left out.
 
-    Triples with a ``barred`` sentence are left out. Raises ValueError if fewer than two remain.
+    Triples with an ``excluded`` sentence are left out. Raises ValueError if fewer than two remain.
     """
     assert spec.contrast is not None
     file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
@@ -84,7 +86,7 @@ def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[Ent
     assert isinstance(entailment, SequenceClassification)
     triples = EntailmentTriples(entailment, spec.contrast.scale)
     found = [example for example in triples.read(file) if isinstance(example, Triple)]
-    kept: list[Example] = [triple for triple in found if not any(map(barred, triple.sentences))]
+    kept: list[Example] = [triple for triple in found if not any(map(excluded, triple.sentences))]
     if len(kept) < 2:
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
     dev, train = held_out(triples, limited(kept, spec.contrast.max_triples, spec.split_seed), DEV_SHARE, spec.split_seed)
@@ -102,9 +104,9 @@ class EncodedTriples:
     """Title of the benchmark, and numbers of triples that are trained on, held out and left out; for ``metrics.json``."""
 
 
-def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+def encode_triples(spec: FinetuneSpec, excluded: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
     """Encode the triples of ``read_triples`` into a hidden directory, which is removed after the build."""
-    triples, parts, left_out = read_triples(spec, barred)
+    triples, parts, left_out = read_triples(spec, excluded)
     tables = encoded_splits(out_dir / ".triples", triples, parts, tokenizer, max_length=spec.max_length)
     sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
     described = {"title": triples.entailment.title, **sizes}

@@ -201,8 +201,8 @@ def _contrasted(
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
-    barred = {text.strip() for example in scored for text in (example.text, example.pair) if text}
-    triples = encode_triples(spec, lambda text: text.strip() in barred, tokenizer, out_dir)
+    excluded = {text.strip() for example in scored for text in (example.text, example.pair) if text}
+    triples = encode_triples(spec, lambda text: text.strip() in excluded, tokenizer, out_dir)
     history = contrast(model, triples, spec, report)
     return {"contrast": {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}}
 
