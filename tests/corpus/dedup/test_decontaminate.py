@@ -25,8 +25,9 @@ from korealbert.corpus.dedup.decontaminate import (
 )
 from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
+from tests.archives import compressed, tar
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
-from tests.corpus.extracting import compressed, extract, tar
+from tests.corpus.extracting import extract
 from tests.work import linear_work
 
 REVIEWS = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.records import Record
 from korealbert.finetune.scores.scoring import compare_files, score_file
+from tests.archives import zipped
 from tests.finetune.scores.test_scoring import DP, EOJEOLS, GOOD, NER, NSMC, RE, STS, question, squad
 
 
@@ -47,8 +47,7 @@ def test_predictions_of_a_fine_tuning_may_be_compressed_or_in_an_archive(tmp_pat
     gold.write_text(NSMC, "utf-8")
     content = Path(stored(tmp_path / "predictions.arrow", {"9": 0, "8": 0, "7": 1})).read_bytes()
     folded.write_bytes(gzip.compress(content))
-    with zipfile.ZipFile(tmp_path / "cell.zip", "w") as archive:
-        archive.writestr("cell/predictions.arrow", content)
+    (tmp_path / "cell.zip").write_bytes(zipped({"cell/predictions.arrow": content}))
     for name in (str(folded), f"{tmp_path}/cell.zip::cell/predictions.arrow"):
         scored = score_file("nsmc", str(gold), name, "official")
         assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")

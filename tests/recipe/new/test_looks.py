@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import tarfile
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project, sources
 from korealbert.recipe.new.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
+from tests.archives import tar, zipped
 from tests.corpus.extracting import PAGE, dump, extract
 from tests.recipe.new.test_project import built, prose, records, table, written
 
@@ -29,16 +27,7 @@ def packed(path: Path, members: dict[str, str | bytes]) -> Path:
     """Write a zip or tar archive of these members."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {name: text if isinstance(text, bytes) else text.encode() for name, text in members.items()}
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in data.items():
-                archive.writestr(name, content)
-        return path
-    with tarfile.open(path, "w") as tar:
-        for name, content in data.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(content)
-            tar.addfile(header, io.BytesIO(content))
+    path.write_bytes(zipped(data) if path.suffix == ".zip" else tar(data))
     return path
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 from korealbert.recipe.new import project
 from korealbert.recipe.new.sources import Source
 from korealbert.recipe.tables import RecipeError
+from tests.archives import zipped
 from tests.recipe.new.test_looks import packed
 from tests.recipe.new.test_project import prose, written
 
@@ -77,15 +76,6 @@ def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
     with pytest.raises(RecipeError) as refusal:
         project.write(directory / "mine", [written(directory / "t", texts)])
     return str(refusal.value)
-
-
-def zipped(texts: dict[str, str]) -> bytes:
-    """The bytes of a zip archive."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in texts.items():
-            archive.writestr(name, text)
-    return buffer.getvalue()
 
 
 def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> None:

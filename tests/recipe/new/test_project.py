@@ -7,17 +7,18 @@ import gzip
 import json
 import random
 import re
-import zipfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Runtime, Store
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project
 from korealbert.recipe.tables import RecipeError
+from tests.archives import zipped
+from tests.building import build_all
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 WORDS = (
@@ -71,11 +72,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def built(recipe: Path, store: Path, until: str) -> dict[str, Artifact]:
-    found: dict[str, Artifact] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), until).items():
-        inputs = {role: found[other] for role, other in node.inputs.items()}
-        found[label] = build(node.stage, node.spec, inputs, Runtime(store=store, workers=1), label=label).artifact
-    return found
+    return build_all(recipes.until(recipes.graph(recipes.load(recipe)), until), Runtime(store=store, workers=1))
 
 
 def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(files: Path, tmp_path: Path) -> None:
@@ -248,10 +245,8 @@ def test_files_with_other_columns_or_delimiters_are_other_sources(tmp_path: Path
 
 
 def test_members_of_an_archive_with_other_columns_are_sources_of_their_own(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
-        archive.writestr("a[1].csv", table("id,본문"))
-        archive.writestr("b.csv", table("id,내용", first=50))
-        archive.writestr("__MACOSX/._a.csv", b"\0\5\x16\7")
+    members = {"a[1].csv": table("id,본문"), "b.csv": table("id,내용", first=50), "__MACOSX/._a.csv": b"\0\5\x16\7"}
+    (tmp_path / "two.zip").write_bytes(zipped(members))
     found = project.write(tmp_path / "mine", [tmp_path / "two.zip"])
     assert {(source.fields["text"], source.members) for source in found.sources} == {("본문", "a[[]1].csv"), ("내용", "b.csv")}
     stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
@@ -321,11 +316,9 @@ def test_empty_files_alone_and_records_without_text_are_refused(tmp_path: Path) 
 
 def test_archives_have_files_and_a_size(tmp_path: Path) -> None:
     (tmp_path / "zips").mkdir()
-    with zipfile.ZipFile(tmp_path / "zips" / "글.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(40):
-            archive.writestr(f"폴더/글{number}.txt", prose(number))
-    with zipfile.ZipFile(tmp_path / "zips" / "b.zip", "w") as archive:
-        archive.writestr("a.jsonl", "\n".join(json.dumps({"text": prose(n + 50)}) for n in range(40)))
+    (tmp_path / "zips" / "글.zip").write_bytes(zipped({f"폴더/글{number}.txt": prose(number) for number in range(40)}))
+    lines = "\n".join(json.dumps({"text": prose(n + 50)}) for n in range(40))
+    (tmp_path / "zips" / "b.zip").write_bytes(zipped({"a.jsonl": lines}))
     found = project.write(tmp_path / "mine", [tmp_path / "zips"]).sources
     text = next(source for source in found if source.format == "text")
     assert text.files == 40 and text.size == sum(len(prose(number).encode()) for number in range(40))
