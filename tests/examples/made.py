@@ -157,6 +157,12 @@ class Reading:
         assert clean[first_end] == SPECIAL.sep
         return [part for part in (clean[1:first_end], clean[first_end + 1 : -1]) if part]
 
+    @property
+    def unswapped(self) -> list[int]:
+        """Return the clean pieces of both segments in the order of the text."""
+        segments = self.segments[::-1] if self.label == 1 else self.segments
+        return [piece for segment in segments for piece in segment]
+
 
 def read(batch: Batch, row: int) -> Reading:
     """Read one row of a batch."""
