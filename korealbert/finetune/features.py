@@ -22,7 +22,7 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.documents.shards import ShardError
+from korealbert.documents.shards import ARROW_FAULTS, not_whole
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import DataFile
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
@@ -220,8 +220,8 @@ class FeatureTable(Sequence[Feature]):
         try:
             reader = ipc.open_file(pa.memory_map(str(path)))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-        except pa.ArrowInvalid as error:
-            raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
+        except ARROW_FAULTS as error:
+            raise not_whole(path, error) from error
         self._parts = [_Part(batch, task) for batch in batches]
         self._ends = np.cumsum([batch.num_rows for batch in batches])
         self.lengths: npt.NDArray[np.int64] = np.concatenate([part.lengths for part in self._parts])
