@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 import torch
 from torch import distributed, nn
@@ -57,7 +56,7 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
             init_method = (Path(tempfile.mkdtemp(prefix="korealbert-ranks-")) / "rendezvous").as_uri()
         store = None
         if on_one_machine:  # torch would not decode the URL of a directory with blanks or Korean letters.
-            store = FileStore(url2pathname(urlsplit(init_method).path), world_size)
+            store = FileStore(unquote(urlsplit(init_method).path), world_size)
             store.set_timeout(default_pg_timeout)
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
