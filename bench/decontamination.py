@@ -22,8 +22,8 @@ from pathlib import Path
 from bench.common import documents, kowiki, options
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluation_texts, letters_of, load_evaluation_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.documents.schema import Document
 

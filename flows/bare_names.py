@@ -19,7 +19,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.plugins import HookContext, SetupResult, register_hook
 from prefect.settings import PREFECT_API_AUTH_STRING
 
-from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import other_owner
 from korealbert.formatting import nearest
 
 _WRAPPED = "read_deployment_by_name"
@@ -33,7 +33,7 @@ class UnclearName(ValueError):
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Called when Prefect is imported, before a client is made."""
     result = None
-    if other := stranger(str(ctx.api_url or "")):
+    if other := other_owner(str(ctx.api_url or "")):
         print(f"the server at {ctx.api_url} is not ours: {other}; no password is sent to it", file=sys.stderr)
         result = SetupResult(env={PREFECT_API_AUTH_STRING.name: ""})
     original = getattr(PrefectClient, _WRAPPED, None)

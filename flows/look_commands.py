@@ -140,12 +140,12 @@ def diff(
 
     with clear_errors():
         one, other = side(first), side(second)
-        sections, lede = comparison.compare(one, other), comparison.lede(one, other)
+        sections, introduction = comparison.compare(one, other), comparison.introduction(one, other)
         if html is not None:
-            _write_page(html, page(f"{one.name} and {other.name}", lede, sections))
+            _write_page(html, page(f"{one.name} and {other.name}", introduction, sections))
             console.print(str(html), soft_wrap=True)
             return
-        console.print(lede, soft_wrap=True)
+        console.print(introduction, soft_wrap=True)
         print_sections(sections)
 
 

@@ -222,10 +222,10 @@ def _export_to_address(
         if scheme != "hf":
             remote.send(directory, address)
             return documents, address
-        from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
+        from korealbert.report import hub_upload  # noqa: PLC0415 (loads huggingface_hub)
 
-        parcel = sharing.parcel_of_directory(directory)
-        return documents, sharing.upload(parcel, place.removeprefix("datasets/"), public=public)
+        prepared = hub_upload.prepare_directory(directory)
+        return documents, hub_upload.upload(prepared, place.removeprefix("datasets/"), public=public)
 
 
 @app.command("export-curves")
@@ -299,26 +299,26 @@ def push(
 
     The token is that of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat the command.
     """
-    from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
+    from korealbert.report import hub_upload  # noqa: PLC0415 (loads huggingface_hub)
 
     with clear_errors(), ExitStack() as stack:
-        sharing.check_name(repository)
+        hub_upload.check_name(repository)
         if means_directory(store, what, "README.md"):
-            parcel = sharing.parcel_of_directory(Path(what))
+            prepared = hub_upload.prepare_directory(Path(what))
         else:
-            parcel = stack.enter_context(sharing.parcel(_all_of(store, what), repository.rpartition("/")[2]))
-        console.print(f"license: {parcel.license}" + (f" ({parcel.why})" if parcel.why else ""), soft_wrap=True)
-        for measure in parcel.measures:
+            prepared = stack.enter_context(hub_upload.prepare_upload(_all_of(store, what), repository.rpartition("/")[2]))
+        console.print(f"license: {prepared.license}" + (f" ({prepared.why})" if prepared.why else ""), soft_wrap=True)
+        for measure in prepared.measures:
             console.print(measure, soft_wrap=True)
         if dry_run:
             table = Table("file", "size", box=None, pad_edge=False)
-            for name, size in sharing.sizes(parcel).items():
+            for name, size in hub_upload.sizes(prepared).items():
                 table.add_row(name, megabytes(size))
             console.print(table)
-            target = f"{'public' if public else 'private'} {parcel.kind}, {sharing.address(parcel, repository)}"
+            target = f"{'public' if public else 'private'} {prepared.kind}, {hub_upload.address(prepared, repository)}"
             console.print(f"nothing was sent; it would be the {target}", soft_wrap=True)
             return
-        console.print(sharing.upload(parcel, repository, public=public), soft_wrap=True)
+        console.print(hub_upload.upload(prepared, repository, public=public), soft_wrap=True)
 
 
 @app.command("import")

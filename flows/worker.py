@@ -21,7 +21,7 @@ from prefect.settings import get_current_settings
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.flows.recovery import Claimed, recover
-from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import other_owner
 
 _POLL_SECONDS = 10.0
 
@@ -35,7 +35,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     server = str(get_current_settings().api.url or "")
-    if other := stranger(server):
+    if other := other_owner(server):
         raise SystemExit(f"the server at {server} is not ours: {other}; no password is sent to it. Set PREFECT_API_URL to ours")
     # When Prefect cancels a run it loads its plugins again inside an event loop and prints a traceback. Workers need no plugin.
     environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}

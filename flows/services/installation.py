@@ -16,7 +16,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker
 
-from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import other_owner
 
 POOLS: dict[str, dict[str, int]] = {
     "data": {"build": 1, "crawl": 1},
@@ -29,7 +29,7 @@ waits for the network and blocks nothing."""
 def main() -> None:
     """Create or update everything. It can be run again at any time."""
     url = str(get_current_settings().api.url)
-    if other := stranger(url):
+    if other := other_owner(url):
         raise SystemExit(f"the server at {url} is not ours: {other}; no password is sent to it")
     with get_client(sync_client=True) as client:
         for pool, queues in POOLS.items():

@@ -32,7 +32,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_curre
 from korealbert.artifact.files import atomic_write, require_space
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
-from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import other_owner
 from korealbert.flows.terminal import warn
 
 HOW_TO_LOG_IN = (
@@ -223,9 +223,9 @@ def refused(api: str, *, waited_for: bool = False) -> str | None:
     password.
 
     Returns None if it answers well; with ``waited_for`` also if it is unreachable or temporarily broken. The password is sent
-    to no other user's process on this machine (``stranger``).
+    to no other user's process on this machine (``other_owner``).
     """
-    if other := stranger(api):
+    if other := other_owner(api):
         return other
     known = get_current_settings().api.auth_string
     late: str | None = f"its answer had not ended after {_SECONDS_TO_IDENTIFY} s"

@@ -16,7 +16,7 @@ _LISTENS = "0A"
 """Code of the listening state in Linux's socket tables."""
 
 
-def stranger(url: str) -> str | None:
+def other_owner(url: str) -> str | None:
     """Return which user's process listens at a URL of this machine, if it is neither this user nor root.
 
     Returns None if nobody listens, for hosts other than loopback, and on systems without ``/proc/net/tcp`` (Linux has it).

@@ -243,7 +243,7 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """Return what is wrong with an artifact's files, or None. Unchanged files are not read twice."""
-        wrong = contradictions(artifact.name, artifact.manifest)
+        wrong = faults_of_manifest(artifact.name, artifact.manifest)
         faults = _faults_of_files(artifact.path, artifact.manifest, self.digests.of, scratch=True)
         return next(itertools.chain(wrong, faults), None)
 
@@ -277,7 +277,7 @@ def faults_within(
 
     ``scratch`` allows hidden files there too.
     """
-    faults = [*_faults_of_files(directory, manifest, digest, scratch=scratch), *contradictions(name, manifest)]
+    faults = [*_faults_of_files(directory, manifest, digest, scratch=scratch), *faults_of_manifest(name, manifest)]
     if not faults:
         try:
             check_conservation(name, manifest["stats"], directory)
@@ -307,7 +307,7 @@ def _faults_of_files(
     yield from (f"{relative} is not in the manifest" for relative in sorted(extra))
 
 
-def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
+def faults_of_manifest(name: str, manifest: Mapping[str, Any]) -> list[str]:
     """Return where the manifest of an artifact of this name contradicts itself."""
     faults = []
     if digest_of_output(manifest["files"]) != manifest["output_digest"]:

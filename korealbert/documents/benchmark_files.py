@@ -17,9 +17,9 @@ from itertools import groupby
 from pathlib import Path
 
 from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
-from korealbert.documents.tables import csv_reader
 
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file; the largest official one (MNLI train) has 76 MB."""

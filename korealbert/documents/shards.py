@@ -32,6 +32,15 @@ class ShardError(ValueError):
     """A shard that is damaged or has another schema than expected."""
 
 
+ARROW_FAULTS = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""Errors that pyarrow raises for damaged files: damaged metadata, for example, are an OSError."""
+
+
+def not_whole(path: Path, error: Exception) -> ShardError:
+    """Return the error for a file that raised one of ``ARROW_FAULTS``."""
+    return ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage")
+
+
 def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of one Arrow IPC shard. Raises ShardError naming the file."""
     try:
@@ -42,8 +51,8 @@ def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                 batch = reader.get_batch(index)
                 batch.validate(full=True)  # A flipped byte must not surface as some column's decoding error.
                 yield batch
-    except pa.ArrowInvalid as error:
-        raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
+    except ARROW_FAULTS as error:
+        raise not_whole(path, error) from error
 
 
 def read_rows(path: Path, schema: pa.Schema) -> Iterator[tuple[Any, ...]]:

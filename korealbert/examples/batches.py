@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.documents.shards import ShardError
-from korealbert.examples.noise import NOISE_FILE, DrawnView, drawn_views
+from korealbert.examples.noise import NOISE_FILE, OnTheFlyView, on_the_fly_views
 from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
@@ -120,7 +120,7 @@ class ExampleBatches:
         """Return the shares of pieces that a view predicts and moves: counted if it is stored, else as configured."""
         return self._views[view].noised
 
-    def _use(self, view: int) -> ViewTable | DrawnView:
+    def _use(self, view: int) -> ViewTable | OnTheFlyView:
         """Return the noise of a view, and close the files of the view used longest ago."""
         if view not in self._in_use:
             self._in_use.append(view)
@@ -159,9 +159,9 @@ class ExampleBatches:
         return count * happens(lot, header.batch_portion)
 
 
-def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[ViewTable | DrawnView]:
+def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[ViewTable | OnTheFlyView]:
     if split == "train" and (directory / NOISE_FILE).exists():
-        return drawn_views(directory, rows)
+        return on_the_fly_views(directory, rows)
     if split == "heldout":
         return [ViewTable(directory / "heldout", rows, HELDOUT_VIEW)]
     directories = sorted(directory.glob("view-[0-9]*"), key=view_number)

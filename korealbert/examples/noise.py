@@ -43,7 +43,7 @@ class NoiseSettings(Spec):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class GeneratedNoise:
     """The noise of R rows: as it is stored, and how it was generated."""
 
     view: View
@@ -81,7 +81,7 @@ class Drawn:
 
 
 def noise_rates(counts: dict[str, int]) -> dict[str, float]:
-    """Return the shares realised in some rows of views, from summed counts of ``Drawn.counts``.
+    """Return the shares realised in some rows of views, from summed counts of ``GeneratedNoise.counts``.
 
     ``mlm_rate`` is of all pieces; ``masked_share``, ``random_share``, ``kept_share`` are of MLM targets; ``wop_portion`` is of
     rows; ``wop_rate`` is of the pieces of rows with word-order noise; ``sop_swapped_share`` is of rows with a sentence label.
@@ -112,7 +112,7 @@ class _Continuation:
     b_len: Ints
 
 
-def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None = None) -> Drawn:
+def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None = None) -> GeneratedNoise:
     """Draw the noise of R rows in one view. ``pool`` has all rows of the split; only NSP needs it."""
     draws = RowDraws(settings.seed, view, rows.example_id)
     split = split_rows(rows, draws, settings.sentence_task)
@@ -149,7 +149,7 @@ def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool:
         wop_count=wop_count.astype(position),
         **extra,
     )
-    return Drawn(noise, layout, masked, moved)
+    return GeneratedNoise(noise, layout, masked, moved)
 
 
 def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDraws, pool: RowTable) -> _Continuation:
@@ -212,7 +212,7 @@ _ROWS_AT_ONCE = 2_048
 """Rows whose noise is generated together: enough to hide numpy's overhead, few enough for the processor's cache."""
 
 
-class _DrawnNoise(NoiseSettings):
+class _NoiseFile(NoiseSettings):
     """Content of ``noise.json``: everything that determines the noise of some rows."""
 
     views: int
@@ -253,15 +253,15 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     packed = {name: np.packbits(getattr(words, name)).tobytes().hex() for name in wanted}
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
     vocab_sha256 = table.headers[0].vocab_sha256
-    noise = _DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
+    noise = _NoiseFile(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
     content = {"views": views, **noise.as_before()}
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
-class DrawnView:
+class OnTheFlyView:
     """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
-    def __init__(self, noise: _DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
+    def __init__(self, noise: _NoiseFile, words: WordTable, view: int, rows: RowTable) -> None:
         self._words, self._noise, self._view, self._rows = words, noise, view, rows
         self.header = view_header(noise, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
         order = noise.word_order
@@ -275,12 +275,12 @@ class DrawnView:
         """Do nothing; there is nothing to release."""
 
 
-def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
+def on_the_fly_views(directory: Path, rows: RowTable) -> list[OnTheFlyView]:
     """Return the views that ``noise.json`` describes. Raises ShardError if it is damaged, ValueError if it is for other
     rows."""
     path = directory / NOISE_FILE
     try:
-        noise = _DrawnNoise.model_validate_json(path.read_bytes())
+        noise = _NoiseFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ShardError(f"{path}: not a description of noise; rebuild its stage ({error})") from error
     check_complete(path, noise.rows, rows)
@@ -288,7 +288,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
         digest = noise.rows.get(rows_path.name, "missing")
         mine = view_header(noise, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
         check_belongs(path, mine, rows_path, header)
-    return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
+    return [OnTheFlyView(noise, noise.word_table, view, rows) for view in range(noise.views)]
 
 
 def draw_view(
@@ -297,8 +297,8 @@ def draw_view(
     """Draw the noise of any number of rows in one view; returns it with its counts. ``pool`` as in ``draw``."""
     parts, counts = [], []
     for start in range(0, max(1, len(rows)), _ROWS_AT_ONCE):
-        drawn = draw(rows.slice(start, min(start + _ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
-        parts.append(drawn.view)
-        counts.append(drawn.counts())
+        noise = draw(rows.slice(start, min(start + _ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
+        parts.append(noise.view)
+        counts.append(noise.counts())
     names = [f.name for f in fields(View) if getattr(parts[0], f.name) is not None]
     return View(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}), counts

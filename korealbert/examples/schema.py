@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.artifact.files import atomic_path
-from korealbert.documents.shards import ShardError
+from korealbert.documents.shards import ShardError, not_whole
 
 Array = npt.NDArray[Any]
 SentenceTask = Literal["none", "nsp", "sop"]
@@ -74,7 +74,7 @@ class ViewHeader:
     """If word order is drawn per batch: the share of batches that get it. None if it is drawn per row."""
     seed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """Counts of this shard's noise (``noise.Drawn.counts``)."""
+    """Counts of this shard's noise (``noise.GeneratedNoise.counts``)."""
 
     @property
     def common(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _open(path: Path, kind: type[Any]) -> tuple[pa.RecordBatch, Any]:
             raise pa.ArrowInvalid("it has empty cells, which are never written")
         header = kind(**json.loads((reader.schema.metadata or {})[_METADATA_KEY]))
     except (pa.ArrowException, OSError) as error:
-        raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
+        raise not_whole(path, error) from error
     except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         content = "rows" if kind is RowsHeader else "views"
         raise ShardError(f"{path}: not a shard of {content}; rebuild its stage") from error

@@ -22,7 +22,7 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.documents.shards import ShardError
+from korealbert.documents.shards import ARROW_FAULTS, not_whole
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import DataFile
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
@@ -73,10 +73,12 @@ def read_examples(
     return {name: limited(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
 
-def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
+def read_triples(
+    spec: FinetuneSpec, excluded: Callable[[str], bool]
+) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
     """Return the task of ``spec.contrast``, its ``train`` and ``dev`` triples, and how many triples were left out.
 
-    Triples with a ``barred`` sentence are left out. Raises ValueError if fewer than two remain.
+    Triples with an ``excluded`` sentence are left out. Raises ValueError if fewer than two remain.
     """
     assert spec.contrast is not None
     file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
@@ -84,7 +86,7 @@ def read_triples(spec: FinetuneSpec, barred: Callable[[str], bool]) -> tuple[Ent
     assert isinstance(entailment, SequenceClassification)
     triples = EntailmentTriples(entailment, spec.contrast.scale)
     found = [example for example in triples.read(file) if isinstance(example, Triple)]
-    kept: list[Example] = [triple for triple in found if not any(map(barred, triple.sentences))]
+    kept: list[Example] = [triple for triple in found if not any(map(excluded, triple.sentences))]
     if len(kept) < 2:
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
     dev, train = held_out(triples, limited(kept, spec.contrast.max_triples, spec.split_seed), DEV_SHARE, spec.split_seed)
@@ -102,9 +104,9 @@ class EncodedTriples:
     """Title of the benchmark, and numbers of triples that are trained on, held out and left out; for ``metrics.json``."""
 
 
-def encode_triples(spec: FinetuneSpec, barred: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+def encode_triples(spec: FinetuneSpec, excluded: Callable[[str], bool], tokenizer: Any, out_dir: Path) -> EncodedTriples:
     """Encode the triples of ``read_triples`` into a hidden directory, which is removed after the build."""
-    triples, parts, left_out = read_triples(spec, barred)
+    triples, parts, left_out = read_triples(spec, excluded)
     tables = encoded_splits(out_dir / ".triples", triples, parts, tokenizer, max_length=spec.max_length)
     sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
     described = {"title": triples.entailment.title, **sizes}
@@ -218,8 +220,8 @@ class FeatureTable(Sequence[Feature]):
         try:
             reader = ipc.open_file(pa.memory_map(str(path)))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-        except pa.ArrowInvalid as error:
-            raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
+        except ARROW_FAULTS as error:
+            raise not_whole(path, error) from error
         self._parts = [_Part(batch, task) for batch in batches]
         self._ends = np.cumsum([batch.num_rows for batch in batches])
         self.lengths: npt.NDArray[np.int64] = np.concatenate([part.lengths for part in self._parts])
@@ -325,7 +327,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
     whole = [example for part in examples.values() for example in part]
-    stats: dict[str, Any] = {"task": spec.task_name, **task.census(whole)}
+    stats: dict[str, Any] = {"task": spec.task_name, **task.gold_counts(whole)}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)

@@ -115,11 +115,11 @@ class FinetunedModel:
     @torch.inference_mode()
     def evidence(self, encoded: Encoded) -> list[Any]:
         """Return the evidence for the prediction of each example, without dropout."""
-        weighed: list[Any] = [None] * len(encoded.features)
+        by_feature: list[Any] = [None] * len(encoded.features)
         for rows, batch, logits, _ in self._evaluated(encoded.features):
-            for row, found in zip(rows, self.task.weigh(logits, batch), strict=True):
-                weighed[row] = found
-        return self.task.evidence(encoded, weighed)
+            for row, found in zip(rows, self.task.feature_evidence(logits, batch), strict=True):
+                by_feature[row] = found
+        return self.task.example_evidence(encoded, by_feature)
 
     def _evaluated(self, features: Sequence[Feature]) -> Iterator[tuple[Indices, list[Feature], Any, list[Any]]]:
         """Yield batches as positions in ``features``, features, logits and targets.

@@ -201,8 +201,8 @@ def _contrasted(
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
-    barred = {text.strip() for example in scored for text in (example.text, example.pair) if text}
-    triples = encode_triples(spec, lambda text: text.strip() in barred, tokenizer, out_dir)
+    excluded = {text.strip() for example in scored for text in (example.text, example.pair) if text}
+    triples = encode_triples(spec, lambda text: text.strip() in excluded, tokenizer, out_dir)
     history = contrast(model, triples, spec, report)
     return {"contrast": {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}}
 
@@ -270,7 +270,7 @@ def _write_predictions(path: Path, name: str, task: Task, examples: Sequence[Exa
     schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())], metadata=metadata)
     with TableWriter(path, schema) as table:
         for example, prediction, loss in zip(examples, *answers, strict=True):
-            table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
+            table.append((example.id, task.stored(example.target), task.stored(prediction), loss))
 
 
 def _check(spec: FinetuneSpec, runtime: Runtime) -> None:

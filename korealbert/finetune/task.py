@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Type
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.resampling import Answered
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Task(ABC):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Return gold and predicted labels for error analysis, one of each for every counted unit of the example."""
 
-    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+    def gold_counts(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
         """Return counts of gold values by name; only tasks with entities have any."""
         return {}
 
@@ -292,17 +292,17 @@ class Task(ABC):
         """Inverse of ``stored_layout``."""
         return stored
 
-    def kept(self, value: Any) -> Any:
+    def stored(self, value: Any) -> Any:
         """Convert a gold or predicted value to what ``prediction_type`` stores."""
         return value
 
-    def restored(self, kept: Any) -> Any:
-        """Inverse of ``kept``, for predicted values."""
-        return kept
+    def restored(self, stored: Any) -> Any:
+        """Inverse of ``stored``, for predicted values."""
+        return stored
 
     @abstractmethod
-    def fields(self, kept: Any) -> dict[str, Any]:
-        """Return the fields of a prediction file's record for this kept value, even if it is invalid."""
+    def fields(self, stored: Any) -> dict[str, Any]:
+        """Return the fields of a prediction file's record for this stored value, even if it is invalid."""
 
     @abstractmethod
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
@@ -320,15 +320,15 @@ class Task(ABC):
         """Combine the outputs of ``decode`` for all features into one prediction per example."""
         return list(decoded)
 
-    def weigh(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
+    def feature_evidence(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
         """Return the evidence in the logits of each feature of a batch."""
         raise NotImplementedError(f"there are no ensembles of {self.title}")
 
-    def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
-        """Combine the outputs of ``weigh`` for all features into one evidence per example, of ``evidence_type``."""
-        return list(weighed)
+    def example_evidence(self, encoded: Encoded, by_feature: Sequence[Any]) -> list[Any]:
+        """Combine the outputs of ``feature_evidence`` for all features into one evidence per example, of ``evidence_type``."""
+        return list(by_feature)
 
-    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+    def joint_prediction(self, example: Example, evidence: Sequence[Any]) -> Any:
         """Return the joint prediction of several models from their evidence for an example."""
         raise NotImplementedError(f"there are no ensembles of {self.title}")
 

@@ -19,8 +19,8 @@ from korealbert.artifact import Artifact
 from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, HASHTAG, PARAGRAPH_BREAK, TERMINAL
 from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.clean.titles import END_CHARACTERS, TitleRules
-from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile
 from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
 from korealbert.corpus.dedup.stage import masked_kinds
 from korealbert.corpus.normalise import matching_view

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import torch
 from torch import distributed, nn
+from torch._C._distributed_c10d import FileStore
+from torch.distributed.constants import default_pg_timeout
 from torch.optim import Optimizer
 
 from korealbert.pretrain.spec import PretrainSpec
@@ -44,15 +47,21 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
     own TCP server would listen on all addresses. A launcher across machines gives ``env://``.
     """
     os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed requires it.
-    if "lo" in {name for _, name in socket.if_nameindex()} and (init_method is None or init_method.startswith("file:")):
+    on_one_machine = init_method is None or init_method.startswith("file:")
+    if on_one_machine and "lo" in {name for _, name in socket.if_nameindex()}:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if not distributed.is_initialized():
-        alone = init_method is None
-        directory = tempfile.mkdtemp(prefix="korealbert-ranks-") if alone else ""
+        if init_method is None:
+            init_method = (Path(tempfile.mkdtemp(prefix="korealbert-ranks-")) / "rendezvous").as_uri()
+        store = None
+        if on_one_machine:  # torch would not decode the URL of a directory with blanks or Korean letters.
+            store = FileStore(unquote(urlsplit(init_method).path), world_size)
+            store.set_timeout(default_pg_timeout)
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            init_method=(Path(directory) / "rendezvous").as_uri() if alone else init_method,
+            init_method=None if on_one_machine else init_method,
+            store=store,
             rank=rank,
             world_size=world_size,
         )

@@ -23,7 +23,7 @@ from korealbert.recipe.reading import load
 from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import DATA, KINDS, RecipeError, explained, flattened, kind_of, located, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Row
-from korealbert.report.printed import Column, Measure, Printed, other_metrics
+from korealbert.report.paper_columns import Column, Measure, Printed, other_metrics
 
 _Overrides = dict[str, Any]
 """Values of fields by dotted name, which may be quoted or nested tables of TOML."""

@@ -23,7 +23,7 @@ from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, RecipeError, Tables, located
-from korealbert.report.printed import Column
+from korealbert.report.paper_columns import Column
 from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

@@ -126,7 +126,7 @@ def _renamed(first: Side, second: Side) -> tuple[Side, Side]:
     return first, second
 
 
-def lede(first: Side, second: Side) -> str:
+def introduction(first: Side, second: Side) -> str:
     """Return an introduction: which side is A and which is B, how many stages are equal, and what is not built."""
     second = _aligned(first, second)
     sides = [(renamed.name, side) for renamed, side in zip(_renamed(first, second), (first, second), strict=True)]

@@ -135,8 +135,10 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
 
 def _measured(label: str, model: Model) -> Measured:
     """Return the labels of a model whose stage has this label."""
-    made = model.made
-    return Measured.of(label, f"{label}/{made.training if made else ''}", made.shape if made else None, model.place)
+    produced = model.produced
+    return Measured.of(
+        label, f"{label}/{produced.training if produced else ''}", produced.shape if produced else None, model.place
+    )
 
 
 def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
@@ -145,9 +147,9 @@ def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model,
     ``pretrain`` is the label of the one of those stages that becomes a second input.
     """
     inputs = {} if pretrain is None else {"pretrain": pretrain}
-    if model.recipe is not None and model.made is not None:
+    if model.recipe is not None and model.produced is not None:
         whole = graph(model.recipe) if isinstance(model.recipe, Recipe) else transfer_graph(model.recipe)
-        for name, node in until(whole, model.made.export).items():
+        for name, node in until(whole, model.produced.export).items():
             read = {role: f"{label}/{other}" for role, other in node.inputs.items()}
             inputs["model"] = nodes.add(f"{label}/{name}", node.stage, node.spec, **read)
     return nodes.add(label, stage, model.place, **inputs)
@@ -201,7 +203,7 @@ class _TransferGraph:
             self.nodes.add(f"intrinsic/{model}", intrinsic.STAGE, intrinsic.IntrinsicSpec(), **scored)
             spec = recipe.export if model.startswith("control/") else recipe.export_of_variants
             written = self.nodes.add(f"export/{model}", export.STAGE, spec, pretrain=weights, vocab=self.data["vocab"])
-            self.models[model] = Measured.of(written, weights, recipe.made(model).shape)
+            self.models[model] = Measured.of(written, weights, recipe.produced(model).shape)
         self.models |= {measured.model: measured for measured in _add_encoders(self.nodes, recipe.encoder).values()}
         for name, benchmark in recipe.finetune.items():
             models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}

@@ -47,7 +47,7 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
     return labels
 
 
-def onward(nodes: Mapping[str, Node], labels: Iterable[str]) -> set[str]:
+def downstream(nodes: Mapping[str, Node], labels: Iterable[str]) -> set[str]:
     """Return these labels and those of all downstream stages."""
     found = set(labels)
     for label, node in nodes.items():  # Inputs come first.

@@ -15,7 +15,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import load_ablation
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
-from korealbert.recipe.nodes import Node, onward, select
+from korealbert.recipe.nodes import Node, downstream, select
 from korealbert.recipe.nodes import until as part_until
 from korealbert.recipe.pricing import Cost, Prices
 from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
@@ -158,7 +158,7 @@ def prepare(
             )
         return labels
 
-    to_rebuild = onward(nodes, selected(from_stage, "from")) if from_stage is not None else set()
+    to_rebuild = downstream(nodes, selected(from_stage, "from")) if from_stage is not None else set()
     for name in rerun or ():
         to_rebuild |= selected(name, "rerun")
     planned = plan(nodes, store, rerun=to_rebuild, machine=machine)

@@ -49,9 +49,9 @@ from korealbert.recipe.specs import (
     Evaluation,
     KoreanGrid,
     LanguageLossTable,
-    Made,
     Model,
     ModelTable,
+    ProducedModel,
     Recipe,
     SplitTable,
 )
@@ -452,16 +452,16 @@ class Reader(Tables):
             read = load if kind == "model" else load_cross_lingual
             recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
         with located(f"{where}, field 'model'"):
-            made = _made_by(recipe, table.model)
-        return Model(table.place(), recipe, made)
+            produced = _produced_by(recipe, table.model)
+        return Model(table.place(), recipe, produced)
 
 
-def _made_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> Made:
+def _produced_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> ProducedModel:
     """Return the model of this name. Raises ValueError if there is none, or if there are several and no name is given."""
     if isinstance(recipe, Recipe):
         if model is not None:
             raise ValueError("that recipe makes one model; remove it")
-        return recipe.made
+        return recipe.produced
     known = ", ".join(recipe.trained)
     if model is None:
         if recipe.control or len(recipe.variants) > 1:
@@ -469,4 +469,4 @@ def _made_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> Made:
         model = recipe.trained[-1]
     if model not in recipe.trained:
         raise ValueError(f"no model {model!r}{nearest(model, recipe.trained)}; that recipe makes {known}")
-    return recipe.made(model)
+    return recipe.produced(model)

@@ -36,7 +36,7 @@ from korealbert.recipe.retrieval import BiEncoderTable, RetrievalTable
 from korealbert.recipe.specs import KoreanGrid, LanguageLossTable, ModelTable, SplitTable
 from korealbert.recipe.tables import TOP
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
-from korealbert.report.printed import Column
+from korealbert.report.paper_columns import Column
 from korealbert.xpt.kept_tokenizer import TokenizerSpec
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec

@@ -69,8 +69,8 @@ class ModelTable(ModelPlace):
         return ModelPlace(path=self.path, package=self.package, folder=self.folder)
 
 
-class Made(NamedTuple):
-    """A model that a recipe makes."""
+class ProducedModel(NamedTuple):
+    """A model that a recipe produces."""
 
     export: str
     """Label of its directory in Hugging Face format."""
@@ -89,7 +89,7 @@ class Model:
     place: ModelPlace
     recipe: Recipe | CrossLingualRecipe | None = None
     """The recipe that makes it, if it has no place."""
-    made: Made | None = None
+    produced: ProducedModel | None = None
     """Which of that recipe's models it is."""
 
     def longest_input(self) -> int | None:
@@ -97,8 +97,8 @@ class Model:
 
         Raises ValueError if its configuration cannot be read.
         """
-        if self.made is not None:
-            return self.made.longest_input
+        if self.produced is not None:
+            return self.produced.longest_input
         if self.place.path is not None:
             return longest_input_of(self.place.path.path)
         with suppress(ValueError):  # The stage that reads it from its package reports the fault.
@@ -161,9 +161,9 @@ class Recipe(CorpusRecipe):
     """See ``Corpus``."""
 
     @property
-    def made(self) -> Made:
+    def produced(self) -> ProducedModel:
         """The model of the recipe."""
-        return Made("export", "pretrain", self.pretrain.shape, self.pretrain.model.longest_sequence)
+        return ProducedModel("export", "pretrain", self.pretrain.shape, self.pretrain.model.longest_sequence)
 
 
 @dataclass(frozen=True)
@@ -271,23 +271,23 @@ class CrossLingualRecipe(CorpusRecipe):
         """The names of the models that a benchmark fine-tunes by default."""
         return [*self.trained, *(f"encoder/{name}" for name in self.encoder)]
 
-    def made(self, model: str) -> Made:
+    def produced(self, model: str) -> ProducedModel:
         """Return one of the ``trained`` models. Raises ValueError if the source's configuration cannot be read."""
         name, _, rest = model.partition("/")
         if name == "control":
             control = self.control[rest]
-            return Made(f"export/{model}", model, control.shape, control.model.longest_sequence)
+            return ProducedModel(f"export/{model}", model, control.shape, control.model.longest_sequence)
         source, shape = self.shape_of_source, None
         # An export that repeats shared layers is transferred without sharing, so the shape is not known from the recipe.
         if source is not None and not checkpoint.repeats_blocks(source):
             shape = target_config(source, self.variants[name], vocab_size=ANY_VOCABULARY)
-        return Made(f"export/{model}", f"{rest}/{name}", shape, self.positions_of_source())
+        return ProducedModel(f"export/{model}", f"{rest}/{name}", shape, self.positions_of_source())
 
     @property
     def shape_of_source(self) -> AnyConfig | None:
         """The shape of the source, or None if it is unknown here."""
-        if self.source.made is not None:
-            return self.source.made.shape
+        if self.source.produced is not None:
+            return self.source.produced.shape
         with suppress(ValueError):  # The stage that reads it from its package reports the fault.
             directory = self.source.place.directory()
             return None if directory is None else checkpoint.read_config(directory)
@@ -310,7 +310,7 @@ class CrossLingualRecipe(CorpusRecipe):
 
         Raises ValueError if its configuration cannot be read.
         """
-        if self.source.made is not None:
-            return self.source.made.longest_input
+        if self.source.produced is not None:
+            return self.source.produced.longest_input
         path = self.source.place.path
         return None if path is None else checkpoint.read_config(path.path).longest_sequence

@@ -102,13 +102,13 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
-    lede = " ".join(filter(None, [spec.note, results]))
+    results = outcome.introduction(artifacts, benchmarks) if benchmarks or not searched else retrieval.introduction(searched)
+    introduction = " ".join(filter(None, [spec.note, results]))
     table = scores.table(benchmarks, spec.model_name, compared, retrieval.csv_rows(searched, spec.model_name))
     scored, trained = benchmarks or searched, artifacts.one("pretrain")
     made = "from raw text to scores" if scored else "from raw text to a model" if trained else "a corpus"
     title = spec.title or f"korealbert: {made}"
-    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
+    figures = write_report(out_dir, title, introduction, sections, {"scores.csv": table}, runtime)
     export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
     if export is not None and pretrain is not None:
         atomic_write(out_dir / "model-card.md", card_with_scores(export, pretrain, benchmarks).encode())

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -146,14 +147,19 @@ def test_a_flipped_byte_is_found_even_under_a_restored_mtime(text: Path, runtime
     assert Store(runtime.store).damage(rebuilt.artifact) is None
 
 
-def test_an_input_rebuilt_with_other_bytes_outdates_what_was_built_from_it(text: Path, runtime: Runtime) -> None:
-    content = ["one"]
+def unrepeatable(content: Sequence[str]) -> Stage[CountSpec]:
+    """A stage that writes what is now the first element of ``content``."""
 
-    def unrepeatable(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+    def run(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         (out_dir / "out.txt").write_text(content[0])
         return {}
 
-    stage = Stage("gpu", 1, CountSpec, unrepeatable)
+    return Stage("gpu", 1, CountSpec, run)
+
+
+def test_an_input_rebuilt_with_other_bytes_outdates_what_was_built_from_it(text: Path, runtime: Runtime) -> None:
+    content = ["one"]
+    stage = unrepeatable(content)
     first = build(stage, spec_of(text), {}, runtime).artifact
     build(JOIN, JoinSpec(), {"a": first}, runtime)
     same = build(stage, spec_of(text), {}, runtime, rerun=True).artifact
@@ -192,12 +198,7 @@ def test_a_partial_begun_on_other_bytes_is_not_resumed(text: Path, runtime: Runt
         raise RuntimeError("killed")
 
     content = ["one"]
-
-    def unrepeatable(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
-        (out_dir / "out.txt").write_text(content[0])
-        return {}
-
-    stage = Stage("gpu", 1, CountSpec, unrepeatable)
+    stage = unrepeatable(content)
     for value in ("one", "two"):
         content[0] = value
         source = build(stage, spec_of(text), {}, runtime, rerun=True).artifact

@@ -1,12 +1,7 @@
-"""Builds the extract stage in a temporary store and reads its output; makes compressed files."""
+"""Builds the extract stage in a temporary store and reads its output."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,26 +55,6 @@ def read_back(artifact: Artifact) -> Extracted:
 
 def rows(artifact: Artifact, pattern: str, schema: pa.Schema) -> list[dict[str, Any]]:
     return [row for path in artifact.files(pattern) for batch in read_batches(path, schema) for row in batch.to_pylist()]
-
-
-def compressed(kind: str, data: bytes) -> bytes:
-    """Compress ``data`` as gz, bz2, xz or zst."""
-    if kind == "zst":
-        sink = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(sink, "zstd") as stream:
-            stream.write(data)
-        return sink.getvalue().to_pybytes()
-    return {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[kind](data)
-
-
-def tar(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, data in members.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(data)
-            archive.addfile(header, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 PAGE = """  <page>

@@ -13,7 +13,8 @@ from korealbert.artifact import Runtime, Store, build
 from korealbert.corpus import extract as extract_module
 from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
 from korealbert.documents.schema import document_id
-from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
+from tests.archives import compressed, tar
+from tests.corpus.extracting import PAGE, dump, extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
 

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from korealbert.flows.cli import app
-from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
+from tests.archives import compressed, tar
+from tests.corpus.extracting import PAGE, dump, extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
 TABLE = "{|\n| 갈대 || 버들\n|}"

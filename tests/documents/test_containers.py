@@ -31,7 +31,8 @@ from korealbert.documents.streams import (
     ReadFault,
     ReadLimits,
 )
-from tests.corpus.extracting import PAGE, compressed, extract, tar
+from tests.archives import compressed, tar, zipped
+from tests.corpus.extracting import PAGE, extract
 
 KINDS = ["gz", "bz2", "xz", "zst"]
 LIMITS = ReadLimits()
@@ -199,14 +200,7 @@ def test_members_unfold_within_one_limit_for_all_of_them(tmp_path: Path, contain
     """Also if each is within the limit of one stream, as in a file of 25 KB that became 54 GB."""
     bomb = compressed(inner, bytes(5 << 20))
     members = {f"{number}.txt.{inner}": bomb for number in range(40)}
-    if container == "zip":
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
-        content = buffer.getvalue()
-    else:
-        content = tar(members) if container else bomb * 40
+    content = zipped(members) if container == "zip" else tar(members) if container else bomb * 40
     path = tmp_path / (f"a.{container}" if container else f"a.txt.{inner}")
     path.write_bytes(compressed("zst", content) if container == "tar.zst" else content)
     if container == "tar":  # its blocks are not compressed: a ratio of 2,000

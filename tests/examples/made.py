@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from korealbert.examples.batches import IGNORED, Batch, Clean, apply_noise
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import Drawn, NoiseSettings
+from korealbert.examples.noise import GeneratedNoise, NoiseSettings
 from korealbert.examples.schema import Rows
 from korealbert.examples.segments import with_specials
 from korealbert.examples.word_order import WordOrderSpec
@@ -117,11 +117,11 @@ def noise_settings(
     )
 
 
-def noised(drawn: Drawn, sequence_length: int = SEQUENCE_LENGTH) -> Batch:
-    """Return what training would see of drawn noise."""
-    layout = drawn.layout
+def noised(noise: GeneratedNoise, sequence_length: int = SEQUENCE_LENGTH) -> Batch:
+    """Return what training would see of rows with this noise."""
+    layout = noise.layout
     clean = Clean(*with_specials(layout.ids, layout.first, layout.length, sequence_length))
-    return apply_noise(clean, drawn.view, drawn.view.wop_count.astype(np.int64))
+    return apply_noise(clean, noise.view, noise.view.wop_count.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,12 @@ class Reading:
         first_end = self.types.index(1) - 1 if 1 in self.types else len(clean) - 1
         assert clean[first_end] == SPECIAL.sep
         return [part for part in (clean[1:first_end], clean[first_end + 1 : -1]) if part]
+
+    @property
+    def unswapped(self) -> list[int]:
+        """Return the clean pieces of both segments in the order of the text."""
+        segments = self.segments[::-1] if self.label == 1 else self.segments
+        return [piece for segment in segments for piece in segment]
 
 
 def read(batch: Batch, row: int) -> Reading:

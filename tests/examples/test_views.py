@@ -67,9 +67,7 @@ def test_every_view_restores_to_the_same_text(packed: Artifact, batches: Example
     for view in range(batches.num_views):
         batch = batches.gather(view, all_rows(batches))
         for row in range(len(rows)):
-            reading = read(batch, row)
-            segments = reading.segments[::-1] if reading.label == 1 else reading.segments
-            assert [i for segment in segments for i in segment] == rows.ids[row, : rows.length[row]].tolist()
+            assert read(batch, row).unswapped == rows.ids[row, : rows.length[row]].tolist()
 
 
 def test_stats_give_the_realised_rates(viewed: Artifact, packed: Artifact) -> None:

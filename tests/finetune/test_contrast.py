@@ -171,8 +171,8 @@ def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
     assert weights[1] == weights[2]
     assert len({*weights}) == 3
     assert (stats.title, stats.triples + stats.held_out + stats.left_out) == ("KorNLI", 161)
-    barred = {whole[3].text, whole[5].pair, whole[8].text}
-    within = sum(not barred.isdisjoint(triple.sentences) for triple in whole if isinstance(triple, Triple))
+    excluded = {whole[3].text, whole[5].pair, whole[8].text}
+    within = sum(not excluded.isdisjoint(triple.sentences) for triple in whole if isinstance(triple, Triple))
     assert stats.left_out == within + 1 >= 4
 
     modules = json.loads((first / "modules.json").read_text())

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluation_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import _FORMATS, _METRICS, _TABULAR

@@ -15,12 +15,12 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef
 from typer.testing import CliRunner
 
-from korealbert.artifact import Artifact, InputPath, Store, build, canonical
+from korealbert.artifact import Artifact, InputPath, Store, canonical
 from korealbert.artifact.files import sha256_of_file
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.files import Record
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.scoring import record_format, score_file
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
@@ -32,6 +32,7 @@ from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import evaluation_graph
 from korealbert.recipe.reading import load_evaluation
 from korealbert.recipe.tables import confined
+from tests.building import build_all
 from tests.finetune.conftest import write_nsmc
 from tests.finetune.toml_benchmarks import HEAD, REVIEWS, Bench, kind
 
@@ -402,11 +403,7 @@ def test_a_recipe_names_it_by_its_file_and_its_report_has_its_published_scores(
     recipe.write_text(EVALUATION.format(model=model_dir))
     store = Store(tmp_path / "store")
     runtime = runtime.model_copy(update={"store": store.root, "workers": 1})
-    built: dict[str, Artifact] = {}
-    for label, node in evaluation_graph(load_evaluation(recipe)).items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
-    report = built["report"].path
+    report = build_all(evaluation_graph(load_evaluation(recipe)), runtime)["report"].path
     ours = (report / "tables" / "published-mine-reviews-macro-f1.csv").read_text("utf-8")
     theirs = (report / "tables" / "published-mine-reviews-macro-f1-published.csv").read_text("utf-8")
     assert "Theirs,12.30," in theirs and "Their table 1" in theirs and "tiny/pretrained," in ours

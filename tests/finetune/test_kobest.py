@@ -9,7 +9,7 @@ import pytest
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.files import Record
+from korealbert.finetune.records import Record
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.sequence import Choice
 from korealbert.finetune.tasks.kobest import Copa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import tarfile
 import unicodedata
@@ -21,6 +20,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.questions import Answer, Question
 from korealbert.finetune.task_types.sequence import SequenceClassification
+from tests.archives import tar, zipped
 
 NSMC_HEADER = "id\tdocument\tlabel\n"
 STS_HEADER = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
@@ -217,14 +217,8 @@ def test_compressed_files_and_archive_members_read_like_plain_ones(tmp_path: Pat
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
     with pa.output_stream(tmp_path / "a.txt.zst", compression="zstd") as stream:
         stream.write(content)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in (("nsmc/README", b"read me"), ("nsmc/a.txt", content)):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
     with pa.output_stream(tmp_path / "all.tar.zst", compression="zstd") as stream:
-        stream.write(packed.getvalue())
+        stream.write(tar({"nsmc/README": b"read me", "nsmc/a.txt": content}))
     files = [BenchmarkFile(tmp_path / name) for name in ("a.txt", "a.txt.gz", "a.txt.zst")]
     for file in [*files, BenchmarkFile(tmp_path / "all.tar.zst", "nsmc/a.txt")]:
         assert tasks.load("nsmc").read(file) == [Example("1", "좋다", 1)]
@@ -261,11 +255,9 @@ def test_archives_that_unfold_to_much_are_stopped_and_truncated_ones_say_where(t
         stream.write(entry.tobuf())
         for _ in range(20):
             stream.write(bytes(1 << 20))
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("a.txt", "본문" * 1000)
-    (tmp_path / "whole.zip").write_bytes(packed.getvalue())
-    (tmp_path / "cut.zip").write_bytes(packed.getvalue()[:3000])
+    packed = zipped({"a.txt": "본문" * 1000}, zipfile.ZIP_STORED)
+    (tmp_path / "whole.zip").write_bytes(packed)
+    (tmp_path / "cut.zip").write_bytes(packed[:3000])
     assert BenchmarkFile(tmp_path / "whole.zip", "a.txt").text() == "본문" * 1000
     for name, message in (
         ("header.tar.gz", "byte 0: header_too_long; a header of 3,221,225,472 bytes"),

@@ -17,7 +17,7 @@ from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Spans
-from korealbert.finetune.task_types.questions import Found, Question, Window
+from korealbert.finetune.task_types.questions import BestSpan, Question, Window
 from korealbert.pretrain.runtime import TrainingRuntime
 
 
@@ -67,7 +67,7 @@ def test_the_classifier_decides_whether_there_is_an_answer() -> None:
     positions[1, 0] = 99.0  # The span of [CLS] does not decide any more.
     logits = Spans(positions, torch.tensor([-1.0, -0.5, 3.0]))
     decoded = task.decode(logits, FEATURES)
-    assert [found.null for found in decoded] == [-1.0, -0.5, 3.0] and all(isinstance(found, Found) for found in decoded)
+    assert [found.null for found in decoded] == [-1.0, -0.5, 3.0] and all(isinstance(found, BestSpan) for found in decoded)
     examples = [Question(name, "?", (), pair="abc") for name in "pq"]
     assert task.predictions(Encoded(examples, FEATURES), decoded)[0] == "ab", "one window with an answer suffices"
     none = task.decode(Spans(positions, torch.tensor([1.0, 0.5, 3.0])), FEATURES)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from korealbert.finetune import tasks
 from korealbert.finetune.encoders.alignment import Frame, Pieces
 from korealbert.finetune.task import Encoded, Feature
-from korealbert.finetune.task_types.questions import STRIDE, Answer, Found, Question, Window, best_span, near_spans, windows
+from korealbert.finetune.task_types.questions import STRIDE, Answer, BestSpan, Question, Window, best_span, near_spans, windows
 
 FRAME = Frame([2], [3], [3], (0, 1))
 
@@ -91,7 +91,7 @@ def test_the_best_window_answers_unless_no_answer_scores_higher() -> None:
     questions = [Question(str(n), "?", (Answer("다라", 3),), pair=text) for n in range(2)]
     window = Window(1, [(0, 2), (3, 5), (6, 8)])
     encoded = Encoded(questions, [feature(0, window), feature(0, window), feature(1, window)])
-    decoded = [Found(1.0, (0, 2), 0.0), Found(3.0, (3, 5), 5.0), Found(2.0, (6, 8), 4.0)]
+    decoded = [BestSpan(1.0, (0, 2), 0.0), BestSpan(3.0, (3, 5), 5.0), BestSpan(2.0, (6, 8), 4.0)]
     assert tasks.load("korquad").predictions(encoded, decoded) == ["다라", "마바"]
     assert tasks.load("klue_mrc").predictions(encoded, decoded) == ["다라", ""]
 

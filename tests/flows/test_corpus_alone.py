@@ -80,7 +80,7 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
     )
     assert "clean/blog: 1 of 13 documents dropped (1 too_short); korealbert inspect clean/blog --dropped all\n" in output
     assert "A corpus of 12 documents" in output
-    report = (Path(output.split()[-1]).parent / "report.md").read_text("utf-8")
+    report = (Path(output.splitlines()[-1]).parent / "report.md").read_text("utf-8")
     assert report.startswith("# korealbert: a corpus\n")
     assert "## What the corpus holds" in report and "| clean/blog | 13 | 1 | 0 | 12 |" in report
     assert "too short" in report and "malformed json" in report

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import unicodedata
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, build
 from korealbert.corpus import extract
 from korealbert.flows.cli import app
+from tests.archives import zipped
 from tests.building import build_all
 
 RECIPE = """
@@ -245,9 +245,8 @@ def test_all_that_is_wrong_with_a_recipe_is_told_at_once(desk: Path, monkeypatch
 
 def test_names_of_members_cannot_steer_the_terminal(tmp_path: Path) -> None:
     steering = "\x1b]0;title\x07\x1b[2J\x9b31m"
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr(f"{steering}.jsonl", '{"text": \n')
-        archive.writestr("b.jsonl", json.dumps({"text": f"도서관에서 {steering} 책을 읽었다."}))
+    readable = json.dumps({"text": f"도서관에서 {steering} 책을 읽었다."})
+    (tmp_path / "a.zip").write_bytes(zipped({f"{steering}.jsonl": '{"text": \n', "b.jsonl": readable}))
     spec = {"source": "x", "format": "jsonl", "paths": (tmp_path / "a.zip",), "max_bad_share": 1.0}
     artifact = build(
         extract.STAGE, extract.ExtractSpec.model_validate(spec), {}, Runtime(store=tmp_path / "store", workers=1)

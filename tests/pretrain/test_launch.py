@@ -68,6 +68,22 @@ def test_each_rank_knows_its_place_its_rendezvous_and_its_share_of_threads(launc
     assert len(seen) == 1 and seen[0].startswith("0|3|2|1000|['--init-method', 'file:///")
 
 
+def test_ranks_meet_below_a_directory_with_blanks_and_korean_letters(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "임시 파일 #1?").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "임시 파일 #1?"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    script = """
+import torch
+from korealbert.pretrain.engine import join
+ranks = join(rank=rank, world_size=2, device=torch.device("cpu"), init_method=sys.argv[2])
+print(ranks.sum([rank + 1.0]))
+torch.distributed.destroy_process_group()
+"""
+    assert launch(script, processes=2) == ["[3.0]"]
+
+
 def test_the_failing_ranks_own_traceback_comes_first(launch: Launch, tmp_path: Path) -> None:
     script = f"""
 import signal

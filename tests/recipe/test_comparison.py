@@ -15,7 +15,7 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Store, build
 from korealbert.finetune.scores import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.flows.cli import app
-from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe
+from korealbert.recipe.comparison import compare, introduction, of_artifact, of_recipe
 from korealbert.recipe.planning import changed_fields
 from korealbert.report.render.blocks import Figures, Section, Table, Text
 from tests.report.conftest import made, write_documents, write_metrics
@@ -38,7 +38,7 @@ def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp
     assert rows["vocab", "size"][1] == "400" and rows["pretrain", "steps"][1] == "7"
     follows = str(section.blocks[1])
     assert "examples, views, export" in follows and "vocab" not in follows
-    assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
+    assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in introduction(one, one)
 
 
 def test_values_are_written_as_in_a_recipe() -> None:
@@ -215,4 +215,4 @@ def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_i
 
 def test_artifacts_of_one_stage_under_two_labels_have_it_in_common(tmp_path: Path) -> None:
     sides = [of_artifact(made(tmp_path, f"clean/{name}", {}, write=write_documents(3, {}))) for name in ("news", "books")]
-    assert " of 1 common stages " in lede(*sides)
+    assert " of 1 common stages " in introduction(*sides)

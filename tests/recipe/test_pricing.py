@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Runtime, Store, build
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
@@ -21,6 +21,7 @@ from korealbert.recipe.planning import _advice, _unshared, plan, total
 from korealbert.recipe.pricing import Prices, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
+from tests.building import build_all
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "recipes" / "sample.toml"
@@ -62,10 +63,7 @@ def test_more_cores_and_gpus_take_less_time_and_no_less_disk(tmp_path: Path) -> 
 def test_what_was_built_here_sets_the_rates(tmp_path: Path) -> None:
     store = Store(tmp_path / "store").make()
     nodes = recipes.until(recipes.graph(recipes.load(TINY)), "clean/news")
-    built: dict[str, Artifact] = {}
-    for label, node in nodes.items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, Runtime(store=store.root, workers=1), label=label).artifact
+    built = build_all(nodes, Runtime(store=store.root, workers=1))
     manifests = {label: artifact.manifest for label, artifact in built.items()}
     planned = {stage.label: stage.cost for stage in plan(nodes, store, rerun=nodes)}
     for label, cost in planned.items():

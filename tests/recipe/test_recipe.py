@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Store, build
+from korealbert.artifact import Artifact, Store
 from korealbert.examples.views import ViewsSpec
 from korealbert.pretrain.rows import target_problems
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -18,6 +18,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import RecipeError
 from korealbert.recipe.dag import corpus_graph
 from korealbert.recipe.reading import load_corpus
+from tests.building import build_all
 from tests.editing import edit
 
 ROOT = Path(__file__).parents[2]
@@ -206,11 +207,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path
 
 
 def build_until(recipe: Path, target: str, runtime: TrainingRuntime) -> dict[str, Artifact]:
-    built: dict[str, Artifact] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), target).items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
-    return built
+    return build_all(recipes.until(recipes.graph(recipes.load(recipe)), target), runtime)
 
 
 def statuses(recipe: Path, target: str, store: Path) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -9,17 +9,17 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.flows.cli import app
-from korealbert.recipe.nodes import onward, select
+from korealbert.recipe.nodes import downstream, select
 from tests.flows.conftest import TINY
 
 
 def test_from_selects_a_stage_and_all_downstream_ones() -> None:
     nodes = recipes.graph(recipes.load(TINY))
-    found = onward(nodes, ["examples"])
+    found = downstream(nodes, ["examples"])
     assert {label.split("/")[0] for label in found} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
     assert {label.split("/")[0] for label in set(nodes) - found} >= {"extract", "clean", "dedup", "balance", "vocab"}
-    assert onward(nodes, ["clean/news"]) >= {"clean/news", "dedup", "report"}
-    assert "clean/books" not in onward(nodes, ["clean/news"])
+    assert downstream(nodes, ["clean/news"]) >= {"clean/news", "dedup", "report"}
+    assert "clean/books" not in downstream(nodes, ["clean/news"])
     with pytest.raises(recipes.RecipeError, match="did you mean 'examples'"):
         select(nodes, "exampels", option="from")
 

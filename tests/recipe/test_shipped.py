@@ -92,7 +92,7 @@ def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(
     assert all(any(f"{tmp_path}/{file}" in line for line in lines) for file in wanted) and wanted
     assert len(lines) == len(set(lines))
     for line in lines:
-        if described := re.search(r"(\S+\.toml), \[.*: (\S+); the first lines of the recipe say what it is", line):
+        if described := re.search(r"(/[^:,]+\.toml), \[.*: (/.+); the first lines of the recipe say what it is", line):
             head = Path(described[1]).read_text("utf-8").partition("\nname =")[0]
             assert str(Path(described[2]).relative_to(tmp_path)).partition(".")[0] in head, line
         elif not line.startswith("${data}"):
@@ -193,7 +193,7 @@ def fine_tuned(path: Path, data: Path) -> Iterator[tuple[FinetuneSpec, AnyConfig
     kind = kind_of(path)
     if kind == "cross-lingual":
         post_training = load_cross_lingual(path, data=data)
-        shapes = [shape for model in post_training.trained if (shape := post_training.made(model).shape)]
+        shapes = [shape for model in post_training.trained if (shape := post_training.produced(model).shape)]
         for benchmark in (*post_training.finetune.values(), *post_training.english.values()):
             for shape in shapes:
                 yield benchmark.first, shape.model_copy(update={"vocab_size": post_training.vocab.size})

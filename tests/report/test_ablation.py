@@ -17,13 +17,13 @@ from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.model.config import ModelConfig
-from korealbert.report.ablation.misplaced import refuse_misplaced
+from korealbert.report.ablation.label_checks import check_labels
 from korealbert.report.ablation.runs import Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
 from korealbert.report.ablation.table import differences
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.printed import Column, Printed
+from korealbert.report.paper_columns import Column, Printed
 from tests.report.conftest import content, made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
@@ -344,10 +344,10 @@ def test_ancestors_that_rows_may_share_are_accepted(tmp_path: Path) -> None:
     found = {"pretrain/a/1": made(tmp_path, "pretrain", facts, {"examples": rows, "initial": earlier}, seed=2)}
     settings = ("without extract.news", 'extract.books.format = "csv"', 'examples.heldout_rest = "train"', "starts from B = b")
     row = Row(key="a", label="A", settings=settings)
-    refuse_misplaced([row], {}, Artifacts(found, ()))
+    check_labels([row], {}, Artifacts(found, ()))
     for other in ("without extract.books", 'extract.news.format = "csv"'):
         with pytest.raises(ValueError, match=r"pretrain/a/1 .*: trained on books, but its row says"):
-            refuse_misplaced([row.model_copy(update={"settings": (other,)})], {}, Artifacts(found, ()))
+            check_labels([row.model_copy(update={"settings": (other,)})], {}, Artifacts(found, ()))
 
 
 def test_an_export_of_another_step_is_refused(grids: dict[bool, dict[str, Artifact]], tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
         (path / "summary.json").write_text(json.dumps(summary))
 
     run_of["summary/naver_ner"] = made(store, "summary/naver_ner", {}, {}, write)
-    counted = tasks.load("naver_ner").census([Example(str(n), "", tags) for n, tags in enumerate(GOLD)])
+    counted = tasks.load("naver_ner").gold_counts([Example(str(n), "", tags) for n, tags in enumerate(GOLD)])
     sizes = {"task": "naver_ner", "examples_train": 5, "examples_dev": 1, "examples_test": 3}
     run_of["features/naver_ner"] = made(store, "features/naver_ner", {**sizes, **counted})
     return run_of
@@ -210,11 +210,11 @@ def test_limits_on_the_sentences_of_table_iv_are_named(tmp_path: Path) -> None:
 def test_an_entity_begins_with_b_or_with_an_i_that_continues_none_of_its_type() -> None:
     sentences = [["I-PER", "I-PER", "B-PER", "I-ORG"], ["O", "B-NUM", "O", "I-NUM"]]
     examples = [Example(str(n), "", tags) for n, tags in enumerate(sentences)]
-    assert tasks.load("naver_ner").census(examples) == {
+    assert tasks.load("naver_ner").gold_counts(examples) == {
         "tags": {"PER": 3, "ORG": 1, "NUM": 2},
         "entities": {"PER": 2, "ORG": 1, "NUM": 2},
     }
-    assert tasks.load("nsmc").census([Example("1", "", 0)]) == {}
+    assert tasks.load("nsmc").gold_counts([Example("1", "", 0)]) == {}
 
 
 TABLE_3 = {
@@ -355,7 +355,7 @@ def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
     from korealbert.documents.benchmark_files import BenchmarkFile
 
     examples = tasks.load("naver_ner").read(BenchmarkFile(real_data / "benchmarks/naver_ner.tar.zst", "naver_ner/test.tsv"))
-    counts = tasks.load("naver_ner").census(examples)["tags"]
+    counts = tasks.load("naver_ner").gold_counts(examples)["tags"]
     total = sum(counts.values())
     printed = benchmarks.printed_counts()
     assert set(counts) == set(printed)

@@ -72,7 +72,7 @@ def test_every_kind_of_block_is_on_the_page() -> None:
         Figures([drawing]),
         Fold("nine", [Fold("ten", [Text("eleven")])]),
     ]
-    html = page("title", "lede", [Section("first", "First", blocks)])
+    html = page("title", "introduction", [Section("first", "First", blocks)])
     assert {type(block) for block in blocks} == set(get_args(Block))
     for words in ("one", "two", "three", "four", "five", "six", "seven", "nine", "ten", "eleven"):
         assert f">{words}</" in html
@@ -83,7 +83,7 @@ def test_every_kind_of_block_is_on_the_page() -> None:
 
 
 def test_a_template_prints_nothing_that_is_not_there() -> None:
-    with pytest.raises(UndefinedError, match="lede"):
+    with pytest.raises(UndefinedError, match="introduction"):
         document("report.html", css="", title="", sections=[])
 
 

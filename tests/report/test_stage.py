@@ -61,7 +61,7 @@ def rows_of(out: Path) -> list[dict[str, str]]:
 def test_the_headline_of_a_run_without_benchmarks_has_a_number_and_an_interval(artifacts: Artifacts, tmp_path: Path) -> None:
     views = made(tmp_path, "views", {"views": 10, "heldout": {"mlm_targets": 4000}})
     run = of_report.Artifacts({"pretrain": artifacts["pretrain"], "views": views}, [])
-    assert outcome.lede(run, []) == (
+    assert outcome.introduction(run, []) == (
         "The pretrained model fills 41.2 % of the masked pieces of held-out text correctly "
         "(4,000 pieces; 95 % interval 39.7 % to 42.8 %)."
     )
@@ -326,12 +326,12 @@ def test_for_three_benchmarks_the_headline_says_where_pretraining_helps(tmp_path
         pair = {"first": "random", "second": "pretrained", "difference": -(low + high) / 2, "interval": [-high, -low]}
         benchmarks.append(replace(one, summary={"comparisons": [pair]}))
     run = of_report.Artifacts({}, [])
-    lede = outcome.lede(run, benchmarks)
-    better, worse, unclear = lede.partition(" is ")[2].split("; ")
+    introduction = outcome.introduction(run, benchmarks)
+    better, worse, unclear = introduction.partition(" is ")[2].split("; ")
     assert re.fullmatch(r"better on NSMC \(accuracy [+−][\d.]+, \+1\.00 to \+3\.00\)", better)
     assert worse.startswith("worse on KorSTS (") and "−8.00 to −2.00)" in worse
     assert unclear.startswith("not clearly different on NSMC (") and unclear.endswith("−0.50 to +2.50).")
-    assert outcome.lede(run, benchmarks[:2]).count("random weights fine-tuned the same way") == 2
+    assert outcome.introduction(run, benchmarks[:2]).count("random weights fine-tuned the same way") == 2
 
 
 def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.scores.analysis import dist
+from korealbert.finetune.scores.analysis import predicted_by_gold
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation
 from korealbert.recipe.reading import load_cross_lingual
@@ -97,7 +97,7 @@ def gold_distribution(task: str) -> Any:
     for example in parts(task)[1]:
         right = Relation(example.target, None) if task == "klue_re" else example.target
         gold += tasks.load(task).labelled(example, right)[0]
-    return dist(gold, gold)
+    return predicted_by_gold(gold, gold)
 
 
 def test_tables_1_to_3_and_8_to_10_have_a_row_of_every_model(tmp_path: Path) -> None:

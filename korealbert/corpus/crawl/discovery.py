@@ -13,7 +13,7 @@ from typing import Any
 from lxml import etree
 from lxml import html as lxml_html
 
-from korealbert.corpus.crawl.frontier import Frontier, Kind, Known
+from korealbert.corpus.crawl.frontier import Frontier, Kind, KnownUrl
 from korealbert.corpus.crawl.source import MAX_URL_CHARS, PageUrl, Source, article_url, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.html.encoding import decode_page
@@ -160,7 +160,7 @@ class Discovery:
                     for section in listing.sections or [""]:
                         self._add_listing(number, day, section, 1, None)
 
-    def read(self, known: Known, body: bytes, content_type: str) -> list[bool]:
+    def read(self, known: KnownUrl, body: bytes, content_type: str) -> list[bool]:
         """Add the URLs of a listing; return for each whether it is new. Raises UnreadableListing."""
         if known.kind == "sitemap":
             return self._read_sitemap(known, body)
@@ -168,7 +168,7 @@ class Discovery:
             return [self._add_page(known, entry) for entry in feed_entries(body)]
         return self._read_archive(known, body, content_type)
 
-    def redirected(self, known: Known, page: PageUrl) -> int | None:
+    def redirected(self, known: KnownUrl, page: PageUrl) -> int | None:
         """Add the article to which a redirect leads, and return its id."""
         entry = Entry(page.url, published=known.published, section=known.section)
         return self._article(page, entry, known, hops=known.hops + 1) or self._frontier.id_of(page.key)
@@ -181,7 +181,7 @@ class Discovery:
             section = listing.sections.get(section_key, "")
             self._add(page, listing.kind, parent, section_key=section_key, section=section, **facts)
 
-    def _read_sitemap(self, known: Known, body: bytes) -> list[bool]:
+    def _read_sitemap(self, known: KnownUrl, body: bytes) -> list[bool]:
         listing = self._source.listing[known.listing or 0]
         named = []
         for entry in sitemap_entries(body):
@@ -200,7 +200,7 @@ class Discovery:
             named.append(self._add(page, "sitemap", known.id, **facts) is not None)
         return named
 
-    def _read_archive(self, known: Known, body: bytes, content_type: str) -> list[bool]:
+    def _read_archive(self, known: KnownUrl, body: bytes, content_type: str) -> list[bool]:
         named = []
         for link in dict.fromkeys(page_links(body, content_type, known.url)):
             page = page_url(link, self._source)
@@ -212,16 +212,16 @@ class Discovery:
             self._add_listing(known.listing or 0, day, known.section_key, known.page + 1, known.id)
         return named
 
-    def _add_page(self, known: Known, entry: Entry) -> bool:
+    def _add_page(self, known: KnownUrl, entry: Entry) -> bool:
         page = page_url(entry.url, self._source, base=known.url)
         return self._unusable(entry.url, "article", known) if page is None else self._article(page, entry, known) is not None
 
-    def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
+    def _unusable(self, reference: str, kind: Kind, parent: KnownUrl) -> bool:
         """Record something that is not a web address (``mailto:``, a malformed host, thousands of characters)."""
         shown, facts = reference[:MAX_URL_CHARS], {"parent": parent.id, "state": "refused", "reason": "no_address"}
         return self._frontier.add(f"no address {shown}", shown, kind, **facts) is not None
 
-    def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
+    def _article(self, page: PageUrl, entry: Entry, parent: KnownUrl, hops: int = 0) -> int | None:
         """Add an article; return its id if it is new."""
         facts: dict[str, Any] = {"section": entry.section or parent.section, "published": entry.published, "hops": hops}
         stated = article_url(page.url, self._source)

@@ -69,7 +69,7 @@ class FrontierDamaged(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownUrl:
     """A URL of the frontier."""
 
     id: int
@@ -87,7 +87,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPosition:
     """The position of a record in the WARC files, in compressed bytes."""
 
     file: int
@@ -95,7 +95,7 @@ class Place:
     length: int
 
 
-_SELECT = f"SELECT {', '.join(field.name for field in fields(Known))} FROM urls"  # noqa: S608
+_SELECT = f"SELECT {', '.join(field.name for field in fields(KnownUrl))} FROM urls"  # noqa: S608
 
 
 class Frontier:
@@ -178,7 +178,7 @@ class Frontier:
         self._count(str(facts.get("state", "waiting")), 1)
         return cursor.lastrowid
 
-    def take(self) -> Known | None:
+    def take(self) -> KnownUrl | None:
         """Return the next URL to request (due retries, then articles, then listings), or None if nothing is due.
 
         Articles come first, so that a crawl of a few pages need not read thousands of listings before.
@@ -187,22 +187,22 @@ class Frontier:
         self.in_flight += known is not None
         return known
 
-    def _due_retry(self) -> Known | None:
+    def _due_retry(self) -> KnownUrl | None:
         while self._retries and self._retries[0][0] <= time.time():
             _, id_ = heapq.heappop(self._retries)
             row = self._db.execute(f"{_SELECT} WHERE id = ? AND state = 'waiting'", (id_,)).fetchone()
             if row is not None:
-                return Known(*row)
+                return KnownUrl(*row)
         return None
 
-    def _next_untried(self, articles: bool) -> Known | None:
+    def _next_untried(self, articles: bool) -> KnownUrl | None:
         row = self._db.execute(
             f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT 1",
             (articles, self._last_taken[articles]),
         ).fetchone()
         if row is None:
             return None
-        known = Known(*row)
+        known = KnownUrl(*row)
         self._last_taken[articles] = known.id
         return known
 
@@ -216,11 +216,11 @@ class Frontier:
 
     # --- the outcome of a URL ----------------------------------------------------------------------------------------------
 
-    def finish(self, known: Known, state: State, reason: str = "", **facts: Any) -> None:
+    def finish(self, known: KnownUrl, state: State, reason: str = "", **facts: Any) -> None:
         """Record the outcome of a URL that was taken."""
         self._set(known.id, "waiting", state, reason=reason, fetched=utc_now(), **facts)
 
-    def store(self, known: Known, place: Place, sha256: str, claims: tuple[str, ...]) -> None:
+    def store(self, known: KnownUrl, place: RecordPosition, sha256: str, claims: tuple[str, ...]) -> None:
         """Record a page of the WARC files, and its ``claims``, by any of which another page is a duplicate."""
         self.finish(known, "stored", status=200, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
         self._db.executemany("INSERT OR IGNORE INTO claims VALUES (?, ?)", [(claim, known.id) for claim in claims])
@@ -233,7 +233,7 @@ class Frontier:
                 return int(found[0])
         return None
 
-    def retry(self, known: Known, wait_seconds: float, reason: str, detail: str, status: int | None) -> None:
+    def retry(self, known: KnownUrl, wait_seconds: float, reason: str, detail: str, status: int | None) -> None:
         """Queue a URL for another try."""
         due = time.time() + wait_seconds
         self._db.execute(
@@ -242,7 +242,7 @@ class Frontier:
         )
         heapq.heappush(self._retries, (due, known.id))
 
-    def move(self, known: Known, url: str) -> None:
+    def move(self, known: KnownUrl, url: str) -> None:
         """Follow a redirect to another address of the same page, at once."""
         self._db.execute(
             "UPDATE urls SET url = ?, hops = hops + 1, attempts = max(attempts, 1), not_before = 0 WHERE id = ?",

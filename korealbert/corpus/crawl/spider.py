@@ -30,7 +30,7 @@ from urllib.parse import quote
 from korealbert.artifact.shards import die_with_parent
 from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
 from korealbert.corpus.crawl.discovery import Discovery, UnreadableListing
-from korealbert.corpus.crawl.frontier import Frontier, Known, State
+from korealbert.corpus.crawl.frontier import Frontier, KnownUrl, State
 from korealbert.corpus.crawl.robots import Downloads, Refused, RobotsUnreachable, Rules
 from korealbert.corpus.crawl.source import Source, article_url, load_source, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
@@ -86,7 +86,7 @@ class _Spider:
             threads.shutdown(wait=False, cancel_futures=True)
         self._downloads.close()
 
-    def _download(self, known: Known) -> None:
+    def _download(self, known: KnownUrl) -> None:
         """Run in a thread, which must not use the frontier."""
         outcome: Callable[[], None]
         try:
@@ -125,7 +125,7 @@ class _Spider:
         limit = math.inf if self._spec.max_pages is None else self._spec.max_pages
         return limit - self._frontier.count("stored") - self._frontier.in_flight
 
-    def _next_to_request(self) -> Known | None:
+    def _next_to_request(self) -> KnownUrl | None:
         """Return the next URL to request, or None if there is none now."""
         while self._frontier.in_flight < self._most_in_flight and time() >= self._paused_until:
             known = self._frontier.take() if self._pages_left() > 0 else None
@@ -140,12 +140,12 @@ class _Spider:
             return known
         return None
 
-    def _max_bytes(self, known: Known) -> int:
+    def _max_bytes(self, known: KnownUrl) -> int:
         return self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
 
     # --- what came back -----------------------------------------------------------------------------------------------
 
-    def _record(self, known: Known, outcome: Callable[[], None]) -> None:
+    def _record(self, known: KnownUrl, outcome: Callable[[], None]) -> None:
         """Record the outcome of a URL and release it."""
         try:
             with self._frontier.transaction():
@@ -159,7 +159,7 @@ class _Spider:
         finally:
             self._frontier.release()
 
-    def _handle_answer(self, known: Known, answer: Answer) -> None:
+    def _handle_answer(self, known: KnownUrl, answer: Answer) -> None:
         status = answer.status
         if answer.location:
             self._handle_redirect(known, answer.location, status)
@@ -174,7 +174,7 @@ class _Spider:
         else:
             self._handle_page(known, answer)
 
-    def _handle_page(self, known: Known, answer: Answer) -> None:
+    def _handle_page(self, known: KnownUrl, answer: Answer) -> None:
         limit = self._max_bytes(known)
         try:
             body = decode_body(answer.body, answer.content_encoding, limit)
@@ -192,7 +192,7 @@ class _Spider:
             else:
                 self._frontier.finish(known, "failed", error.reason, detail=error.detail, status=200)
 
-    def _handle_error(self, known: Known, error: Exception) -> None:
+    def _handle_error(self, known: KnownUrl, error: Exception) -> None:
         detail = str(error)[:_DETAIL_CHARS]
         if isinstance(error, Refused):
             self._frontier.finish(known, "refused", str(error))
@@ -207,14 +207,14 @@ class _Spider:
         else:
             raise error
 
-    def _retry(self, known: Known, reason: str, detail: str, status: int | None, asked_seconds: float = 0.0) -> None:
+    def _retry(self, known: KnownUrl, reason: str, detail: str, status: int | None, asked_seconds: float = 0.0) -> None:
         if known.attempts >= self._source.retries:
             self._frontier.finish(known, "failed", reason, detail=detail, status=status)
             return
         wait = min(_MAX_WAIT_SECONDS, max(asked_seconds, self._source.backoff_seconds * 2**known.attempts))
         self._frontier.retry(known, wait, reason, detail, status)
 
-    def _handle_redirect(self, known: Known, location: str, status: int) -> None:
+    def _handle_redirect(self, known: KnownUrl, location: str, status: int) -> None:
         page = page_url(location, self._source, base=known.url)
         if page is None:
             self._frontier.finish(known, "failed", "bad_redirect", detail=location[:_DETAIL_CHARS], status=status)
@@ -233,7 +233,7 @@ class _Spider:
 
     # --- articles -----------------------------------------------------------------------------------------------------
 
-    def _store(self, known: Known, answer: Answer, body: bytes) -> None:
+    def _store(self, known: KnownUrl, answer: Answer, body: bytes) -> None:
         digest = sha256(body).hexdigest()
         claims = tuple(dict.fromkeys([self._canonical_key(known, body) or known.key, known.key, f"sha256 {digest}"]))
         owner = self._frontier.owner_of(claims)
@@ -249,7 +249,7 @@ class _Spider:
         place = self._files.append(known.url, headers, answer.body, extra)
         self._frontier.store(known, place, digest, claims)
 
-    def _canonical_key(self, known: Known, body: bytes) -> str | None:
+    def _canonical_key(self, known: KnownUrl, body: bytes) -> str | None:
         """Return the key of the address that a page declares as its own, if it is that of an article of the site."""
         if not self._source.trust_canonical:
             return None
@@ -263,7 +263,7 @@ class _Spider:
                     return page.key
         return None
 
-    def _read_listing(self, known: Known, body: bytes, answer: Answer) -> None:
+    def _read_listing(self, known: KnownUrl, body: bytes, answer: Answer) -> None:
         try:
             named = self._discovery.read(known, body, answer.header("Content-Type"))
         except UnreadableListing as error:

@@ -12,7 +12,7 @@ from typing import IO
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from korealbert.corpus.crawl.frontier import Frontier, Place
+from korealbert.corpus.crawl.frontier import Frontier, RecordPosition
 
 _GZIP_LEVEL = 6
 """warcio's level 9 takes 2.5 times as long on Korean news pages and saves 0.4 % of their size."""
@@ -35,7 +35,7 @@ class WarcFiles:
         self._handle: IO[bytes] | None = None
         self._end = 0
 
-    def append(self, url: str, headers: Iterable[tuple[str, str]], body: bytes, extra: Mapping[str, str]) -> Place:
+    def append(self, url: str, headers: Iterable[tuple[str, str]], body: bytes, extra: Mapping[str, str]) -> RecordPosition:
         """Write one response of status 200 as it was received; the kernel has the record when this returns."""
         writer = WARCWriter(buffer := io.BytesIO(), gzip=False, warc_version="1.1")
         http = StatusAndHeaders("200 OK", list(headers), protocol="HTTP/1.1")
@@ -48,7 +48,7 @@ class WarcFiles:
             self._number += 1
         if self._handle is None:
             self._open()
-        return Place(self._number, self._end, self._member(buffer.getvalue()))
+        return RecordPosition(self._number, self._end, self._member(buffer.getvalue()))
 
     def _open(self) -> None:
         path = self._directory / f"pages-{self._number:05d}.warc.gz"

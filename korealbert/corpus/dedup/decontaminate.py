@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from korealbert.artifact.files import note_written, write_json
 from korealbert.corpus.clean.personal_data import PLACEHOLDERS, Kind, mask
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.corpus.dedup.signatures import Hashes, Positions, PrefixHashes, fingerprint, squeeze
 from korealbert.corpus.normalise import composed, normalise
 from korealbert.documents.schema import Drop

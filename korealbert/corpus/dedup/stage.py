@@ -32,7 +32,6 @@ from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Stats,
 from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.personal_data import Kind
-from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.candidates import (
     ANCHOR_COUNTS,
     RANKING_FILES,
@@ -49,6 +48,7 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile
 from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_passages
 from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared

@@ -12,9 +12,9 @@ from typing import Any
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.records import NUL_REMEDY, Outcome, Tally, bad_record, document_of, one_line, read_each
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
-from korealbert.documents.tables import csv_reader
 
 _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
 _MAX_FIELDS = 1 << 20

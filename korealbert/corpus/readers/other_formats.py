@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 
 from korealbert.corpus.readers.json_values import is_json_list
-from korealbert.documents.tables import csv_reader
+from korealbert.documents.csv import csv_reader
 
 ARROW_REMEDY = (
     "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"

@@ -68,9 +68,9 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     device = pick_device(training.device)
     settings = spec.before(init=spec.init, seed=spec.seed, max_length=spec.max_length)
     collections = [each.read(inputs, f"apart/{number}") for number, each in enumerate(spec.apart_from)]
-    barred = {text for each in collections for text in each.texts() if text}
+    excluded = {text for each in collections for text in each.texts() if text}
     tokenizer = load_tokenizer(directory)
-    triples = encode_triples(settings, lambda sentence: sentence.strip() in barred, tokenizer, out_dir)
+    triples = encode_triples(settings, lambda sentence: sentence.strip() in excluded, tokenizer, out_dir)
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
         training.report(Progress(step, total, "steps", metrics))

@@ -17,7 +17,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadLimits
-from korealbert.finetune.files import Record, json_lines
+from korealbert.finetune.records import Record, json_lines
 
 _COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst)$", re.IGNORECASE)
 _COLUMNS = ("query-id", "corpus-id", "score")

@@ -112,7 +112,7 @@ class _Found(NamedTuple):
     score_K: _Vectors
 
 
-def best(score_N: _Vectors, depth: int) -> npt.NDArray[np.int64]:
+def highest(score_N: _Vectors, depth: int) -> npt.NDArray[np.int64]:
     """Return the positions of the ``depth`` highest scores, highest first; equal scores by position."""
     kept = np.arange(len(score_N))
     if depth < len(score_N):
@@ -185,7 +185,7 @@ def _by_terms(
     found = []
     for text in collection.queries.values():
         score_N = index.scores(terms(text))
-        places = best(score_N, depth)
+        places = highest(score_N, depth)
         places = places[score_N[places] > 0]
         found.append(_Found(places, score_N[places]))
     return found
@@ -239,7 +239,7 @@ def _better(before: _Found, place_C: npt.NDArray[np.int64], score_C: _Vectors, d
     order = np.argsort(before.place_K)
     place_M = np.concatenate([before.place_K[order], place_C])
     score_M = np.concatenate([before.score_K[order], score_C])
-    chosen = best(score_M, depth)
+    chosen = highest(score_M, depth)
     return _Found(place_M[chosen], score_M[chosen])
 
 

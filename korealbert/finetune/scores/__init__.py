@@ -1,1 +1,1 @@
-"""Scores of finished runs and of prediction files: kept predictions, error analysis, statistics, ensembles, certificates."""
+"""Scores of finished runs and of prediction files: stored predictions, error analysis, statistics, ensembles, certificates."""

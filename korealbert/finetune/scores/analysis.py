@@ -21,7 +21,7 @@ _MAX_SHOWN_CHARACTERS = 500
 Distribution = dict[str, dict[str, int]]
 
 
-def dist(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
+def predicted_by_gold(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
     """Count the predicted labels of each gold label, most frequent first, equal counts by name; gold labels are sorted.
 
     Raises ValueError if the lists differ in length.
@@ -59,7 +59,7 @@ def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], 
     """
     labels = [task.labelled(example, value) for example, value in zip(examples, predicted, strict=True)]
     gold, pred = ([label for pair in labels for label in pair[side]] for side in (0, 1))
-    distribution = dist(gold, pred)
+    distribution = predicted_by_gold(gold, pred)
     order = sorted(range(len(examples)), key=lambda index: (-losses[index], index))[:_HARDEST]
     return {
         "unit": task.counted,
@@ -71,8 +71,8 @@ def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], 
                 "id": examples[index].id,
                 "text": _shown(examples[index].text),
                 "pair": _shown(examples[index].pair),
-                "gold": task.kept(examples[index].target),
-                "pred": task.kept(predicted[index]),
+                "gold": task.stored(examples[index].target),
+                "pred": task.stored(predicted[index]),
                 "loss": round(losses[index], 6),
             }
             for index in order

@@ -31,12 +31,12 @@ from korealbert.artifact.files import (
 )
 from korealbert.artifact.spec import explained
 from korealbert.artifact.stage import host_facts
-from korealbert.artifact.store import contradictions, faults_within
+from korealbert.artifact.store import faults_of_manifest, faults_within
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scores.kept import differences, digest_of
+from korealbert.finetune.scores.predictions import differences, digest_of
 from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
 from korealbert.finetune.scores.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
 
@@ -224,7 +224,7 @@ def _cell(predictions: Path) -> _Cell | None:
     if not manifest.is_file() or not is_of_an_artifact(directory):
         return None
     found = Artifact(directory.name, directory)
-    if wrong := contradictions(found.name, found.manifest):
+    if wrong := faults_of_manifest(found.name, found.manifest):
         raise ArtifactError(f"{directory}: {wrong[0]}; run its stage again")
     if found.manifest["files"].get(predictions.name, {}).get("sha256") != sha256_of_file(predictions):
         raise ArtifactError(f"{predictions}: not the predictions in its manifest; run its stage again")

@@ -20,7 +20,7 @@ from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stat
 from korealbert.artifact.files import write_json
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.features import SPLITS, read_examples
-from korealbert.finetune.scores.kept import PREDICTIONS, read_kept
+from korealbert.finetune.scores.predictions import PREDICTIONS, read_predictions
 from korealbert.finetune.scores.undefined import why_undefined
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.stage import EVIDENCE
@@ -54,7 +54,7 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     if len(best) < (spec.members or 2):
         raise ValueError(f"{len(best)} runs of {spec.task} cannot make an ensemble of {spec.members or 2}; give it more seeds")
     evidence = [_evidence(cells[role], task, examples) for role in best]
-    predicted = [task.agreed(example, values) for example, *values in zip(examples, *evidence, strict=True)]
+    predicted = [task.joint_prediction(example, values) for example, *values in zip(examples, *evidence, strict=True)]
     runtime.report(Progress(len(best), len(best), "members"))
     official, corrected = (task.score(examples, predicted, mode) for mode in ("official", "corrected"))
     known = {role: None if why_undefined(metrics[role], metrics[role]["selected_by"], "dev") else dev[role] for role in best}
@@ -83,7 +83,9 @@ def _evidence(cell: Artifact, task: Task, examples: Sequence[Example]) -> list[A
         raise ValueError(f"{path}: no such file; build the cell with evidence = true")
     with ipc.open_file(str(path)) as reader:
         table = reader.read_all()
-    read_kept(BenchmarkFile(cell.path / PREDICTIONS), task, examples)  # Checks task and gold values, which evidence lacks.
+    read_predictions(
+        BenchmarkFile(cell.path / PREDICTIONS), task, examples
+    )  # Checks task and gold values, which evidence lacks.
     if table["id"].to_pylist() != [example.id for example in examples]:
         raise ValueError(f"{path}: of other examples than the test file's; rebuild the cell")
     found: list[Any] = table["evidence"].to_pylist()

@@ -48,7 +48,7 @@ def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
     return exact_BK
 
 
-class Half(Protocol):
+class IncompleteAnswers(Protocol):
     """A system's answers, divided into kept and exchanged ones."""
 
     def completed(self, other: Self) -> Values:
@@ -64,7 +64,7 @@ class Answered(Protocol):
         ...
 
     def parted(self, masks_NB: Masks) -> Any:
-        """Return the answers as a ``Half``, to be completed by one of the same kind."""
+        """Return the answers as a ``IncompleteAnswers``, to be completed by one of the same kind."""
         ...
 
 
@@ -107,7 +107,7 @@ class _PartedSums:
     score: Callable[[Values], Values]
 
     def completed(self, other: _PartedSums) -> Values:
-        """See ``Half``."""
+        """See ``IncompleteAnswers``."""
         return self.score(self.kept_BK + other.marked_BK)
 
 
@@ -172,7 +172,7 @@ class _PartedScores:
     masks_NB: Masks
 
     def completed(self, other: _PartedScores) -> Values:
-        """See ``Half``."""
+        """See ``IncompleteAnswers``."""
         both_M, count = np.concatenate([self.system.predicted_N, other.system.predicted_N]), len(self.gold_N1)
         if self.system.by_rank:
             both_MB = ranks(both_M, np.concatenate([~self.masks_NB, self.masks_NB]))

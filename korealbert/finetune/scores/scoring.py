@@ -17,9 +17,9 @@ from typing import Any, get_args
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
-from korealbert.finetune.files import Record, json_lines, normalisation_hint
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scores.kept import differences, read_kept, recipe_beside, tested_examples
+from korealbert.finetune.records import Record, json_lines, normalisation_hint
+from korealbert.finetune.scores.predictions import differences, read_predictions, recipe_beside, tested_examples
 from korealbert.finetune.scores.resampling import Draws
 from korealbert.finetune.scores.statistics import Comparison, answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
@@ -209,9 +209,9 @@ def _tested(
 
 
 def _predictions_of_cell(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
-    """Return the predictions that a cell has kept, one per example. Raises ValueError as ``read_kept`` and for invalid ones."""
-    kept = zip(read_kept(file, benchmark, examples), examples, strict=True)
-    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for (row, value), example in kept]
+    """Return the predictions that a cell wrote, one per example. Raises ValueError for invalid ones."""
+    predictions = zip(read_predictions(file, benchmark, examples), examples, strict=True)
+    return [benchmark.prediction(Record(row, benchmark.fields(value)), example) for (row, value), example in predictions]
 
 
 def _gold_warnings(file: BenchmarkFile, task: str, gold: str) -> list[str]:
@@ -295,7 +295,7 @@ def _likely_id_fields(records: Sequence[Record], benchmark: Task, examples: Sequ
     """
     own, official = map(set, _kinds(examples))
     values: defaultdict[str, list[str]] = defaultdict(list)
-    answers = benchmark.fields(benchmark.kept(examples[0].target))
+    answers = benchmark.fields(benchmark.stored(examples[0].target))
     for record in records:
         for name, value in record.fields.items():
             if name not in answers and isinstance(value, str | int | float):

@@ -229,7 +229,7 @@ def _log_binomial(n: int, k: int) -> float:
 
 
 @dataclass(frozen=True)
-class Whole:
+class UnreducedAnswers:
     """Answers whose score cannot be reduced: it is computed anew for every resample."""
 
     task: Task
@@ -256,11 +256,11 @@ class Whole:
 class _PartedAnswers:
     """Answers of which those marked True are exchanged."""
 
-    whole: Whole
+    whole: UnreducedAnswers
     masks_NB: Masks
 
     def completed(self, other: _PartedAnswers) -> Values:
-        """See ``Half``."""
+        """See ``IncompleteAnswers``."""
         pairs = list(zip(self.whole.predicted, other.whole.predicted, strict=True))
         mixed = (
             [theirs if swap else ours for swap, (ours, theirs) in zip(mask, pairs, strict=True)] for mask in self.masks_NB.T
@@ -270,7 +270,7 @@ class _PartedAnswers:
 
 def answered(task: Task, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered:
     """Return the answers in the cheapest form from which the task's main metric can be computed."""
-    return task.answered(examples, predicted, mode) or Whole(task, examples, predicted, mode)
+    return task.answered(examples, predicted, mode) or UnreducedAnswers(task, examples, predicted, mode)
 
 
 def mcnemar_of(examples: Sequence[Example], first: Sequence[Any], second: Sequence[Any]) -> float:

@@ -27,7 +27,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.metrics import Interval
-from korealbert.finetune.scores.kept import PREDICTIONS, read_kept
+from korealbert.finetune.scores.predictions import PREDICTIONS, read_predictions
 from korealbert.finetune.scores.resampling import Answered, Draws
 from korealbert.finetune.scores.statistics import Comparison, answered, compare, intervals, mcnemar_of, spread
 from korealbert.finetune.scores.undefined import why_undefined
@@ -119,7 +119,9 @@ def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, 
     cells = {}
     for seed, artifact in artifacts.items():
         metrics = artifact.read_json("metrics.json")
-        predicted = [task.restored(value) for _, value in read_kept(BenchmarkFile(artifact.path / PREDICTIONS), task, examples)]
+        predicted = [
+            task.restored(value) for _, value in read_predictions(BenchmarkFile(artifact.path / PREDICTIONS), task, examples)
+        ]
         answers = answered(task, examples, predicted, "official")
         why = why_undefined(metrics, task.metric)
         cells[seed] = Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers, why)

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
-from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1
+from korealbert.finetune.records import Identifiers, Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task, narrowed
 
@@ -65,7 +65,7 @@ class Window:
         return self.spans[start - self.first][0], self.spans[end - self.first][1]
 
 
-class Found(NamedTuple):
+class BestSpan(NamedTuple):
     """The best span of a window with its score, and the score of "no answer"."""
 
     score: float
@@ -90,11 +90,11 @@ def windows(
             return
 
 
-def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> Found:
+def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> BestSpan:
     """Return the span of at most ``max_pieces`` pieces with the largest sum of start and end logit."""
     best = best_spans(logits_L2, window, max_pieces, number=1)
     score, span = best[0] if best else (-np.inf, (0, 0))
-    return Found(score, span, float(logits_L2[0].sum()))
+    return BestSpan(score, span, float(logits_L2[0].sum()))
 
 
 def best_spans(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int, *, number: int) -> list[tuple[float, Span]]:
@@ -285,7 +285,7 @@ class QuestionAnswering(Task):
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """Return the text of the best span over all windows; "" if "no answer" scores higher and the benchmark allows that."""
-        best: dict[int, Found] = {}
+        best: dict[int, BestSpan] = {}
         null: dict[int, float] = {}
         for feature, found in zip(encoded.features, decoded, strict=True):
             if feature.example not in best or found.score > best[feature.example].score:
@@ -299,7 +299,7 @@ class QuestionAnswering(Task):
             texts.append("" if none else (example.pair or "")[begin:end])
         return texts
 
-    def weigh(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
+    def feature_evidence(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
         """Return the best spans of each window with their scores, and the window's score of "no answer"."""
         positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
         arrays = positions_BL2.float().cpu().numpy()
@@ -308,14 +308,14 @@ class QuestionAnswering(Task):
         spans = [best_spans(row, f.layout, pieces, number=_N_BEST) for row, f in zip(arrays, features, strict=True)]
         return list(zip(spans, nulls, strict=True))
 
-    def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
+    def example_evidence(self, encoded: Encoded, by_feature: Sequence[Any]) -> list[Any]:
         """Return the 20 best spans over all windows with their relative probabilities, and a score of "no answer".
 
         The score is above 0 if a model alone would predict no answer.
         """
         scores: list[dict[Span, float]] = [{} for _ in encoded.examples]
         nulls = [math.inf for _ in encoded.examples]
-        for feature, (spans, null) in zip(encoded.features, weighed, strict=True):
+        for feature, (spans, null) in zip(encoded.features, by_feature, strict=True):
             own = scores[feature.example]
             for score, span in spans:
                 own[span] = max(score, own.get(span, score))
@@ -335,7 +335,7 @@ class QuestionAnswering(Task):
             found.append({"spans": spans, "none": none})
         return found
 
-    def agreed(self, example: Example, evidence: Sequence[Any]) -> str:
+    def joint_prediction(self, example: Example, evidence: Sequence[Any]) -> str:
         """Return the span with the largest mean probability, which is 0 for models that do not have it among their best.
 
         "" if the mean score of "no answer" is above 0 and the benchmark allows that.
@@ -365,7 +365,7 @@ class QuestionAnswering(Task):
                         best[feature.example], texts[feature.example] = value, text
         return texts
 
-    def kept(self, value: Any) -> str:
+    def stored(self, value: Any) -> str:
         """Return a predicted text, or the first of the accepted answers ("" if there is none)."""
         if isinstance(value, str):
             return value
@@ -375,9 +375,9 @@ class QuestionAnswering(Task):
         """`answer`: the answer's text."""
         return record.text("answer")
 
-    def fields(self, kept: str) -> dict[str, Any]:
+    def fields(self, stored: str) -> dict[str, Any]:
         """Return the text."""
-        return {"answer": kept}
+        return {"answer": stored}
 
     def labelled(self, example: Example, predicted: str) -> tuple[list[str], list[str]]:
         """Return ``answer`` or ``no answer`` as gold label, and ``exact``, ``overlaps``, ``wrong`` or ``no answer``."""

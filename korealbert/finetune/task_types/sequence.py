@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import Form, Record, normalisation_hint, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
+from korealbert.finetune.records import Form, Record, normalisation_hint, tsv_rows
 from korealbert.finetune.scores.resampling import Additive, Answered, Correlated, Values
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 
@@ -142,9 +142,9 @@ class SequenceClassification(_SequenceTask):
         named = _position(written, self.labels) if self.position(written) is None else None
         return self.label(written, line=record.line) if named is None else named
 
-    def fields(self, kept: int) -> dict[str, Any]:
+    def fields(self, stored: int) -> dict[str, Any]:
         """Return the label's name."""
-        return {"label": name_of(self.labels, kept)}
+        return {"label": name_of(self.labels, stored)}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Return the names of both labels."""
@@ -179,11 +179,11 @@ class SequenceClassification(_SequenceTask):
         """Return the position of the most probable label; the first of equals."""
         return list(logits.argmax(dim=-1).tolist())
 
-    def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+    def feature_evidence(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """Return the probability of each label."""
         return list(logits.double().softmax(dim=-1).tolist())
 
-    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+    def joint_prediction(self, example: Example, evidence: Sequence[Any]) -> Any:
         """Return the label with the largest mean probability; the first of equals."""
         return int(np.mean(evidence, axis=0).argmax())
 
@@ -350,9 +350,9 @@ class SequenceRegression(_SequenceTask):
         """`label`: the score, a number that may be outside of the scale."""
         return record.number("label")
 
-    def fields(self, kept: float) -> dict[str, Any]:
+    def fields(self, stored: float) -> dict[str, Any]:
         """Return the number."""
-        return {"label": kept}
+        return {"label": stored}
 
     @property
     def about_labels(self) -> str:
@@ -393,11 +393,11 @@ class SequenceRegression(_SequenceTask):
         """Return the raw outputs, not clipped to the scale, because clipping would make ties."""
         return list(logits.float().squeeze(-1).tolist())
 
-    def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+    def feature_evidence(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """Return the predictions themselves."""
         return self.decode(logits, features)
 
-    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+    def joint_prediction(self, example: Example, evidence: Sequence[Any]) -> Any:
         """Return the mean of the predictions."""
         return float(np.mean(evidence))
 

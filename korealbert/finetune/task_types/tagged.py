@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.encoders.alignment import Span, frame, owned_units, pieces, with_every_unit
-from korealbert.finetune.files import Record, normalisation_hint
 from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
+from korealbert.finetune.records import Record, normalisation_hint
 from korealbert.finetune.task import Encoded, Example, Feature, Task, narrowed
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class Tagging(Task):
             raise record.error("tags", problem, f"give one tag for each of the {self.unit}{self.hint}")
         return [self.tag(tag, line=record.line, field=f"tags[{index}]") for index, tag in enumerate(tags)]
 
-    def fields(self, kept: Sequence[str]) -> dict[str, Any]:
+    def fields(self, stored: Sequence[str]) -> dict[str, Any]:
         """Return the tags."""
-        return {"tags": kept}
+        return {"tags": stored}
 
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Return the types of all units that are not spaces, with ``B`` and ``I`` merged."""
@@ -97,7 +97,7 @@ class Tagging(Task):
             features.append(Feature(input_ids, segments, labels, index, layout))
         return features
 
-    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+    def gold_counts(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
         """Count ``tags`` (``B`` and ``I`` together) and lenient ``entities`` by type."""
         tags = Counter(_type_of(tag) for example in examples for tag in example.target if tag != OUTSIDE)
         entities = Counter(kind for example in examples for kind, *_ in lenient_entities(example.target))

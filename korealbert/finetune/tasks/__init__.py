@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from korealbert.finetune import defined
+from korealbert.finetune import toml_tasks
 from korealbert.finetune.definition import BenchmarkTable, Definition, is_file, read_table
 from korealbert.finetune.task import Task
 from korealbert.formatting import nearest
@@ -29,7 +29,7 @@ def load(task: str | Definition | Mapping[str, Any]) -> Task:
             raise ValueError(f"there is no task {task!r}{nearest(task, names())}; {remedy}")
         return _tasks()[task]
     definition = task if isinstance(task, Definition) else Definition.model_validate(task)
-    made = defined.task_of(definition)
+    made = toml_tasks.task_of(definition)
     made.id_fields = (definition.columns.id if isinstance(definition.columns.id, str) else "id",)  # No record has positions.
     return made
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import NAME, NUMBER, YEAR, check_width, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
+from korealbert.finetune.records import NAME, NUMBER, YEAR, check_width, tsv_rows
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression, TableClassification
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.documents.tables import csv_reader
-from korealbert.finetune.files import Identifiers, check_width, json_list
+from korealbert.documents.csv import csv_reader
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1, pearson, spearman
+from korealbert.finetune.records import Identifiers, check_width, json_list
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
 from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 

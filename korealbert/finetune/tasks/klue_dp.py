@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.encoders.alignment import Pieces, Span, frame, pieces, with_every_unit
-from korealbert.finetune.files import Record, check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
+from korealbert.finetune.records import Record, check_width
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words, name_of, narrowed
 from korealbert.finetune.task_types.tagged import IGNORED, unit_spans
@@ -156,13 +156,13 @@ class KlueDp(Task):
         ]
         return self.predictions(encoded, seen)
 
-    def kept(self, value: Any) -> dict[str, Any]:
+    def stored(self, value: Any) -> dict[str, Any]:
         """Return heads and numbers of relations."""
         return dict(value._asdict())
 
-    def restored(self, kept: Any) -> Tree:
+    def restored(self, stored: Any) -> Tree:
         """Restore the tree."""
-        return Tree(tuple(kept["heads"]), tuple(kept["relations"]))
+        return Tree(tuple(stored["heads"]), tuple(stored["relations"]))
 
     def prediction(self, record: Record, example: Example) -> Tree:
         """`heads` (numbers of words from 1, 0 for the root) and `deprels` (names), one of each per word."""
@@ -177,10 +177,10 @@ class KlueDp(Task):
             tuple(_relation(name, record.line, f"deprels[{n}]") for n, name in enumerate(names)),
         )
 
-    def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
+    def fields(self, stored: dict[str, Any]) -> dict[str, Any]:
         """Return the heads and the names of the relations."""
-        numbers = kept["relations"]
-        return {"heads": kept["heads"], "deprels": numbers and [name_of(RELATIONS, number) for number in numbers]}
+        numbers = stored["relations"]
+        return {"heads": stored["heads"], "deprels": numbers and [name_of(RELATIONS, number) for number in numbers]}
 
     def labelled(self, example: Example, predicted: Tree) -> tuple[list[str], list[str]]:
         """Return the names of the relations of all words, whatever their heads."""

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import frame, pieces
-from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.units import joint_goal_accuracy, slot_micro_f1
+from korealbert.finetune.records import Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Feature, Scores, SlotScores, Task, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
@@ -143,7 +143,7 @@ class KlueDst(Task):
             for n in range(len(features))
         ]
 
-    def kept(self, value: Any) -> list[str]:
+    def stored(self, value: Any) -> list[str]:
         """Return the state as a list."""
         return list(value)
 
@@ -154,9 +154,9 @@ class KlueDst(Task):
         """
         return _state(record, "state")
 
-    def fields(self, kept: Sequence[str]) -> dict[str, Any]:
+    def fields(self, stored: Sequence[str]) -> dict[str, Any]:
         """Return the state."""
-        return {"state": kept}
+        return {"state": stored}
 
     def labelled(self, example: Example, predicted: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the name of every gold or predicted slot, ``none`` if a side lacks it, ``another value`` if it is wrong."""

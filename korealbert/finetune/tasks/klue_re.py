@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import frame
-from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
+from korealbert.finetune.records import Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task, name_of, narrowed
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
@@ -121,13 +121,13 @@ class KlueRe(Task):
         labels = probabilities_BC.argmax(dim=-1).tolist()
         return [Relation(label, probs) for label, probs in zip(labels, probabilities_BC.tolist(), strict=True)]
 
-    def kept(self, value: Any) -> dict[str, Any]:
+    def stored(self, value: Any) -> dict[str, Any]:
         """Return a relation with its probabilities; gold relations have none."""
         return value._asdict() if isinstance(value, Relation) else {"label": value, "probs": None}
 
-    def restored(self, kept: Any) -> Relation:
+    def restored(self, stored: Any) -> Relation:
         """Restore the relation with its probabilities."""
-        return Relation(kept["label"], kept["probs"])
+        return Relation(stored["label"], stored["probs"])
 
     def prediction(self, record: Record, example: Example) -> Relation:
         """`label`: the relation's name; `probs` (optional): 30 numbers from 0 to 1 in the official order."""
@@ -140,9 +140,9 @@ class KlueRe(Task):
             raise record.error("probs", f"lie between {min(probs):g} and {max(probs):g}", "give probabilities from 0 to 1")
         return Relation(_relation(record), probs)
 
-    def fields(self, kept: dict[str, Any]) -> dict[str, Any]:
+    def fields(self, stored: dict[str, Any]) -> dict[str, Any]:
         """Return the relation's name and the probabilities."""
-        return {**kept, "label": name_of(RELATIONS, kept["label"])}
+        return {**stored, "label": name_of(RELATIONS, stored["label"])}
 
     def labelled(self, example: Example, predicted: Relation) -> tuple[list[str], list[str]]:
         """Return the names of both relations."""

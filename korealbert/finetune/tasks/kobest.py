@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import NUMBER, normalisation_hint, tsv_header, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, macro_f1
+from korealbert.finetune.records import NUMBER, normalisation_hint, tsv_header, tsv_rows
 from korealbert.finetune.task import Example, Task
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification
 

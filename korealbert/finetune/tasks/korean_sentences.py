@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, check_width, parts, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
+from korealbert.finetune.records import NAME, NUMBER, YEAR, Identifiers, check_width, parts, tsv_rows
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.sequence import (
     SequenceClassification,

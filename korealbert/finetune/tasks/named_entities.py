@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.files import check_width
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy
 from korealbert.finetune.metrics.units import (
@@ -20,6 +19,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
+from korealbert.finetune.records import check_width
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags, unit_spans

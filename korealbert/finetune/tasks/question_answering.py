@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import Identifiers, json_list, parts
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import (
     em_and_f1,
@@ -19,6 +18,7 @@ from korealbert.finetune.metrics.answers import (
     rouge_w,
     squad_f1,
 )
+from korealbert.finetune.records import Identifiers, json_list, parts
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import Identifiers, Record, json_lines, parts
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.records import Identifiers, Record, json_lines, parts
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, with_accuracy
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from korealbert.documents.tables import csv_reader
+from korealbert.documents.csv import csv_reader
 
 _SAMPLED_RECORDS = 100
 """Records read of each file."""

@@ -121,7 +121,7 @@ class File:
         return text.replace("\r", "" if "\n" in text else "\n").strip()
 
 
-class Below(NamedTuple):
+class FilesBelow(NamedTuple):
     """What is below one path or several."""
 
     files: list[File]
@@ -134,12 +134,12 @@ class Below(NamedTuple):
     """Files of no known format, counted by ending."""
 
 
-def files_below(paths: Sequence[Path], project: Path) -> Below:
+def files_below(paths: Sequence[Path], project: Path) -> FilesBelow:
     """Return the files below one directory, or of some files, with their first bytes read.
 
     Stores are skipped: that of the project even before it exists, others if they have a directory of digests.
     """
-    found, hidden = Below([], [], {project / SCHEMA, project / STORE}, Counter()), 0
+    found, hidden = FilesBelow([], [], {project / SCHEMA, project / STORE}, Counter()), 0
     directory = next((path for path in paths if path.is_dir()), None)
     listing = paths if directory is None else sorted(entries_of(directory))
     stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}

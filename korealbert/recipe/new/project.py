@@ -19,7 +19,7 @@ from korealbert.artifact.files import atomic_write
 from korealbert.corpus.readers.records import one_line, writable
 from korealbert.formatting import size as formatted
 from korealbert.recipe.new.files import MIN_DOCUMENTS, RENAME, SCHEMA, STORE
-from korealbert.recipe.new.sources import CONVERT, Found, Source, common_directory, listed, look
+from korealbert.recipe.new.sources import CONVERT, FoundSources, Source, common_directory, find_sources, listed
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.tables import DATA, SHIPPED, RecipeError
@@ -44,7 +44,7 @@ _MAX_SECONDS, _MAX_EPOCHS = 600, 20
 _SEQUENCE_LENGTH = 64
 
 
-def summary(found: Found) -> Iterator[str]:
+def summary(found: FoundSources) -> Iterator[str]:
     """Yield lines for people: each source, with what is not read of it, and then what is left out."""
     for source in found.sources:
         yield _summary_of(source)
@@ -125,14 +125,14 @@ def _several(source: Source) -> tuple[str, str]:
     return f"{names} {'has' if len(source.unread_columns) == 1 else 'have'} prose", f"[{columns}]"
 
 
-def write(directory: Path, paths: Sequence[Path]) -> Found:
+def write(directory: Path, paths: Sequence[Path]) -> FoundSources:
     """Make a directory with a recipe for these files and a ``.gitignore``; return the sources found and what is left out.
 
     Raises RecipeError if the directory already holds a recipe, nothing can be read, or there is too little text.
     """
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
-    found = look(paths, directory)
+    found = find_sources(paths, directory)
     for source in found.sources:
         for each in (*map(str, source.paths), source.members, *source.exclude):
             for place in (DATA, SHIPPED):
@@ -167,7 +167,7 @@ def write(directory: Path, paths: Sequence[Path]) -> Found:
     return found
 
 
-def _refuse_too_little(found: Found) -> None:
+def _refuse_too_little(found: FoundSources) -> None:
     """Raise RecipeError if there is too little text to train on, with what might be the reason."""
     lengths = [length for source in found.sources for length in source.sample.lengths if length >= source.min_characters]
     if len(lengths) >= _MIN_CORPUS_DOCUMENTS and sum(lengths) >= _MIN_CORPUS_CHARACTERS:

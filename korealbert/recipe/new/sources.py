@@ -38,7 +38,7 @@ from korealbert.recipe.new.columns import (
     nested_text,
     text_column,
 )
-from korealbert.recipe.new.files import ENDINGS, STORE, Below, File, ending_of, files_below, is_note, unit
+from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, is_note, unit
 from korealbert.recipe.tables import RecipeError
 
 _NOTES = " (by its name, notes on other files; read under another name)"
@@ -176,7 +176,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSources:
     """The sources in some files."""
 
     sources: tuple[Source, ...]
@@ -196,7 +196,7 @@ class _Group(NamedTuple):
     files: list[File]
 
 
-def look(paths: Sequence[Path], project: Path) -> Found:
+def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
     """Find the sources in files and directories, leaving out what ``new`` and ``run`` write into the project.
 
     Files named one by one are taken together, like those of one directory. Raises RecipeError if a path has nothing to read.
@@ -226,7 +226,7 @@ def look(paths: Sequence[Path], project: Path) -> Found:
             hold = f"{paths[resolved.index(part[0])]}" + (f" and {len(part) - 1:,} more: hold" if part[1:] else ": holds")
             raise RecipeError(f"{hold} no file{only}; known are {_KNOWN}; {CONVERT}")
         found += here
-    return Found(tuple(found), left_out, tuple(repeated))
+    return FoundSources(tuple(found), left_out, tuple(repeated))
 
 
 def listed(left_out: Mapping[str, int]) -> str:
@@ -313,7 +313,7 @@ def _decodable(source: Source) -> Source:
 
 
 def _placed(
-    source: Source, roots: Mapping[Path, int], group: Sequence[File], below: Below, taken: set[str]
+    source: Source, roots: Mapping[Path, int], group: Sequence[File], below: FilesBelow, taken: set[str]
 ) -> Iterator[Source]:
     """Yield the source with paths and patterns that match its files and no other ones below the directory.
 

@@ -17,7 +17,7 @@ from korealbert.model.config import encoder_size
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.ablation.spec import Row
-from korealbert.report.printed import Column, Training
+from korealbert.report.paper_columns import Column, Training
 from korealbert.report.scores import note_of, part_tested, undefined_for
 
 Runs = dict[int, dict[int, float]]

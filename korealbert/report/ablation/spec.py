@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
-from korealbert.report.printed import Column, Printed
+from korealbert.report.paper_columns import Column, Printed
 
 
 class Row(Spec):

@@ -21,7 +21,7 @@ from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats, Reached
 from korealbert.report import published
 from korealbert.report.ablation import table
-from korealbert.report.ablation.misplaced import refuse_misplaced
+from korealbert.report.ablation.label_checks import check_labels
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts
@@ -47,7 +47,7 @@ def run(
 ) -> AblationStats:
     """Write the report. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    refuse_misplaced(spec.rows, spec.noises, artifacts)
+    check_labels(spec.rows, spec.noises, artifacts)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),

@@ -11,7 +11,7 @@ from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report import published
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Row
-from korealbert.report.printed import Column, mean_of
+from korealbert.report.paper_columns import Column, mean_of
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.sections.benchmarks import as_printed, by_source

@@ -13,9 +13,9 @@ from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
-def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
+def markdown(title: str, introduction: str, sections: Sequence[Section]) -> str:
     """Return the complete document, with links to the drawings in ``figures/``."""
-    parts = [f"# {plain(title)}", plain(lede)]
+    parts = [f"# {plain(title)}", plain(introduction)]
     for section in sections:
         parts.append(f"## {plain(section.title)}")
         parts += [_block(block) for block in section.blocks]

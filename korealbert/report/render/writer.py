@@ -25,14 +25,22 @@ from korealbert.report.render.text import markdown, table_files
 
 
 def write_report(
-    out_dir: Path, title: str, lede: str, sections: Sequence[Section], numbers: Mapping[str, pl.DataFrame], runtime: Runtime
+    out_dir: Path,
+    title: str,
+    introduction: str,
+    sections: Sequence[Section],
+    numbers: Mapping[str, pl.DataFrame],
+    runtime: Runtime,
 ) -> int:
     """Write ``report.html``, ``report.md``, ``figures/*.svg`` and ``numbers`` by file name; returns the number of figures.
 
     Every table of the report is also written to ``tables/`` as CSV, Markdown and LaTeX. Empty columns are left out everywhere.
     """
     sections = [replace(section, blocks=[without_empty_columns(block) for block in section.blocks]) for section in sections]
-    contents = {"report.html": page(title, lede, sections).encode(), "report.md": markdown(title, lede, sections).encode()}
+    contents = {
+        "report.html": page(title, introduction, sections).encode(),
+        "report.md": markdown(title, introduction, sections).encode(),
+    }
     blocks = [block for section in sections for block in unfolded(section.blocks)]
     figures = [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
     contents |= {f"figures/{figure.name}.svg": figure.svg.standalone(figure.caption).encode() for figure in figures}
@@ -49,9 +57,11 @@ def write_report(
     return len(figures)
 
 
-def page(title: str, lede: str, sections: Sequence[Section]) -> str:
+def page(title: str, introduction: str, sections: Sequence[Section]) -> str:
     """Return a complete report as HTML."""
-    return document("report.html", css=style_sheet("palette", "chart", "page"), title=title, lede=lede, sections=sections)
+    return document(
+        "report.html", css=style_sheet("palette", "chart", "page"), title=title, introduction=introduction, sections=sections
+    )
 
 
 def document(template: str, **values: Any) -> str:

@@ -35,7 +35,7 @@ _RANDOM = (
 )
 
 
-def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
+def introduction(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     """Return the results in at most two sentences, with numbers of seeds and examples and with intervals.
 
     For more than two benchmarks they say how each differs from random weights.

@@ -17,7 +17,7 @@ from korealbert.finetune.encoders.stage import EncoderStats
 from korealbert.formatting import MISSING, compact
 from korealbert.model.config import encoder_size
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.printed import Column, Measure, Printed, mean_of, other_metrics
+from korealbert.report.paper_columns import Column, Measure, Printed, mean_of, other_metrics
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.scores import Benchmark
 

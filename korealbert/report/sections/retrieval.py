@@ -92,7 +92,7 @@ def read(artifacts: Artifacts) -> list[_Searched]:
     return [_Searched(name, systems, notes) for name, systems in found.items()]
 
 
-def lede(found: Sequence[_Searched]) -> str:
+def introduction(found: Sequence[_Searched]) -> str:
     """Return a sentence on the best system on the first collection, or "" without any."""
     if not found:
         return ""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from korealbert.corpus.crawl import stage
-from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, open_checked
+from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, RecordPosition, open_checked
 from korealbert.corpus.crawl.stage import CrawlInterrupted
 from tests.corpus.crawl.crawling import broken_off, crawl, source_file
 from tests.corpus.crawl.site import news, running
@@ -35,7 +35,7 @@ def steps(frontier: Frontier) -> list[Callable[[], Any]]:
 
     def stored(number: int) -> None:
         if known := frontier.take():
-            frontier.store(known, Place(0, 100 * number, 100), f"{number:064x}", (known.key, f"hash {number}"))
+            frontier.store(known, RecordPosition(0, 100 * number, 100), f"{number:064x}", (known.key, f"hash {number}"))
 
     def ended(number: int) -> None:
         if known := frontier.take():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import uuid
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from korealbert.corpus.crawl import remote
 from korealbert.corpus.crawl.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
+from tests.archives import zipped
 from tests.corpus.extracting import read_back
 
 
@@ -37,14 +36,6 @@ def put(address: str, content: bytes) -> None:
 def fetch(directory: Path, url: str, **fields: Any) -> Artifact:
     spec = FetchSpec.model_validate({"url": url, "backoff_seconds": 0.0, "retries": 2, **fields})
     return build(STAGE, spec, {}, Runtime(store=directory / "store")).artifact
-
-
-def zipped(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
 
 
 def record(text: str) -> bytes:

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.corpus.clean.stage import STAGE as CLEAN
 from korealbert.corpus.clean.stage import CleanSpec
-from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.decontaminate import (
     PASSAGE_LETTERS,
     EvaluationTexts,
@@ -24,9 +23,11 @@ from korealbert.corpus.dedup.decontaminate import (
     letters_of,
     load_evaluation_texts,
 )
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
+from tests.archives import compressed, tar
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
-from tests.corpus.extracting import compressed, extract, tar
+from tests.corpus.extracting import extract
 from tests.work import linear_work
 
 REVIEWS = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus.dedup import repeats
-from korealbert.corpus.dedup.benchmarks import EvaluationFile
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile
 from korealbert.corpus.dedup.repeats import Repeats
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.documents.schema import Document

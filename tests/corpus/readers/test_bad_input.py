@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus.extracting import PAGE, compressed, extract, tar
+from tests.archives import compressed, tar
+from tests.corpus.extracting import PAGE, extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
 

@@ -19,7 +19,7 @@ from korealbert.corpus.readers.json_values import ValueScanner
 from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
-from tests.corpus.extracting import compressed, tar
+from tests.archives import compressed, tar, zipped
 
 LIMITS = ReadLimits()
 
@@ -73,10 +73,8 @@ def test_archives_that_are_not_read_are_reported_and_text_is_none(tmp_path: Path
     assert contents([tmp_path / "c.txt"]) == {"c.txt": b"BZh9 is how bzip2 begins"}
 
 
-def zipped(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
+def zip_file(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    path.write_bytes(zipped(members, method))
     return path
 
 
@@ -84,7 +82,7 @@ def test_zip_archives_are_read_like_tar(tmp_path: Path) -> None:
     folder = tmp_path / "raw"
     folder.mkdir()
     members = {"../가/1.txt": b"one", "가/skip.md": b"no", "2.txt.gz": compressed("gz", b"two")}
-    zipped(folder / "a.ZIP", members)
+    zip_file(folder / "a.ZIP", members)
     assert contents([folder], "*.txt*") == {"a.ZIP::../가/1.txt": b"one", "a.ZIP::2.txt.gz": b"two"}
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.ZIP", "raw"], "nothing is unpacked"
     (nothing,) = open_files([folder / "a.ZIP"], "*.json", LIMITS)
@@ -92,7 +90,7 @@ def test_zip_archives_are_read_like_tar(tmp_path: Path) -> None:
 
 
 def test_names_in_cp949_are_read(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "a.zip", {"ABCD/1.txt": b"one"})
+    path = zip_file(tmp_path / "a.zip", {"ABCD/1.txt": b"one"})
     path.write_bytes(path.read_bytes().replace(b"ABCD", "정치".encode("cp949")))
     assert contents([path]) == {"a.zip::정치/1.txt": b"one"}
 
@@ -101,7 +99,7 @@ def test_names_in_cp949_are_read(tmp_path: Path) -> None:
 def test_an_archive_within_an_archive_is_reported_and_its_neighbours_are_read(tmp_path: Path, inner: str) -> None:
     content = tar({"x.txt": b"lost"})
     members = {"1.txt": b"one", inner: content if inner.endswith("tar") else compressed("gz", content), "2.txt": b"two"}
-    zipped(tmp_path / "a.zip", members)
+    zip_file(tmp_path / "a.zip", members)
     (tmp_path / "a.tar.gz").write_bytes(compressed("gz", tar(members)))
     for archive in ("a.zip", "a.tar.gz"):
         first, nested, last = (
@@ -113,7 +111,7 @@ def test_an_archive_within_an_archive_is_reported_and_its_neighbours_are_read(tm
 
 
 def test_bad_zip_archives_are_reported_and_good_members_read(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
+    path = zip_file(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     found, (fault,) = read_until_fault(path)
@@ -180,7 +178,7 @@ class Unseekable(io.BytesIO):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_no_read_of_a_zip_unfolds_more_than_it_was_asked_for(tmp_path: Path, method: int) -> None:
-    path = zipped(tmp_path / "a.zip", {"1.txt": bytes(32 << 20)}, method)
+    path = zip_file(tmp_path / "a.zip", {"1.txt": bytes(32 << 20)}, method)
     tracemalloc.start()
     for raw in open_files([path], "*", LIMITS):
         assert isinstance(raw, RawFile)
@@ -193,7 +191,7 @@ def test_no_read_of_a_zip_unfolds_more_than_it_was_asked_for(tmp_path: Path, met
 
 
 def test_a_directory_that_points_elsewhere_is_reported_by_member(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "a.zip", {"1.txt": b"one", "2.txt": b"two"})
+    path = zip_file(tmp_path / "a.zip", {"1.txt": b"one", "2.txt": b"two"})
     whole = bytearray(path.read_bytes())
     end = whole.rindex(b"PK\x05\x06")
     whole[end + 16 : end + 20] = (int.from_bytes(whole[end + 16 : end + 20], "little") + 7).to_bytes(4, "little")
@@ -203,7 +201,7 @@ def test_a_directory_that_points_elsewhere_is_reported_by_member(tmp_path: Path)
 
 
 def test_a_zip_bomb_is_stopped_in_one_member_and_in_all_together(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "a.zip", {f"{number}.txt": bytes(1 << 20) for number in range(4)})
+    path = zip_file(tmp_path / "a.zip", {f"{number}.txt": bytes(1 << 20) for number in range(4)})
     one = ReadLimits(max_decompression_ratio=100, ratio_applies_above_bytes=1 << 19)
     raws = open_files([path], "*", one)
     raw = next(raws)

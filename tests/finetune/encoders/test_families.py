@@ -32,7 +32,7 @@ from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.encoders.families import FAMILIES, TEXT, write_family
-from tests.finetune.encoders.test_offsets import TEXTS, shown
+from tests.finetune.encoders.test_offsets import TEXTS, covered_by_pieces, shown
 
 CPU = torch.device("cpu")
 SENTENCE = "할머니는 시장에서 동생을 기다렸다."
@@ -160,14 +160,7 @@ def test_pieces_are_those_of_the_familys_own_vocabulary(family: Path) -> None:
 @given(text=TEXTS)
 def test_each_visible_character_belongs_to_one_piece_of_any_family(directories: dict[str, Path], text: str) -> None:
     for directory in directories.values():
-        tokenizer = loaded(directory)
-        (found,) = pieces([text], tokenizer)
-        assert len(found.spans) == len(found.ids)
-        assert all(0 <= begin <= end <= len(text) for begin, end in found.spans)
-        assert all(a[1] <= b[0] for a, b in itertools.pairwise(found.spans))
-        slices = [text[begin:end] for begin, end in found.spans]
-        assert all(part == part.strip() for part in map(shown, slices))
-        assert visible("".join(slices)) == visible(text)
+        assert visible(covered_by_pieces(text, loaded(directory))) == visible(text)
 
 
 def test_an_entity_without_pieces_keeps_its_markers(family: Path) -> None:

@@ -21,7 +21,7 @@ from korealbert.artifact import Artifact
 from korealbert.finetune.retrieval import stage as retrieval
 from korealbert.finetune.retrieval.collection import read_collection
 from korealbert.finetune.retrieval.ranking import METRICS, Bm25, ranking_scores
-from korealbert.finetune.retrieval.stage import RetrievalSpec, best
+from korealbert.finetune.retrieval.stage import RetrievalSpec, highest
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.vocab.morphemes import morphemes
 
@@ -72,7 +72,7 @@ def test_the_best_are_those_of_a_full_sort_with_any_ties() -> None:
     for depth in (1, 5, 40, 60):
         score_N = random.integers(0, 6, 40).astype(np.float32)
         expected = sorted(range(40), key=lambda place: (-score_N[place], place))[:depth]
-        assert best(score_N, depth).tolist() == expected
+        assert highest(score_N, depth).tolist() == expected
 
 
 def test_bm25_is_its_formula() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics.labels import binary_f1
-from korealbert.finetune.scores.analysis import analysis, confusion, dist, f1_of
+from korealbert.finetune.scores.analysis import analysis, confusion, f1_of, predicted_by_gold
 from korealbert.finetune.task import Example
 from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation
@@ -24,7 +24,7 @@ LABELS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), 
 @given(LABELS)
 def test_rows_add_up_to_the_gold_counts_and_fall(pairs: list[tuple[str, str]]) -> None:
     gold, pred = zip(*pairs, strict=True)
-    found = dist(gold, pred)
+    found = predicted_by_gold(gold, pred)
     assert {label: sum(row.values()) for label, row in found.items()} == {label: gold.count(label) for label in set(gold)}
     assert all(list(row.values()) == sorted(row.values(), reverse=True) for row in found.values())
     matrix = confusion(found)
@@ -34,7 +34,7 @@ def test_rows_add_up_to_the_gold_counts_and_fall(pairs: list[tuple[str, str]]) -
 
 def test_lists_of_unlike_length_are_refused() -> None:
     with pytest.raises(ValueError, match="2 gold labels and 1 predicted"):
-        dist(["a", "b"], ["a"])
+        predicted_by_gold(["a", "b"], ["a"])
 
 
 @pytest.mark.parametrize(("hits", "false_alarms", "f1"), [(194, 48, 83.98), (197, 75, 80.08)])
@@ -45,14 +45,14 @@ def test_f1_of_klue_sts_follows_from_a_distribution(hits: int, false_alarms: int
     task = tasks.load("klue_sts")
     examples = [Example(str(n), "", 4.0 if label else 1.0, pair="") for n, label in enumerate(gold)]
     found = analysis(task, examples, [3.0 if label else 2.99 for label in pred], [0.0] * 519)["dist"]
-    assert found == dist([str(label) for label in gold], [str(label) for label in pred])
+    assert found == predicted_by_gold([str(label) for label in gold], [str(label) for label in pred])
     assert {label: sum(row.values()) for label, row in found.items()} == {"0": 299, "1": 220}
     assert f1_of(found, "1") == pytest.approx(binary_f1(gold, pred))
     assert round(f1_of(found, "1"), 2) == f1
 
 
 def test_a_label_that_nobody_predicts_has_no_f1() -> None:
-    assert f1_of(dist(["a"], ["b"]), "a") == f1_of(dist(["a"], ["b"]), "b") == f1_of({}, "a") == 0
+    assert f1_of(predicted_by_gold(["a"], ["b"]), "a") == f1_of(predicted_by_gold(["a"], ["b"]), "b") == f1_of({}, "a") == 0
 
 
 def test_ner_counts_characters_without_spaces_and_merges_b_and_i() -> None:
@@ -89,7 +89,7 @@ def test_a_cell_keeps_its_analysis(
     found = json.loads((out / "analysis.json").read_text("utf-8"))
     table = predictions(out)
     names = ("negative", "positive")
-    assert found["dist"] == dist([names[g] for g in table["gold"]], [names[p] for p in table["pred"]])
+    assert found["dist"] == predicted_by_gold([names[g] for g in table["gold"]], [names[p] for p in table["pred"]])
     order = sorted(range(90), key=lambda n: -table["loss"][n])[:20]
     assert [row["id"] for row in found["hardest"]] == [table["id"][n] for n in order]
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from korealbert.artifact import Artifact, ArtifactError, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
 from korealbert.finetune.scores.certificate import certify, read_certificate, verify
+from tests.archives import zipped
 from tests.finetune.scores.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
 
 
@@ -449,11 +449,9 @@ def test_predictions_in_a_store_are_scored_only_with_the_gold_file_of_their_cell
     packed = packed_cell(desk, "test.txt.gz", gzip.compress(GOLD.encode()), task="nsmc")
     status, lines = call("score", "nsmc", desk / "gold/test.txt", packed.path / "predictions.arrow")
     assert status == 0 and any("its content is not known" in line for line in lines)
-    zipped = desk / "a.zip"
-    with zipfile.ZipFile(zipped, "w") as archive:
-        archive.writestr("test.txt", GOLD)
-        archive.writestr("dev.txt", GOLD.replace("좋다", "다른 글"))
-    member = packed_cell(desk, "a.zip", zipped.read_bytes(), task="nsmc", test_member="test.txt")
+    content = zipped({"test.txt": GOLD, "dev.txt": GOLD.replace("좋다", "다른 글")})
+    (desk / "a.zip").write_bytes(content)
+    member = packed_cell(desk, "a.zip", content, task="nsmc", test_member="test.txt")
     for name, wanted in (("test.txt", 0), ("dev.txt", 2)):
-        given = f"{zipped}::{name}", member.path / "predictions.arrow"
+        given = f"{desk}/a.zip::{name}", member.path / "predictions.arrow"
         assert call("score", "nsmc", *given, "--certificate", desk / "z.json")[0] == wanted

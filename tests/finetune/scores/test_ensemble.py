@@ -26,15 +26,15 @@ LINES = "id\tdocument\tlabel\n" + "".join(f"{n}\t문장 {n}\t{n % 2}\n" for n in
 def test_classes_are_averaged_by_probability_not_by_vote() -> None:
     nsmc = tasks.load("nsmc")
     logits = torch.tensor([[0.2, 0.0], [0.1, 0.0], [0.0, 3.0]])
-    evidence = nsmc.weigh(logits, [])
+    evidence = nsmc.feature_evidence(logits, [])
     assert np.allclose(evidence, torch.softmax(logits.double(), -1).numpy())
-    assert nsmc.agreed(Example("1", "", 0), evidence) == 1, "two of three say 0"
+    assert nsmc.joint_prediction(Example("1", "", 0), evidence) == 1, "two of three say 0"
 
 
 def test_a_score_is_the_mean_of_the_predictions() -> None:
     sts = tasks.load("korsts")
-    assert sts.weigh(torch.tensor([[1.0], [4.0]]), []) == [1.0, 4.0]
-    assert sts.agreed(Example("1", "", 0.0), [1.0, 4.0]) == 2.5
+    assert sts.feature_evidence(torch.tensor([[1.0], [4.0]]), []) == [1.0, 4.0]
+    assert sts.joint_prediction(Example("1", "", 0.0), [1.0, 4.0]) == 2.5
 
 
 def test_the_best_span_is_the_first_of_the_best_spans() -> None:
@@ -53,7 +53,7 @@ def test_spans_of_all_windows_share_a_probability_and_the_decision_of_none_is_av
     question = Question("q", "?", (), pair="abcdef")
     encoded = Encoded([question], [Feature([], [], None, 0), Feature([], [], None, 0)])
     first, second = ([(2.0, (0, 1)), (1.0, (2, 3))], 3.0), ([(2.5, (2, 3))], -1.0)
-    [evidence] = squad.evidence(encoded, [first, second])
+    [evidence] = squad.example_evidence(encoded, [first, second])
     expected = np.exp([2.5, 2.0]) / np.exp([2.5, 2.0]).sum()
     assert [(s["begin"], s["end"]) for s in evidence["spans"]] == [(2, 3), (0, 1)]
     assert np.allclose([s["probability"] for s in evidence["spans"]], expected)
@@ -63,9 +63,9 @@ def test_spans_of_all_windows_share_a_probability_and_the_decision_of_none_is_av
         places = [{"begin": "abcdef".index(s), "end": "abcdef".index(s) + 1, "probability": p} for s, p in spans.items()]
         return {"spans": places, "none": none}
 
-    assert squad.agreed(question, [one(-1.0, a=0.6, b=0.4), one(-1.0, c=0.55, b=0.45)]) == "b"
-    assert squad.agreed(question, [one(-1.0, a=1.0), one(1.5, a=1.0)]) == ""
-    assert tasks.load("squad1").agreed(question, [one(9.0, a=1.0)]) == "a", "every question has an answer"
+    assert squad.joint_prediction(question, [one(-1.0, a=0.6, b=0.4), one(-1.0, c=0.55, b=0.45)]) == "b"
+    assert squad.joint_prediction(question, [one(-1.0, a=1.0), one(1.5, a=1.0)]) == ""
+    assert tasks.load("squad1").joint_prediction(question, [one(9.0, a=1.0)]) == "a", "every question has an answer"
 
 
 def test_a_single_model_agrees_with_itself() -> None:
@@ -76,8 +76,8 @@ def test_a_single_model_agrees_with_itself() -> None:
     encoded = Encoded(examples, [Feature([], [], None, n // 2, layout) for n in range(6)])
     for task, given in ((squad, logits), (squad.headed("answerability"), Spans(logits, torch.linspace(-1, 1, 6)))):
         alone = task.predictions(encoded, task.decode(given, encoded.features))
-        evidence = task.evidence(encoded, task.weigh(given, encoded.features))
-        assert [task.agreed(e, [one]) for e, one in zip(examples, evidence, strict=True)] == alone
+        evidence = task.example_evidence(encoded, task.feature_evidence(given, encoded.features))
+        assert [task.joint_prediction(e, [one]) for e, one in zip(examples, evidence, strict=True)] == alone
 
 
 def cell(directory: Path, name: str, dev: float, rows: list[list[float]]) -> Artifact:

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from korealbert.finetune import tasks
 from korealbert.finetune.scores.resampling import Draws, ranks
-from korealbert.finetune.scores.statistics import Whole, answered, compare
+from korealbert.finetune.scores.statistics import UnreducedAnswers, answered, compare
 from korealbert.finetune.task import Example, Task
 
 LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3, "gender_bias": 2}
@@ -26,8 +26,8 @@ def examples_of(targets: list[Any]) -> list[Example]:
 def check(task: Task, targets: list[Any], first: list[Any], second: list[Any], random: np.random.Generator) -> None:
     examples, count = examples_of(targets), len(targets)
     ours, theirs = (answered(task, examples, predicted, "official") for predicted in (first, second))
-    whole, other = (Whole(task, examples, predicted, "official") for predicted in (first, second))
-    assert not isinstance(ours, Whole)
+    whole, other = (UnreducedAnswers(task, examples, predicted, "official") for predicted in (first, second))
+    assert not isinstance(ours, UnreducedAnswers)
     rows = random.integers(count, size=(6, count))
     counts = np.array([np.bincount(row, minlength=count) for row in rows], dtype=np.float64).T
     masks = random.random((count, 6)) < 0.5

@@ -24,7 +24,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from korealbert.flows import worker
 from korealbert.flows.services import local_server, topology
 from korealbert.flows.services.local_server import answers, listen, refused, temporary_server
-from korealbert.flows.services.port_owner import stranger
+from korealbert.flows.services.port_owner import other_owner
 from korealbert.flows.services.postgres import Cluster, PostgresMissing, binaries
 from tests.flows.services.test_local_server import ROOT, SECONDS_TO_END, start
 
@@ -106,8 +106,8 @@ def test_who_listens_on_the_very_address_counts() -> None:
         with suppress(OSError):  # Where the machine has no IPv6.
             theirs.bind(("::", port))
             theirs.listen()
-        assert stranger(f"http://127.0.0.1:{port}/api") is None
-    assert stranger("http://example.invalid/api") is None
+        assert other_owner(f"http://127.0.0.1:{port}/api") is None
+    assert other_owner("http://example.invalid/api") is None
 
 
 @as_root

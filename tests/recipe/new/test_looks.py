@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import tarfile
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project, sources
 from korealbert.recipe.new.columns import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
+from tests.archives import tar, zipped
 from tests.corpus.extracting import PAGE, dump, extract
 from tests.recipe.new.test_project import built, prose, records, table, written
 
@@ -29,16 +27,7 @@ def packed(path: Path, members: dict[str, str | bytes]) -> Path:
     """Write a zip or tar archive of these members."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {name: text if isinstance(text, bytes) else text.encode() for name, text in members.items()}
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in data.items():
-                archive.writestr(name, content)
-        return path
-    with tarfile.open(path, "w") as tar:
-        for name, content in data.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(content)
-            tar.addfile(header, io.BytesIO(content))
+    path.write_bytes(zipped(data) if path.suffix == ".zip" else tar(data))
     return path
 
 
@@ -148,7 +137,7 @@ def test_text_files_that_hold_another_format_are_read_as_that(texts: dict[str, s
 def test_prose_is_no_table_and_no_markup(text: str, tmp_path: Path) -> None:
     assert not table_of_text(text.encode(), cut=False).records
     here = written(tmp_path / "t", {f"{n}.txt": text + prose(n) for n in range(30)})
-    assert [source.format for source in project.look([here], tmp_path / "mine").sources] == ["text"]
+    assert [source.format for source in project.find_sources([here], tmp_path / "mine").sources] == ["text"]
 
 
 def test_a_first_cell_of_any_length_is_looked_at(tmp_path: Path) -> None:
@@ -188,7 +177,7 @@ def test_files_that_no_reader_can_read_are_left_out_and_reported(tmp_path: Path)
 def test_more_unreadable_files_than_a_run_bears_are_reported_as_that(tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
     texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
-    found = project.look([written(tmp_path / "t", texts)], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", texts)], tmp_path / "mine")
     assert any(
         "a run stops at 25% of such records: mend them or raise max_bad_share" in line for line in project.summary(found)
     )
@@ -240,13 +229,13 @@ def test_a_text_that_the_first_records_lack_is_found(kind: str, tmp_path: Path) 
     else:
         lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in late)
         (tmp_path / "t" / "a.jsonl").write_text("".join(lines), "utf-8")
-    [source] = project.look([tmp_path / "t"], tmp_path / "mine").sources
+    [source] = project.find_sources([tmp_path / "t"], tmp_path / "mine").sources
     assert (source.fields["text"], source.fields["title"]) == ("text", "title")
 
 
 def test_the_schema_of_an_older_project_is_none_of_the_files(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {"old/recipe.schema.json": '{"$defs": {"a": "b"}}', **records("a.jsonl", text=prose)})
-    assert project.look([here], here / "mine").left_out == {}
+    assert project.find_sources([here], here / "mine").left_out == {}
 
 
 @pytest.mark.parametrize("place", ["${data}", "t/${data}", "${shipped}"])
@@ -285,10 +274,10 @@ def long_text(number: int) -> str:
 )
 def test_long_lines_and_paragraphs_are_documents(text: str, unit: str, documents: int, tmp_path: Path) -> None:
     here = written(tmp_path / "t", {"all.txt": text})
-    [source] = project.look([here], tmp_path / "mine").sources
+    [source] = project.find_sources([here], tmp_path / "mine").sources
     assert (source.document, len(source.sample.lengths)) == (unit, documents)
     beside = [written(here, records("b.jsonl", text=prose))] if documents == 40 else []
-    for source in project.look(beside, tmp_path / "mine").sources:
+    for source in project.find_sources(beside, tmp_path / "mine").sources:
         assert source.document == (unit if source.format == "text" else ""), "also beside files of another format"
 
 
@@ -305,7 +294,7 @@ def test_files_named_one_by_one_are_taken_together(tmp_path: Path) -> None:
 def test_files_named_one_by_one_that_are_not_read_are_reported(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)} | {".a.txt": prose(90), "b.pdf": "%PDF"})
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), here / "c.parquet")
-    found = project.look(sorted(here.iterdir()), tmp_path / "mine")
+    found = project.find_sources(sorted(here.iterdir()), tmp_path / "mine")
     assert found.left_out == {".a.txt": 1, ".pdf": 1, ".parquet without a row": 1}
 
 
@@ -315,7 +304,7 @@ def test_thousands_of_named_files_are_compared_once(tmp_path: Path, monkeypatch:
     kind = type(here)
     was = kind.__eq__
     monkeypatch.setattr(kind, "__eq__", lambda one, other: compared.append(1) or was(one, other))
-    assert project.look(sorted(here.iterdir()), tmp_path / "mine").sources[0].files == 300
+    assert project.find_sources(sorted(here.iterdir()), tmp_path / "mine").sources[0].files == 300
     assert len(compared) < 20_000
 
 
@@ -334,7 +323,7 @@ def test_cp949_behind_much_ascii_is_found(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ['{"text": "잘린 줄', '", "meta": {"n": 1}}', '{"text": "글\ttab"}'])
 def test_records_behind_a_broken_line_are_found(first: str, kind: str, tmp_path: Path) -> None:
     lines = "".join(json.dumps({"text": prose(n), "n": {"a": 1}}, ensure_ascii=False) + "\n" for n in range(60))
-    [source] = project.look([written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {f"a.{kind}": f"{first}\n{lines}"})], tmp_path / "mine").sources
     assert source.fields["text"] == "text" and len(source.sample.lengths) >= 60
 
 
@@ -353,7 +342,7 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
     broken = cut if above == "cut" else (above + whole).encode()
     for ending in ("txt", "jsonl"):
         texts: dict[str, str | bytes] = {f"{n}.{ending}": whole for n in range(4)} | {f"9.{ending}": broken}
-        [source] = project.look([written(tmp_path / ending, texts)], tmp_path / "mine").sources
+        [source] = project.find_sources([written(tmp_path / ending, texts)], tmp_path / "mine").sources
         assert (source.format, source.fields["text"], source.encoding) == (
             "jsonl" if shape == "lines" else "json",
             "text",
@@ -374,12 +363,14 @@ def test_objects_behind_a_heading_or_a_cut_record_are_records(shape: str, above:
 )
 def test_prose_with_an_object_of_json_is_prose(text: str, tmp_path: Path) -> None:
     texts = {f"{n}.txt": f"{text}{prose(n)}" if n % 2 else text for n in range(30)}
-    assert {s.format for s in project.look([written(tmp_path / "t", texts)], tmp_path / "mine").sources} == {"text"}
+    assert {s.format for s in project.find_sources([written(tmp_path / "t", texts)], tmp_path / "mine").sources} == {"text"}
 
 
 def test_the_rest_of_a_long_record_is_no_text(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(60))
-    [source] = project.look([written(tmp_path / "t", {"a.txt": f'{"가" * 30_000}"}}\n{lines}'})], tmp_path / "mine").sources
+    [source] = project.find_sources(
+        [written(tmp_path / "t", {"a.txt": f'{"가" * 30_000}"}}\n{lines}'})], tmp_path / "mine"
+    ).sources
     assert (source.format, len(source.sample.lengths)) == ("jsonl", 60)
 
 
@@ -392,7 +383,7 @@ def test_pages_behind_a_cut_one_are_pages(ending: str, tmp_path: Path) -> None:
         **({"b.txt": wiki[40:]} if ending == "txt" else {}),
     }
     for name, text in texts.items():
-        [source] = project.look([written(tmp_path / name[0], {name: text})], tmp_path / "mine").sources
+        [source] = project.find_sources([written(tmp_path / name[0], {name: text})], tmp_path / "mine").sources
         assert (source.format, len(source.sample.lengths)) == ("mediawiki" if name[0] == "a" else "wikiextractor", 39)
 
 
@@ -406,7 +397,7 @@ def test_pages_behind_a_cut_one_are_pages(ending: str, tmp_path: Path) -> None:
 def test_rows_below_a_heading_or_a_cut_row_are_a_table(ending: str, delimiter: str, above: str, tmp_path: Path) -> None:
     rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
     text = rows[30:] if above == "cut" else f"{above}id{delimiter}text{delimiter}label\n{rows}"
-    [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
     expected = ("csv", 1, "column2", 39) if above == "cut" else ("csv", 1, "text", 40)
     assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == expected
 
@@ -415,7 +406,7 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
     rows = "".join(f'{n}\t"{prose(n)}\n\n{prose(n + 1)}\n{prose(n + 2)}"\t{n % 2}\n' for n in range(40))
     for ending in ("tsv", "txt"):
         here = written(tmp_path / ending, {f"a.{ending}": f"제목 한 줄\nid\ttext\tlabel\n{rows}"})
-        [source] = project.look([here], tmp_path / "mine").sources
+        [source] = project.find_sources([here], tmp_path / "mine").sources
         assert (source.delimiter, source.quoted, source.skip_rows, len(source.sample.lengths)) == ("\t", True, 1, 40)
 
 
@@ -424,13 +415,13 @@ def test_a_heading_above_quoted_rows_of_several_lines_is_skipped(tmp_path: Path)
 def test_a_blank_row_below_a_title_is_no_header(ending: str, delimiter: str, blank: str, tmp_path: Path) -> None:
     rows = "".join(f'{n}{delimiter}"{prose(n)}"{delimiter}{n % 2}\n' for n in range(40))
     text = f"제목 한 줄\n{blank.format(delimiter)}id{delimiter}text{delimiter}label\n{rows}"
-    [source] = project.look([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {f"a.{ending}": text})], tmp_path / "mine").sources
     assert (source.format, source.skip_rows, source.fields["text"], len(source.sample.lengths)) == ("csv", 1, "text", 40)
 
 
 def test_a_text_that_ends_in_rows_of_tabs_is_a_text(tmp_path: Path) -> None:
     text = "".join(f"{prose(n)}\n" for n in range(7)) + "".join(f"{n}\t{prose(n)[:20]}\t{n % 2}\n" for n in range(300))
-    [source] = project.look([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {"a.txt": text})], tmp_path / "mine").sources
     assert (source.format, source.sample.bad) == ("text", 0)
 
 
@@ -438,13 +429,13 @@ def test_objects_of_texts_by_their_ids_are_reported(tmp_path: Path) -> None:
     for number, value in enumerate((prose, lambda n: {"text": prose(n)})):
         whole = json.dumps({str(n): value(n) for n in range(40)}, ensure_ascii=False)
         with pytest.raises(RecipeError, match=r"only 1 \.json that is one object of texts by their ids, and not of records"):
-            project.look([written(tmp_path / f"t{number}", {"a.json": whole})], tmp_path / "mine")
+            project.find_sources([written(tmp_path / f"t{number}", {"a.json": whole})], tmp_path / "mine")
     numbered = {f"{n}.json": json.dumps({str(k): prose(40 * n + k) for k in range(40)}) for n in range(3)}
     with pytest.raises(RecipeError, match=r"only 3 \.json that is one object of texts by their ids, and not of records"):
-        project.look([written(tmp_path / "numbered", numbered)], tmp_path / "mine")
+        project.find_sources([written(tmp_path / "numbered", numbered)], tmp_path / "mine")
     many = json.dumps({"본문": prose(1) * 30, **{f"note{n}": "two words" for n in range(40)}})
     here = written(tmp_path / "many", {f"{n}.json": many for n in range(5)})
-    assert project.look([here], tmp_path / "mine").sources[0].fields["text"] == "본문"
+    assert project.find_sources([here], tmp_path / "mine").sources[0].fields["text"] == "본문"
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "json"])
@@ -453,7 +444,7 @@ def test_tables_of_many_columns_and_few_rows_are_tables(kind: str, tmp_path: Pat
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     as_csv = "\n".join(",".join(f'"{field}"' for field in row) for row in (rows[0], *(row.values() for row in rows)))
     text = {"csv": as_csv, "jsonl": "\n".join(lines), "json": f"[{','.join(lines)}]"}[kind]
-    [source] = project.look([written(tmp_path / "t", {f"a.{kind}": text})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {f"a.{kind}": text})], tmp_path / "mine").sources
     assert source.fields["text"].startswith("질문") and len(source.sample.lengths) == 10
 
 
@@ -462,7 +453,7 @@ def test_bytes_are_read_as_cp949_only_where_some_are_not_utf_8(tmp_path: Path, m
     monkeypatch.setattr(
         sources, "_outcomes", lambda source, *more, was=sources._outcomes: read.append(source.encoding) or was(source, *more)
     )
-    project.look([written(tmp_path / "t", records("a.jsonl", text=prose))], tmp_path / "mine")
+    project.find_sources([written(tmp_path / "t", records("a.jsonl", text=prose))], tmp_path / "mine")
     assert read == ["utf-8"]
 
 
@@ -471,8 +462,8 @@ def test_tags_that_stay_in_texts_are_reported(ending: str, tmp_path: Path) -> No
     texts = [f'<div class="a"><p>{prose(n)}</p></div>' for n in range(30)]
     files = {f"{n}.txt": text for n, text in enumerate(texts)}
     here = written(tmp_path / "t", files if ending == "txt" else records("a.jsonl", 30, text=texts.__getitem__))
-    message = " ".join(project.summary(project.look([here], tmp_path / "mine")))
+    message = " ".join(project.summary(project.find_sources([here], tmp_path / "mine")))
     assert re.search("many of its texts contain </(p|div)>; tags of HTML or XML are kept: ", message)
     assert ("markdown = true strips those of HTML" in message) == (ending == "txt")
     plain = written(tmp_path / "p", {f"{n}.txt": f"1 < 2 > 0 <앵커> {prose(n)}" for n in range(30)})
-    assert not any("tags of HTML" in line for line in project.summary(project.look([plain], tmp_path / "other")))
+    assert not any("tags of HTML" in line for line in project.summary(project.find_sources([plain], tmp_path / "other")))

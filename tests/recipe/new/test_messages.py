@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 from korealbert.recipe.new import project
 from korealbert.recipe.new.sources import Source
 from korealbert.recipe.tables import RecipeError
+from tests.archives import zipped
 from tests.recipe.new.test_looks import packed
 from tests.recipe.new.test_project import prose, written
 
@@ -27,7 +26,7 @@ def of_parquet(directory: Path, **columns: Any) -> Source:
     directory.mkdir()
     rows = max(map(len, columns.values()))
     pq.write_table(pa.table({"title": [f"조용한 마을 이야기 {n}" for n in range(rows)], **columns}), directory / "a.parquet")
-    [source] = project.look([directory], directory / "mine").sources
+    [source] = project.find_sources([directory], directory / "mine").sources
     return source
 
 
@@ -79,15 +78,6 @@ def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
     return str(refusal.value)
 
 
-def zipped(texts: dict[str, str]) -> bytes:
-    """The bytes of a zip archive."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in texts.items():
-            archive.writestr(name, text)
-    return buffer.getvalue()
-
-
 def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> None:
     paragraphs = [prose(n) * 4 for n in range(3)]
     message = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
@@ -96,7 +86,7 @@ def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> 
         in message
     )
     apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
-    assert len(project.look([written(tmp_path / "apart", {**apart})], tmp_path / "mine").sources[0].sample.lengths) == 3
+    assert len(project.find_sources([written(tmp_path / "apart", {**apart})], tmp_path / "mine").sources[0].sample.lengths) == 3
 
 
 def test_the_error_for_too_few_records_does_not_mention_paragraphs(tmp_path: Path) -> None:
@@ -135,7 +125,7 @@ def test_archives_in_archives_are_reported(beside: dict[str, str | bytes], tmp_p
 )
 def test_packed_files_that_cannot_be_read_are_reported(name: str, data: bytes, why: str, tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {f"{n}.txt": prose(n) for n in range(30)}
-    found = project.look([written(tmp_path / "t", texts | {name: data})], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", texts | {name: data})], tmp_path / "mine")
     assert found.sources[0].files == 30
     assert [line for line in project.summary(found) if line.startswith("left out: 1 .") and why in line], [
         *project.summary(found)
@@ -145,7 +135,7 @@ def test_packed_files_that_cannot_be_read_are_reported(name: str, data: bytes, w
 def test_an_empty_file_hides_no_fault_and_bears_none(tmp_path: Path) -> None:
     lines = [json.dumps({"text": prose(n)}, ensure_ascii=False) for n in range(90)]
     cut = [line[:40] if n % 3 else line for n, line in enumerate(lines)]
-    found = project.look([written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", {"b.jsonl": "\n".join(cut), "a.jsonl": ""})], tmp_path / "mine")
     message = [*project.summary(found)]
     assert "  1 of its files is empty" in message
     assert any(

@@ -7,17 +7,18 @@ import gzip
 import json
 import random
 import re
-import zipfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Runtime, Store
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project
 from korealbert.recipe.tables import RecipeError
+from tests.archives import zipped
+from tests.building import build_all
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 WORDS = (
@@ -71,11 +72,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def built(recipe: Path, store: Path, until: str) -> dict[str, Artifact]:
-    found: dict[str, Artifact] = {}
-    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), until).items():
-        inputs = {role: found[other] for role, other in node.inputs.items()}
-        found[label] = build(node.stage, node.spec, inputs, Runtime(store=store, workers=1), label=label).artifact
-    return found
+    return build_all(recipes.until(recipes.graph(recipes.load(recipe)), until), Runtime(store=store, workers=1))
 
 
 def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(files: Path, tmp_path: Path) -> None:
@@ -248,10 +245,8 @@ def test_files_with_other_columns_or_delimiters_are_other_sources(tmp_path: Path
 
 
 def test_members_of_an_archive_with_other_columns_are_sources_of_their_own(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
-        archive.writestr("a[1].csv", table("id,본문"))
-        archive.writestr("b.csv", table("id,내용", first=50))
-        archive.writestr("__MACOSX/._a.csv", b"\0\5\x16\7")
+    members = {"a[1].csv": table("id,본문"), "b.csv": table("id,내용", first=50), "__MACOSX/._a.csv": b"\0\5\x16\7"}
+    (tmp_path / "two.zip").write_bytes(zipped(members))
     found = project.write(tmp_path / "mine", [tmp_path / "two.zip"])
     assert {(source.fields["text"], source.members) for source in found.sources} == {("본문", "a[[]1].csv"), ("내용", "b.csv")}
     stages = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "extract")
@@ -268,7 +263,7 @@ def test_members_of_an_archive_with_other_columns_are_sources_of_their_own(tmp_p
 )
 def test_the_column_of_text_is_the_one_of_korean_prose(header: str, other: str, expected: str, tmp_path: Path) -> None:
     rows = "\n".join([header, *(f'{other},"{prose(n)}"' for n in range(30))])
-    [source] = project.look([written(tmp_path / "t", {"x.csv": rows})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {"x.csv": rows})], tmp_path / "mine").sources
     assert source.fields["text"] == expected
 
 
@@ -276,7 +271,7 @@ def test_files_are_looked_at_however_many_and_those_left_out_are_reported(tmp_pa
     texts: dict[str, str | bytes] = {f"a{n:03d}.txt": prose(n) for n in range(230)}
     nested = json.dumps({"data": [{"paragraphs": [{"context": prose(n)}]} for n in range(9)]})
     texts |= {"z.csv": table("id,text"), "b.pdf": b"%PDF-1.4", "c.PDF": b"%PDF-1.4", "d.hwp": b"\xd0\xcf", "squad.json": nested}
-    found = project.look([written(tmp_path / "t", texts)], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", texts)], tmp_path / "mine")
     assert {(source.format, source.files) for source in found.sources} == {("text", 230), ("csv", 1)}
     assert found.left_out == {".pdf": 2, ".hwp": 1, ".json whose text is in 'data', a list": 1}
     assert list(project.summary(found))[-1].startswith(
@@ -311,21 +306,19 @@ def test_empty_files_are_reported_and_do_not_stop_a_run(empty: int, tmp_path: Pa
 def test_empty_files_alone_and_records_without_text_are_refused(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": "" for n in range(3)})
     with pytest.raises(RecipeError, match=r"only 3 empty \.txt; known are"):
-        project.look([here], tmp_path / "mine")
+        project.find_sources([here], tmp_path / "mine")
     numbers = written(tmp_path / "n", {"n.jsonl": '{"a": 1}\n{"a": 2}\n'})
     with pytest.raises(
         RecipeError, match=r"only 1 \.jsonl whose records have no field of text;.* to \.jsonl with the field text"
     ):
-        project.look([numbers], tmp_path / "mine")
+        project.find_sources([numbers], tmp_path / "mine")
 
 
 def test_archives_have_files_and_a_size(tmp_path: Path) -> None:
     (tmp_path / "zips").mkdir()
-    with zipfile.ZipFile(tmp_path / "zips" / "글.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(40):
-            archive.writestr(f"폴더/글{number}.txt", prose(number))
-    with zipfile.ZipFile(tmp_path / "zips" / "b.zip", "w") as archive:
-        archive.writestr("a.jsonl", "\n".join(json.dumps({"text": prose(n + 50)}) for n in range(40)))
+    (tmp_path / "zips" / "글.zip").write_bytes(zipped({f"폴더/글{number}.txt": prose(number) for number in range(40)}))
+    lines = "\n".join(json.dumps({"text": prose(n + 50)}) for n in range(40))
+    (tmp_path / "zips" / "b.zip").write_bytes(zipped({"a.jsonl": lines}))
     found = project.write(tmp_path / "mine", [tmp_path / "zips"]).sources
     text = next(source for source in found if source.format == "text")
     assert text.files == 40 and text.size == sum(len(prose(number).encode()) for number in range(40))
@@ -358,12 +351,12 @@ def test_text_in_lists_is_reported_and_titles_are_not_taken_for_it(tmp_path: Pat
         tmp_path / "a", records("a.jsonl", title=lambda n: f"조용한 {n}번 마을", paragraphs=lambda n: [prose(n)] * 3)
     )
     with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'paragraphs', a list;.*convert"):
-        project.look([here], tmp_path / "mine")
+        project.find_sources([here], tmp_path / "mine")
     nested = records("b.jsonl", title="마을", body=lambda n: {"ko": prose(n)})
     with pytest.raises(RecipeError, match=r"whose text is in 'body', an object"):
-        project.look([written(tmp_path / "b", nested)], tmp_path / "mine")
+        project.find_sources([written(tmp_path / "b", nested)], tmp_path / "mine")
     both = records("c.jsonl", post=prose, comments=lambda n: [prose(n + k) for k in range(3)])
-    found = project.look([written(tmp_path / "c", both)], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "c", both)], tmp_path / "mine")
     assert found.sources[0].fields["text"] == "post"
     assert "  'comments', a list, has more text but is not read" in project.summary(found)
 
@@ -382,7 +375,7 @@ def test_text_in_lists_is_reported_and_titles_are_not_taken_for_it(tmp_path: Pat
 def test_of_columns_in_several_scripts_the_one_with_the_text_is_taken(
     fields: dict[str, object], expected: str, tmp_path: Path
 ) -> None:
-    [source] = project.look([written(tmp_path / "t", {**records("a.jsonl", **fields)})], tmp_path / "mine").sources
+    [source] = project.find_sources([written(tmp_path / "t", {**records("a.jsonl", **fields)})], tmp_path / "mine").sources
     assert source.fields["text"] == expected
 
 
@@ -413,13 +406,15 @@ def test_a_column_of_names_is_reported_and_too_little_text_names_its_column(tmp_
 def test_a_document_is_the_same_in_files_of_all_encodings(tmp_path: Path) -> None:
     lines = [" ".join(prose(n).split()[:9]) + "\n" + prose(n)[:40] + "\n" + prose(n) for n in range(60)]
     texts = {f"{n:02}.txt": text.encode("utf-16" if n % 4 == 0 else "cp949") for n, text in enumerate(lines)}
-    found = project.look([written(tmp_path / "t", {**texts})], tmp_path / "mine").sources
+    found = project.find_sources([written(tmp_path / "t", {**texts})], tmp_path / "mine").sources
     assert sorted((source.document, source.files) for source in found) == [("file", 15), ("file", 45)]
 
 
 def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     here = written(tmp_path / "home", {f"texts/{n}.txt": prose(n) for n in range(30)})
-    found = project.look([here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"], tmp_path / "mine")
+    found = project.find_sources(
+        [here / "texts", here, here / "texts" / "1.txt", here / "texts" / ".." / "texts"], tmp_path / "mine"
+    )
     assert [source.files for source in found.sources] == [30]
     assert (
         sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.summary(found))
@@ -449,12 +444,12 @@ def test_lists_in_jsonl_are_read_and_packed_files_without_their_ending_say_so(tm
 
 def test_files_about_the_others_are_known_by_their_whole_name(tmp_path: Path) -> None:
     texts = {f"license_{n}.txt": prose(n) for n in range(30)} | {"README.ko.md": prose(1), "LICENSE.txt": prose(2)}
-    found = project.look([written(tmp_path / "t", {**texts})], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", {**texts})], tmp_path / "mine")
     assert [source.files for source in found.sources] == [30]
     assert found.left_out == {"README.ko.md": 1, "LICENSE.txt": 1}
     assert list(project.summary(found))[-1].startswith("left out: 1 LICENSE.txt (by its name, notes on other files;")
     with pytest.raises(RecipeError, match=r"only 1 README\.ko\.md \(by its name, .*; read under another name\)"):
-        project.look([tmp_path / "t" / "README.ko.md"], tmp_path / "mine")
+        project.find_sources([tmp_path / "t" / "README.ko.md"], tmp_path / "mine")
 
 
 def test_a_project_without_files_has_the_sample(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_pipes_and_links_to_nothing_are_left_out(tmp_path: Path) -> None:
     here = written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)})
     os.mkfifo(here / "pipe.txt")
     (here / "gone.txt").symlink_to(tmp_path / "nowhere")
-    found = project.look([here], tmp_path / "mine")
+    found = project.find_sources([here], tmp_path / "mine")
     assert found.left_out == {".txt that is no regular file": 1, ".txt that links to nothing": 1}
 
 
@@ -120,11 +120,11 @@ def test_escaped_quotation_marks_are_reported_where_fields_hold_nothing_else(
     rows = [f'{n}{delimiter}"그는 \\"{prose(n)}\\" 하고 말했다."' for n in range(60)]
     here = written(tmp_path / "t", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows])})
     with pytest.raises(RecipeError, match=r'whose quotation marks within fields are escaped \(\\"\)'):
-        project.look([here], tmp_path / "mine")
+        project.find_sources([here], tmp_path / "mine")
     bare = written(
         tmp_path / "b", {f"a.{ending}": "\n".join([f"id{delimiter}text", *rows]).replace(f'{delimiter}"', delimiter)}
     )
-    assert len(project.look([bare], tmp_path / "other").sources[0].sample.lengths) == 60
+    assert len(project.find_sources([bare], tmp_path / "other").sources[0].sample.lengths) == 60
 
 
 def test_quotation_marks_quote_fields_in_a_txt_of_tabs_too(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_stray_quotation_mark_in_rows_of_several_lines_is_reported_by_its_row(
     several = [[n, f"제목 {n}", f"첫 줄 {n}.\n둘째 줄, {prose(n)}\n셋째 줄 {n}."] for n in range(300)]
     csv.writer(stream, lineterminator="\n").writerows([["id", "title", "text"], *several])
     here = written(tmp_path / "t", {"a.csv": stream.getvalue().replace("둘째", '5" 둘째', 1)})
-    [source] = project.look([here], tmp_path / "mine").sources
+    [source] = project.find_sources([here], tmp_path / "mine").sources
     assert source.quoted and len(source.sample.lengths) > 290 and "line 2: malformed_csv" in source.sample.fault
 
 
@@ -153,7 +153,7 @@ def test_text_in_another_field_of_other_records_is_reported(first: int, beside: 
     of_body = [n >= first and (n % 2 == 0 or first > 1) for n in range(600)]
     mixed = [{**beside, "body": prose(n)} if of_body[n] else {"text": prose(n)} for n in range(600)]
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in mixed)
-    found = project.look([written(tmp_path / "t", {"a.jsonl": lines})], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", {"a.jsonl": lines})], tmp_path / "mine")
     message = "\n".join(project.summary(found))
     assert 'the text of records without "text" is in "body", which is not read: write it into "text"' in message
     assert "reads them together" not in message
@@ -162,7 +162,7 @@ def test_text_in_another_field_of_other_records_is_reported(first: int, beside: 
 
 def test_a_text_that_is_empty_where_another_field_has_it_is_reported(tmp_path: Path) -> None:
     rows = "id,text,body\n" + "".join(f"{n},{f',{prose(n)}' if n % 2 else f'{prose(n)},'}\n" for n in range(60))
-    found = project.look([written(tmp_path / "t", {"a.csv": rows})], tmp_path / "mine")
+    found = project.find_sources([written(tmp_path / "t", {"a.csv": rows})], tmp_path / "mine")
     assert '"body" has prose too (50% of the first records have no other), which is not read; ' in "\n".join(
         project.summary(found)
     )

@@ -12,7 +12,6 @@ import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line, conll_sentences, csv_rows
 from korealbert.finetune.definition import Column, Definition, Kind
-from korealbert.finetune.files import Identifiers, Record, check_width, json_lines, json_list, normalisation_hint
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1, korquad_f1, normalise_korquad, normalise_squad, squad_f1
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, binary_f1, macro_f1, mcc, pearson, spearman
@@ -24,6 +23,7 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
+from korealbert.finetune.records import Identifiers, Record, check_width, json_lines, json_list, normalisation_hint
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering

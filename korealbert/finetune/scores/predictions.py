@@ -1,4 +1,4 @@
-"""Read the predictions that a cell has kept, and check that they belong to the benchmark and examples they are scored on."""
+"""Read the predictions of a cell, and check that they belong to the benchmark and examples on which they are scored."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Row(Line):
         return ValueError(f"{self.file}, row {self.number}, field {field!r}: {problem}; {remedy}")
 
 
-class Kept(NamedTuple):
+class StoredPrediction(NamedTuple):
     """A prediction as the task's ``prediction_type`` stores it."""
 
     row: Row
     value: Any
 
 
-def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Kept]:
-    """Return the predictions that a cell has kept, one per example.
+def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[StoredPrediction]:
+    """Return the predictions that a cell wrote, one per example.
 
     Raises ValueError if they belong to another task, if their ids or gold values differ from the examples', if an id is
     repeated, or if a prediction is missing.
@@ -56,34 +56,36 @@ def read_kept(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example])
         raise ValueError(f"{file}: predictions of {made_for}, not of {task}; name the task that they are of")
     if table["pred"].type != benchmark.prediction_type:
         raise ValueError(f"{file}: these are not predictions of {benchmark.title}; name the task that they are of")
-    kept: dict[str, Kept] = {}
+    found: dict[str, StoredPrediction] = {}
     for number, (name, value) in enumerate(zip(ids, values, strict=True), start=1):
         row = Row(str(file), number, "")
-        if name in kept:
-            raise row.error("id", f"{name!r} is in row {kept[name].row.number} too", "keep one of the two")
+        if name in found:
+            raise row.error("id", f"{name!r} is in row {found[name].row.number} too", "keep one of the two")
         if value is None:
             raise row.error("pred", "found null", "give a prediction of each example")
-        kept[name] = Kept(row, value)
-    unmatched = next(iter({example.id: None for example in examples}.keys() ^ kept.keys()), None)
+        found[name] = StoredPrediction(row, value)
+    unmatched = next(iter({example.id: None for example in examples}.keys() ^ found.keys()), None)
     if unmatched is not None:
         problem = f"the predictions are of other examples than the gold file's: {unmatched!r} is in only one of them"
         remedy = "name the file that was the cell's test"
-        if kept.keys() < {example.id for example in examples}:
+        if found.keys() < {example.id for example in examples}:
             remedy += f"; if they are of a subset, name {PREDICTIONS} in the cell's own directory, whose manifest says which"
         raise ValueError(f"{file}: {problem}; {remedy}")
     _check_gold(file, table, benchmark, examples)
-    return [kept[example.id] for example in examples]
+    return [found[example.id] for example in examples]
 
 
 def _check_gold(file: BenchmarkFile, table: pa.Table, benchmark: Task, examples: Sequence[Example]) -> None:
     """Raise ValueError if the gold values of the predictions are not the gold file's: two data sets may have the same ids."""
     if "gold" not in table.column_names:
         return
-    kept = dict(zip(table["id"].to_pylist(), table["gold"].to_pylist(), strict=True))
-    gold = pa.array([benchmark.kept(example.target) for example in examples], benchmark.prediction_type).to_pylist()
+    beside = dict(zip(table["id"].to_pylist(), table["gold"].to_pylist(), strict=True))
+    gold = pa.array([benchmark.stored(example.target) for example in examples], benchmark.prediction_type).to_pylist()
     for example, value in zip(examples, gold, strict=True):
-        if kept[example.id] != value:
-            found = f"for {example.id!r} they were made beside the gold value {kept[example.id]!r}, the gold file has {value!r}"
+        if beside[example.id] != value:
+            found = (
+                f"for {example.id!r} they were made beside the gold value {beside[example.id]!r}, the gold file has {value!r}"
+            )
             problem = f"the predictions are of other examples than the gold file's: {found}"
             raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
 

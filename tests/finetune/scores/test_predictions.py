@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from pyarrow import ipc
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.files import Record
+from korealbert.finetune.records import Record
 from korealbert.finetune.scores.scoring import compare_files, score_file
+from tests.archives import zipped
 from tests.finetune.scores.test_scoring import DP, EOJEOLS, GOOD, NER, NSMC, RE, STS, question, squad
 
 
-def kept(path: Path, predictions: dict[str, int]) -> str:
+def stored(path: Path, predictions: dict[str, int]) -> str:
     """Write predictions like a fine-tuning."""
     table = pa.table({"id": list(predictions), "pred": pa.array(predictions.values(), tasks.load("nsmc").prediction_type)})
     with ipc.new_file(str(path), table.schema) as writer:
@@ -31,10 +31,10 @@ def kept(path: Path, predictions: dict[str, int]) -> str:
 def test_predictions_of_a_fine_tuning_are_scored_and_compared_by_their_ids(tmp_path: Path) -> None:
     gold = tmp_path / "gold"
     gold.write_text(NSMC, "utf-8")
-    right = kept(tmp_path / "right.arrow", {"9": 0, "8": 0, "7": 1})
+    right = stored(tmp_path / "right.arrow", {"9": 0, "8": 0, "7": 1})
     scored = score_file("nsmc", str(gold), right, "official")
     assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
-    assert score_file("nsmc", str(gold), kept(tmp_path / "half.arrow", {"7": 1, "8": 1, "9": 1}), "official").values == {
+    assert score_file("nsmc", str(gold), stored(tmp_path / "half.arrow", {"7": 1, "8": 1, "9": 1}), "official").values == {
         "accuracy": pytest.approx(100 / 3)
     }
     (tmp_path / "theirs").write_text("\n".join('{"label": 1}' for _ in range(3)), "utf-8")
@@ -45,10 +45,9 @@ def test_predictions_of_a_fine_tuning_are_scored_and_compared_by_their_ids(tmp_p
 def test_predictions_of_a_fine_tuning_may_be_compressed_or_in_an_archive(tmp_path: Path) -> None:
     gold, folded = tmp_path / "gold", tmp_path / "predictions.arrow.gz"
     gold.write_text(NSMC, "utf-8")
-    content = Path(kept(tmp_path / "predictions.arrow", {"9": 0, "8": 0, "7": 1})).read_bytes()
+    content = Path(stored(tmp_path / "predictions.arrow", {"9": 0, "8": 0, "7": 1})).read_bytes()
     folded.write_bytes(gzip.compress(content))
-    with zipfile.ZipFile(tmp_path / "cell.zip", "w") as archive:
-        archive.writestr("cell/predictions.arrow", content)
+    (tmp_path / "cell.zip").write_bytes(zipped({"cell/predictions.arrow": content}))
     for name in (str(folded), f"{tmp_path}/cell.zip::cell/predictions.arrow"):
         scored = score_file("nsmc", str(gold), name, "official")
         assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
@@ -65,11 +64,11 @@ def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refuse
     gold.write_text(NSMC, "utf-8")
     sts.write_text(STS, "utf-8")
     with pytest.raises(ValueError, match="of other examples than the gold file's: '9' is in only one of them"):
-        score_file("nsmc", str(gold), kept(tmp_path / "few.arrow", {"7": 1, "8": 0}), "official")
+        score_file("nsmc", str(gold), stored(tmp_path / "few.arrow", {"7": 1, "8": 0}), "official")
     with pytest.raises(ValueError, match="of other examples than the gold file's: '10' is in only one of them"):
-        score_file("nsmc", str(gold), kept(tmp_path / "more.arrow", {"7": 1, "8": 0, "9": 0, "10": 1}), "official")
+        score_file("nsmc", str(gold), stored(tmp_path / "more.arrow", {"7": 1, "8": 0, "9": 0, "10": 1}), "official")
     with pytest.raises(ValueError, match="these are not predictions of KorSTS"):
-        score_file("korsts", str(sts), kept(tmp_path / "kind.arrow", {"0": 1, "1": 0, "2": 0}), "official")
+        score_file("korsts", str(sts), stored(tmp_path / "kind.arrow", {"0": 1, "1": 0, "2": 0}), "official")
     (tmp_path / "no.arrow").write_bytes(b"no arrow")
     with pytest.raises(ValueError, match="not predictions of korealbert"):
         score_file("nsmc", str(gold), str(tmp_path / "no.arrow"), "official")
@@ -138,7 +137,7 @@ def test_kept_predictions_are_those_of_the_records(task: str, tmp_path: Path) ->
     benchmark = tasks.load(task)
     examples = benchmark.read(BenchmarkFile(tmp_path / "gold"))
     found = [benchmark.prediction(Record(Line("", 1, ""), fields), e) for fields, e in zip(records, examples, strict=True)]
-    path = written(tmp_path / "p.arrow", task, [e.id for e in examples], [benchmark.kept(value) for value in found])
+    path = written(tmp_path / "p.arrow", task, [e.id for e in examples], [benchmark.stored(value) for value in found])
     scores = [score_file(task, str(tmp_path / "gold"), each, "official") for each in (path, str(tmp_path / "pred"))]
     assert scores[0].values == scores[1].values
 
@@ -168,7 +167,7 @@ def test_predictions_made_beside_other_gold_values_or_of_another_task_are_refuse
 
 def test_damaged_tables_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "gold").write_text(NSMC, "utf-8")
-    whole = Path(kept(tmp_path / "whole.arrow", {"7": 1, "8": 0, "9": 0})).read_bytes()
+    whole = Path(stored(tmp_path / "whole.arrow", {"7": 1, "8": 0, "9": 0})).read_bytes()
     for size in (0, 8, len(whole) // 2, len(whole) - 4):
         (tmp_path / "cut.arrow").write_bytes(whole[:size])
         with pytest.raises(ValueError, match=r"cut\.arrow: not predictions of korealbert"):

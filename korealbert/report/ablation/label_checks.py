@@ -16,7 +16,7 @@ from korealbert.report.ablation.spec import Row
 from korealbert.report.artifacts import Artifacts, refuse_swapped
 
 
-def refuse_misplaced(rows: Sequence[Row], noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
+def check_labels(rows: Sequence[Row], noises: Mapping[str, Mapping[str, Any]], artifacts: Artifacts) -> None:
     """Raise ValueError naming label, artifact and contradiction. ``noises``: as in ``AblationReportSpec``."""
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
     by_key = {row.key: row for row in rows}

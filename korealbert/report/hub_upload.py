@@ -50,7 +50,7 @@ _HUB_TASKS = (
 
 
 @dataclass(frozen=True)
-class Parcel:
+class HubUpload:
     """An upload to the hub."""
 
     kind: Literal["model", "dataset"]
@@ -69,14 +69,14 @@ class Parcel:
 
 
 @contextmanager
-def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
+def prepare_upload(artifacts: Sequence[Artifact], title: str) -> Iterator[HubUpload]:
     """Prepare the upload of an export, a bi-encoder, or a corpus. Raises ValueError for artifacts of other stages."""
     stages = {artifact.manifest["recipe"]["stage"] for artifact in artifacts}
     if stages == {"export"}:
         yield _model(artifacts[-1])
         return
     if stages == {"bi_encoder"}:
-        yield parcel_of_directory(artifacts[-1].path)
+        yield prepare_directory(artifacts[-1].path)
         return
     if not stages <= set(_CORPORA):
         name = f"{artifacts[-1].name} ({artifacts[-1].manifest['label']})"
@@ -85,18 +85,18 @@ def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / title
         write_dataset(artifacts, directory, "parquet")
-        yield Parcel("dataset", _corpus_files(directory), (directory / _CARD).read_text("utf-8"), license, why)
+        yield HubUpload("dataset", _corpus_files(directory), (directory / _CARD).read_text("utf-8"), license, why)
 
 
-def parcel_of_directory(directory: Path) -> Parcel:
+def prepare_directory(directory: Path) -> HubUpload:
     """Prepare the upload of a directory that ``export`` or ``export-corpus`` wrote. Raises ValueError for any other one."""
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        return Parcel("model", _model_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("model", _model_files(directory), card, str(_data(card).get("license")), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
-        return Parcel("dataset", _corpus_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("dataset", _corpus_files(directory), card, str(_data(card).get("license")), "")
     raise ValueError(
         f"{directory}: neither an exported model ({', '.join(_MODEL)}) nor a corpus of `korealbert export-corpus` "
         f"({_CARD}, data/*.parquet); name an artifact (export, balance) or such a directory"
@@ -117,7 +117,7 @@ def _model_files(directory: Path) -> dict[str, Path]:
     return {name: directory / name for name in (*_MODEL, *_OPTIONAL) if (directory / name).is_file()}
 
 
-def _model(export: Artifact) -> Parcel:
+def _model(export: Artifact) -> HubUpload:
     pretrain, store = export.inputs()["pretrain"], Store(export.path.parent)
     benchmarks = scores.read(_cells(export, store), {})
     stated = str(export.manifest["spec"]["license"])
@@ -131,7 +131,7 @@ def _model(export: Artifact) -> Parcel:
     if results := [*_heldout(pretrain), *_finetuned(benchmarks)]:
         data.model_name = str(export.manifest["spec"]["title"])
         data.eval_results = results
-    return Parcel("model", _model_files(export.path), str(card), license, why)
+    return HubUpload("model", _model_files(export.path), str(card), license, why)
 
 
 def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
@@ -206,7 +206,7 @@ _LOADING = re.compile(r'((?:from_pretrained|load_dataset)\()"path/to/this/direct
 """Calls in cards that load a directory; on the hub they load the repository."""
 
 
-def upload(what: Parcel, repo: str, *, public: bool) -> str:
+def upload(what: HubUpload, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is created if necessary, and return the address of the commit.
 
     Files that the hub already has are not sent again, so repeat the call after an interrupted upload. Raises ValueError without
@@ -239,7 +239,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     return str(done.commit_url)
 
 
-def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
+def _visibility(api: HfApi, what: HubUpload, repo: str) -> str:
     """Return ``private`` or ``public``, or "" if there is no such repository yet."""
     try:
         return "private" if api.repo_info(repo, repo_type=what.kind).private else "public"
@@ -247,13 +247,13 @@ def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
         return ""
 
 
-def address(what: Parcel, repo: str) -> str:
+def address(what: HubUpload, repo: str) -> str:
     """Return the address of the repository; ``USER`` in it stands for the owner of the token."""
     named = repo if "/" in repo else f"USER/{repo}"
     return "/".join([constants.ENDPOINT, *(["datasets"] if what.kind == "dataset" else []), named])
 
 
-def sizes(what: Parcel) -> Mapping[str, int]:
+def sizes(what: HubUpload) -> Mapping[str, int]:
     """Return the size in bytes of each file by path in the repository."""
     own = {_CARD: len(what.card.encode())}
     return {name: own.get(name, path.stat().st_size) for name, path in what.files.items()}

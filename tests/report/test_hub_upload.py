@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Artifact
-from korealbert.report import sharing
+from korealbert.report import hub_upload
 from tests.report.conftest import cell
 
 
 def measures(export: Artifact) -> list[str]:
     """Return the scores on NSMC that are uploaded with an export."""
-    with sharing.parcel([export], "model") as parcel:
-        return [measure for measure in parcel.measures if measure.startswith("NSMC")]
+    with hub_upload.prepare_upload([export], "model") as prepared:
+        return [measure for measure in prepared.measures if measure.startswith("NSMC")]
 
 
 def test_means_are_over_the_cells_with_the_newest_settings(
@@ -26,7 +26,7 @@ def test_means_are_over_the_cells_with_the_newest_settings(
 ) -> None:
     seconds = itertools.count()
     monkeypatch.setattr("korealbert.artifact.stage.utc_now", lambda: f"9999-01-01T{next(seconds):06}Z")
-    monkeypatch.setattr(sharing, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
+    monkeypatch.setattr(hub_upload, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
     shutil.copytree(artifacts["export"].path.parent, tmp_path, dirs_exist_ok=True)
     export = Artifact(artifacts["export"].name, tmp_path / artifacts["export"].name)
     tried: dict[str, Any] = {"examples_test": 100, "trained_epochs": 1}
@@ -46,4 +46,4 @@ def test_a_hub_that_does_not_answer_is_named_in_one_line(monkeypatch: pytest.Mon
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_test")
     with pytest.raises(ValueError, match=rf"^me/mine: the upload to {nobody} failed \(.*refused\); fix the problem and repeat"):
-        sharing.upload(sharing.Parcel("model", {}, "", "", ""), "me/mine", public=False)
+        hub_upload.upload(hub_upload.HubUpload("model", {}, "", "", ""), "me/mine", public=False)
