@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import TaskRun
 from prefect.settings import temporary_settings
 
 from korealbert import recipe as recipes
@@ -68,3 +72,17 @@ def one_server(server: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> Itera
         monkeypatch.setenv(setting.name, value)
     with temporary_settings(server):
         yield
+
+
+def final_tasks(of: FlowRunFilter, labels: Iterable[str]) -> dict[str, TaskRun]:
+    """Return a flow run's tasks by label, with these labels among them, in final states; the server learns of them later."""
+    wanted = set(labels)
+    deadline = time.monotonic() + 800
+    while True:
+        with get_client(sync_client=True) as client:
+            found = {run.name: run for run in client.read_task_runs(flow_run_filter=of)}
+        unfinished = wanted - {label for label, run in found.items() if run.state is not None and run.state.is_final()}
+        if not unfinished:
+            return found
+        assert time.monotonic() < deadline, f"the server has no final state of {sorted(unfinished)}"
+        time.sleep(0.1)

@@ -23,7 +23,7 @@ from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import graph, load, until
 from korealbert.report.sections.outcome import MARKS
 from tests.flows import killed_grid
-from tests.flows.conftest import TINY
+from tests.flows.conftest import TINY, final_tasks
 from tests.flows.six_tasks import write_recipe
 
 pytestmark = [
@@ -42,17 +42,8 @@ def runtime(straight: dict[str, Artifact], tmp_path: Path) -> TrainingRuntime:
     return TrainingRuntime(store=store, workers=1, threads=1)
 
 
-def task_states(flow_run: str) -> dict[str, str]:
-    """Return the final states of a run's tasks by label; the server learns of them a little later."""
-    named = FlowRunFilter(name=FlowRunFilterName(any_=[flow_run]))
-    deadline = time.monotonic() + 300
-    while True:
-        with get_client(sync_client=True) as client:
-            states = {run.name: run.state for run in client.read_task_runs(flow_run_filter=named)}
-        if states and all(state is not None and state.is_final() for state in states.values()):
-            return {label: state.name or "" for label, state in states.items() if state is not None}
-        assert time.monotonic() < deadline, states
-        time.sleep(0.1)
+def named(flow_run: str) -> FlowRunFilter:
+    return FlowRunFilter(name=FlowRunFilterName(any_=[flow_run]))
 
 
 def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
@@ -60,14 +51,13 @@ def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
 ) -> None:
     path = corpus_to_model.with_options(flow_run_name="first")(TINY, runtime=runtime)
     assert Path(path).name == straight["report"].name
-    states = task_states("first")
+    states = {label: run.state_name for label, run in final_tasks(named("first"), straight).items()}
     assert states.pop("report") == "Completed"
     assert set(states.values()) == {"Cached"} and set(states) == set(straight) - {"report"}
     corpus_to_model.with_options(flow_run_name="second")(TINY, runtime=runtime)
-    assert set(task_states("second").values()) == {"Cached"}
+    assert {run.state_name for run in final_tasks(named("second"), straight).values()} == {"Cached"}
     with get_client(sync_client=True) as client:
-        of_second = FlowRunFilter(name=FlowRunFilterName(any_=["second"]))
-        published = client.read_artifacts(flow_run_filter=of_second)
+        published = client.read_artifacts(flow_run_filter=named("second"))
     by_key = {artifact.key: str(artifact.data) for artifact in published}
     assert by_key.keys() == {"plan", "outcome"}, "a stage that is cached costs no request of its own"
     plan = by_key["plan"]
@@ -88,17 +78,14 @@ def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], ru
     with get_client(sync_client=True) as client:
         runs = {run.name: run.id for run in client.read_flow_runs(limit=200)}
         assert f"balance of {TINY.stem}" in runs
-        own = runs[f"{load(TINY).name} · {len(stages)} stages · 1 to build"]
-        published = {a.key: a for a in client.read_artifacts(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[own])))}
-        arrows = [
-            (task.name, len({each.id for inputs in task.task_inputs.values() for each in inputs}))
-            for task in client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[own])))
-        ]
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[runs[f"{load(TINY).name} · {len(stages)} stages · 1 to build"]]))
+        published = {a.key: a for a in client.read_artifacts(flow_run_filter=own)}
+    arrows = final_tasks(own, ["balance"])["balance"].task_inputs.values()
     assert {"plan", "outcome", "balance-output", "balance-stats"} <= published.keys()
     outcome = str(published["outcome"].data)
     assert f"The last artifact: `{path}`" in outcome and "| balance | Completed | balance built in" in outcome
     assert not any("file:" in str(artifact.data) for artifact in published.values())
-    assert dict(arrows)["balance"] == 1
+    assert len({each.id for inputs in arrows for each in inputs}) == 1
 
 
 @pytest.mark.soak
