@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from safetensors import SafetensorError
 from korealbert.artifact import Statistics
 from korealbert.huggingface.directory import read_settings
 from korealbert.huggingface.families import (
-    COMMON_SETTINGS,
     HEADS,
     Albert,
     Array,
@@ -269,18 +269,21 @@ def _family_and_config(directory: Path, settings: Mapping[str, Any]) -> tuple[Fa
     try:
         return family, family.config(settings)
     except ValidationError as error:
-        raise ValueError(f"{directory}/config.json: {_explain(error)}") from error
+        raise ValueError(f"{directory}/config.json: {_explain(error, family.fields)}") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{directory}/config.json: {error}") from error
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, names: Mapping[str, str]) -> str:
     """Describe a validation error with the names that ``config.json`` has for our fields."""
     problems = []
     for problem in error.errors():
         message = problem["msg"].removeprefix("Value error, ")
-        name = COMMON_SETTINGS.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else ""
-        problems.append(f"{name} = {problem['input']!r}: {message}" if name else message)
+        if problem["loc"]:
+            name = str(problem["loc"][0])
+            problems.append(f"{names.get(name, name)} = {problem['input']!r}: {message}")
+        else:
+            problems.append(re.sub(r"\w+", lambda word: names.get(word[0], word[0]), message))
     return "; ".join(problems)
 
 

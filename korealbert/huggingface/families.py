@@ -39,6 +39,8 @@ class Family(Protocol[C]):
     """The class of ``transformers`` whose heads our checkpoints fill."""
     prefix: str
     """Prefix of the encoder's tensors in that class; checkpoints of the bare encoder leave it out."""
+    fields: Mapping[str, str]
+    """Our fields and the names that ``config.json`` gives them."""
 
     def expresses(self, config: C) -> bool:
         """Whether the family has models of this shape."""
@@ -76,7 +78,7 @@ def _embeddings(prefix: str) -> Iterator[tuple[str, str]]:
     yield from _linear("encoder.embeddings.norm", f"{prefix}embeddings.LayerNorm")
 
 
-COMMON_SETTINGS = {
+_SETTINGS = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
     "num_layers": "num_hidden_layers",
@@ -100,7 +102,7 @@ def _common_settings(family: Family[ModelConfig], config: ModelConfig, special: 
     return {
         "model_type": family.model_type,
         "architectures": [family.architecture],
-        **{theirs: getattr(config, ours) for ours, theirs in COMMON_SETTINGS.items()},
+        **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
         "dtype": "float32",
         "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else "gelu",
         "pad_token_id": special.pad,
@@ -120,7 +122,7 @@ def _common_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
         if settings.get(name):
             raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")
-    fields = {ours: settings[theirs] for ours, theirs in COMMON_SETTINGS.items()}
+    fields = {ours: settings[theirs] for ours, theirs in _SETTINGS.items()}
     return {**fields, "activation": _ACTIVATIONS[activation]}
 
 
@@ -196,6 +198,7 @@ class Albert(Family[ModelConfig]):
     title = "ALBERT"
     architecture = "AlbertForPreTraining"
     prefix = "albert."
+    fields: Mapping[str, str] = {**_SETTINGS, "num_groups": "num_hidden_groups"}
 
     def expresses(self, config: ModelConfig) -> bool:
         """A pooler, positions from 0, and any sharing, since copies of a shared block compute the same.
@@ -293,6 +296,7 @@ class Bert(Family[ModelConfig]):
     title = "BERT"
     architecture = "BertForPreTraining"
     prefix = "bert."
+    fields = _SETTINGS
 
     def expresses(self, config: ModelConfig) -> bool:
         """Embeddings as wide as the layers, a pooler, positions from 0."""
@@ -325,6 +329,7 @@ class Roberta(Family[ModelConfig]):
     title = "RoBERTa"
     architecture = "RobertaForMaskedLM"
     prefix = "roberta."
+    fields: Mapping[str, str] = {**_SETTINGS, "position_offset": "pad_token_id + 1"}
 
     def expresses(self, config: ModelConfig) -> bool:
         """Embeddings as wide as the layers, no pooler, and a position offset."""
@@ -365,6 +370,7 @@ class Electra(Family[ModelConfig]):
     title = "ELECTRA"
     architecture = "ElectraForMaskedLM"
     prefix = "electra."
+    fields = _SETTINGS
 
     def expresses(self, config: ModelConfig) -> bool:
         """No pooler, positions from 0, and the exact GELU, which ELECTRA's masked-token head always has."""

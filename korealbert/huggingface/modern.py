@@ -58,6 +58,7 @@ class ModernBert(Family[ModernConfig]):
     title = "ModernBERT"
     architecture = "ModernBertForMaskedLM"
     prefix = "model."
+    fields: Mapping[str, str] = {ours: theirs for ours, (theirs, _) in _SETTINGS.items()}
 
     def expresses(self, config: ModernConfig) -> bool:
         """All modern shapes."""
@@ -101,7 +102,7 @@ class ModernBert(Family[ModernConfig]):
         return ModernConfig(
             architecture="modern",
             **fields,
-            global_every=_interval(settings, fields["num_layers"]),
+            global_every=_interval(settings, _whole(settings, "num_hidden_layers", 22, least=1)),
             global_theta=_theta(settings, _GLOBAL, "global_rope_theta", 160_000.0),
             local_theta=_theta(settings, _LOCAL, "local_rope_theta", 10_000.0),
         )
@@ -165,6 +166,6 @@ def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float
             raise ValueError(f"rotary positions of {kind} are scaled ({how!r}); only unscaled ones can be read")
         if "rope_theta" in parameters:
             name, theta = f"rope_theta of {kind}", parameters["rope_theta"]
-    if isinstance(theta, bool) or not isinstance(theta, int | float):
-        raise ValueError(f"{name} = {theta!r}: expected a number")
+    if isinstance(theta, bool) or not isinstance(theta, int | float) or not theta >= 1:
+        raise ValueError(f"{name} = {theta!r}: expected a number, 1 or more")
     return float(theta)

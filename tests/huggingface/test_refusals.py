@@ -52,7 +52,11 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         ({"hidden_act": "relu"}, r"hidden_act = 'relu'"),
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type = 'relative_key'"),
         ({"tie_word_embeddings": False}, r"tie_word_embeddings = false"),
-        ({"num_attention_heads": 3}, r"num_heads = 3 does not divide hidden_size = 16"),
+        (
+            {"num_attention_heads": 3},
+            r"json: num_attention_heads = 3 does not divide hidden_size = 16.* choose a number of heads",
+        ),
+        ({"layer_norm_eps": -1, "max_position_embeddings": 0}, r"max_position_embeddings = 0: .*; layer_norm_eps = -1: "),
         ({"num_hidden_layers": 3}, r"lacks 16 tensors of the encoder .*layer\.2"),
         ({"type_vocab_size": 0}, r"config\.json: type_vocab_size = 0: Input should be greater than or equal to 1$"),
         ({"vocab_size": 31}, r"word_embeddings.weight has shape \[30, 16\], but config.json makes it \[31, 16\]"),
@@ -96,6 +100,13 @@ def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
         ({"rope_scaling": "linear"}, "found 'linear', expected an object with rope_type"),
         ({"rope_parameters": ["linear"]}, "expected an object"),
         ({"rope_parameters": {}, "local_rope_theta": None}, "local_rope_theta = None: expected a number"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_theta": 0}}},
+            "rope_theta of full_attention = 0: expected a number, 1 or more",
+        ),
+        ({"norm_eps": 0}, "config.json: norm_eps = 0: Input should be greater than 0"),
+        ({"num_attention_heads": 3}, "json: num_attention_heads = 3 does not divide hidden_size = 16 "),
+        ({"num_hidden_layers": "two"}, "num_hidden_layers = 'two': "),
     ):
         (modern / "config.json").write_text(written, "utf-8")
         change(modern, **settings)
@@ -104,6 +115,25 @@ def test_a_modern_encoder_and_its_config_must_agree(modern: Path) -> None:
     (modern / "config.json").write_text(written, "utf-8")
     change(modern, rope_scaling={"rope_type": "default"}, sliding_window=1)
     assert checkpoint.read_config(modern).model_dump()["local_attention"] == 2, "as transformers reads it"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"model_type": "albert", "num_hidden_groups": 3},
+            "num_hidden_groups = 3 exceeds num_hidden_layers = 2; lower num_hidden_groups",
+        ),
+        (
+            {"model_type": "roberta", "pad_token_id": 12},
+            r"pad_token_id \+ 1 = 13 leaves no row of max_position_embeddings = 12",
+        ),
+    ],
+)
+def test_a_mistake_has_the_names_of_its_file(bert: Path, settings: dict, expected: str) -> None:
+    change(bert, **settings)
+    with pytest.raises(ValueError, match=expected):
+        checkpoint.read_config(bert)
 
 
 def test_a_pickle_is_never_opened(bert: Path) -> None:

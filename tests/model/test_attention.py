@@ -93,6 +93,15 @@ def test_logits_and_gradients_are_those_under_a_mask(
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=2e-3 if name != "logits" else 1e-5, msg=name)
 
 
+@pytest.mark.parametrize("config", [shape(), albert()])
+def test_a_row_of_padding_alone_is_finite_in_bf16(config: Any) -> None:
+    model = PretrainingModel(config)
+    initialise(model, 0.2, seed=4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = outputs_and_gradients(model, torch.tensor([40, 9, 0]))
+    assert all(tensor.isfinite().all() for tensor in found.values())
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.usefixtures("_stand_in")
 def test_it_compiles_into_one_graph() -> None:
