@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 _BLOCK = 1 << 17
@@ -75,6 +76,7 @@ class _TanhGelu(torch.autograd.Function):
         return result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (derivative,) = ctx.saved_tensors
         return cast(Tensor, gradient * derivative)

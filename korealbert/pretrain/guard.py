@@ -25,7 +25,7 @@ _MAX_OVERFLOWS = 40
 """Skipped steps in a row that are a collapse although the loss is finite: the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
 
 _LEARNT_ACCURACY = 0.65
-"""Held-out accuracy of sentence order above which it counts as learnt."""
+"""Held-out accuracy of sentence order above which it counts as learnt, if that is four standard errors of guessing."""
 
 _CHANCE_DISTANCE = 0.02
 """Distance from 0.5 below which it counts as guessing."""
@@ -128,11 +128,12 @@ class Guard:
         """Forget recent values: from here on other tasks, other noise or another batch size change loss and norm."""
         self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
 
-    def after_scoring(self, order_accuracy: float | None) -> str | None:
-        """Judge held-out scores: a model that had learnt sentence order and guesses again has collapsed."""
+    def after_scoring(self, order_accuracy: float | None, rows: int) -> str | None:
+        """Judge the scores of held-out rows: a model that had learnt sentence order and guesses again has collapsed."""
         if order_accuracy is None:
             return None
         best, self.state.best_order = self.state.best_order, max(self.state.best_order, order_accuracy)
-        if best >= _LEARNT_ACCURACY and abs(order_accuracy - 0.5) < _CHANCE_DISTANCE:
+        learnt = max(_LEARNT_ACCURACY, 0.5 + 4 * 0.5 / math.sqrt(rows))
+        if best >= learnt and abs(order_accuracy - 0.5) < _CHANCE_DISTANCE:
             return f"held-out accuracy of sentence order fell from {best:.3f} to {order_accuracy:.3f}, which is guessing"
         return None

@@ -349,7 +349,7 @@ class Trainer:
         if self.long is not None and (self._begins_long(state.step) or spec.is_long(state.step)):
             self._set_theta(state.step)
             state.heldout_long = self._scores("heldout_long", self.long, spec.micro_batch_at(spec.steps))
-        return self.guard.after_scoring(state.heldout.get("sop_accuracy"))
+        return self.guard.after_scoring(state.heldout.get("sop_accuracy"), self.short.heldout.num_rows)
 
     def _scores(self, split: str, rows: Rows, batch_size: int) -> Metrics:
         if not rows.heldout.num_rows:

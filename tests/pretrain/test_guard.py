@@ -76,8 +76,15 @@ def test_a_model_that_leaves_its_plateau_is_no_collapse() -> None:
 
 def test_sentence_order_that_was_learnt_and_is_guessed_again_is_a_collapse() -> None:
     guard = Guard(GuardSpec(), GuardState())
-    assert [guard.after_scoring(accuracy) for accuracy in (0.5, 0.51, 0.6, 0.505, 0.7, 0.66, None)] == [None] * 7
-    assert guard.after_scoring(0.51) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
+    assert [guard.after_scoring(accuracy, 200) for accuracy in (0.5, 0.51, 0.6, 0.505, 0.7, 0.66, None)] == [None] * 7
+    assert guard.after_scoring(0.51, 200) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
+
+
+def test_few_rows_that_were_guessed_well_are_no_learning() -> None:
+    guard = Guard(GuardSpec(), GuardState())
+    assert [guard.after_scoring(accuracy, 41) for accuracy in (0.659, 0.488, 0.8, 0.512)] == [None] * 4
+    assert guard.after_scoring(0.83, 41) is None
+    assert guard.after_scoring(0.488, 41) == "held-out accuracy of sentence order fell from 0.830 to 0.488, which is guessing"
 
 
 def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None:
