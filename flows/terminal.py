@@ -205,6 +205,8 @@ def clear_errors() -> Iterator[None]:
     """Print errors that a user can fix without a traceback; a closed output pipe (``| head``) is no error."""
     try:
         yield
+    except typer.Exit:  # A RuntimeError too
+        raise
     except BrokenPipeError:
         _give_up_output()
         raise typer.Exit(0) from None
@@ -215,7 +217,7 @@ def clear_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         _give_up_output()
-        warn(_message(error), style="red")
+        warn(message_of(error), style="red")
         raise typer.Exit(2) from None
 
 
@@ -234,7 +236,7 @@ def _written() -> tuple[str, list[Path]]:
     return f"korealbert {command}".strip(), [*given, default_store(), Path(tempfile.gettempdir())]
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the message of an error; of pydantic's errors only field and message."""
     if full := disk_full(error, *_written()):
         return str(full)
