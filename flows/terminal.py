@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -261,7 +262,9 @@ def print_sections(sections: Iterable[Section]) -> None:
 
 def _print_table(table: blocks.Table, title: Text | None) -> None:
     columns = [
-        Column(name, justify="right" if place in table.numeric else "left", overflow="fold")
+        Column(name, justify="right", overflow="fold", min_width=max((cell_len(row[place]) for row in table.rows), default=0))
+        if place in table.numeric  # Parts of a number with its interval on several lines cannot be read.
+        else Column(name, overflow="fold")
         for place, name in enumerate(table.header)
     ]
     drawn = Table(*columns, box=None, pad_edge=False)
@@ -286,8 +289,11 @@ def fits(table: Table) -> bool:
 
 def _print_in_lines(table: blocks.Table) -> None:
     """Print a table whose words are too long for this terminal: each row as lines, one per non-empty cell."""
+    before = ""
     for first, *others in table.rows:
-        console.print(first, style="bold", soft_wrap=True)
+        if first != before:
+            console.print(first, style="bold", soft_wrap=True)
+        before = first
         for name, cell in zip(table.header[1:], others, strict=True):
             if cell:
                 console.print(f"  {name}: {cell}", soft_wrap=True)
