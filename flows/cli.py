@@ -13,7 +13,7 @@ import signal
 import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ from korealbert.artifact import Artifact, Progress, Store, locks
 from korealbert.artifact.files import refuse_overwriting
 from korealbert.artifact.spec import input_paths
 from korealbert.flows import file_commands, look_commands, store_commands
+from korealbert.flows.failures import StagesFailed, seeds_left
 from korealbert.flows.terminal import (
     RECIPE_HERE,
     DataDir,
@@ -39,9 +40,11 @@ from korealbert.flows.terminal import (
     console,
     fits,
     machines,
+    message_of,
     numbered,
     recipe_names,
     stages,
+    warn,
     warnings_of,
 )
 from korealbert.formatting import by_number, duration, size
@@ -370,16 +373,45 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
 
     began = time.monotonic()
     found: set[str] = set()
+    failure: StagesFailed | None = None
     try:
         with api_for_one_run(runtime.store), _bars(found), warnings_of(Lineage.__module__):
             last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **request))
+    except StagesFailed as error:
+        if error.defect is not None:
+            raise error.defect from None
+        failure = error
     finally:  # Also after a failure, often caused by too little text.
         built = (stage.name for stage in planned if stage.status != "cached" and stage.label not in found)
         for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
-    console.print(f"{numbered(len(planned) - len(found), 'stage')} built in {spent}, {len(found)} cached", style="green")
-    return last
+    missing = [] if failure is None else [*failure.errors, *failure.unstarted]
+    outcome = f"{numbered(len(planned) - len(found) - len(missing), 'stage')} built in {spent}, {len(found)} cached"
+    if failure is None:
+        console.print(outcome, style="green")
+        return last
+    for line in _of_failure(failure, recipe, Store(runtime.store), request, prepared.nodes):
+        console.print(line, soft_wrap=True)
+    console.print(outcome, style="red")
+    raise typer.Exit(2)
+
+
+def _of_failure(
+    failure: StagesFailed, recipe: Path, store: Store, request: Mapping[str, Any], labels: Iterable[str]
+) -> Iterator[str]:
+    """Yield lines after failed stages, whose reasons have been printed: what is not there, and which report is possible."""
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+
+    yield f"failed: {', '.join(failure.errors)}"
+    if failure.unstarted:
+        yield f"not started: {', '.join(failure.unstarted)}"
+    if left := seeds_left(failure.errors, labels):
+        changed = {**request, "overrides": {**request["overrides"], **left}}
+        with suppress(ValueError):  # The seeds of some kinds of recipes are elsewhere.
+            if not failure.errors.keys() & recipes.prepare(recipe, store, **changed).nodes.keys():
+                options = " ".join(f"--set {shlex.quote(f'{field}={seeds}')}" for field, seeds in left.items())
+                yield f"for a report of the other seeds, add {options}"
 
 
 def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
@@ -419,7 +451,12 @@ def _bars(found: set[str]) -> Iterator[None]:
     with Bars(*columns, console=console, expand=True, disable=not console.is_terminal) as bars:
         known: dict[str, Any] = {}
 
-        def watch(label: str, progress: Progress) -> None:
+        def watch(label: str, progress: Progress | Exception) -> None:
+            if isinstance(progress, Exception):
+                if label in known:
+                    bars.remove_task(known.pop(label))
+                warn(f"{label}  failed: {message_of(progress)}", style="red")
+                return
             if progress.unit == "stages" and progress.done:
                 if label in known:
                     bars.remove_task(known.pop(label))

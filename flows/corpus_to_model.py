@@ -21,11 +21,13 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from korealbert.artifact import Store, locks
 from korealbert.flows import publish
+from korealbert.flows.failures import StagesFailed, error_of, has_news
 from korealbert.flows.lineage import Lineage
 from korealbert.flows.recovery import announced_here, leave_soon, soon_after_cancellation
 from korealbert.flows.step import Gate, step
 from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.pretrain.stage import PretrainingStopped
 from korealbert.recipe import prepare
 from korealbert.recipe.tables import Kind, kind_of
 from korealbert.report.render.graph import reduced
@@ -49,6 +51,8 @@ def corpus_to_model(
 ) -> str:
     """Build every stage of a recipe of any kind that is missing or stale.
 
+    If some fail, those that do not need them are built all the same; then StagesFailed is raised.
+
     Args:
         recipe: The recipe's TOML file, from the project's root.
         until: Last stage to build (``vocab``, ``clean/news``, or ``clean`` for all sources).
@@ -64,7 +68,8 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
-    logging.getLogger("prefect.task_runs").addFilter(publish.not_of_a_stage_never_started)
+    for logger in ("prefect.task_runs", "prefect.flow_runs"):
+        logging.getLogger(logger).addFilter(has_news)
     store = runtime.store
     here = Store(store).make()  # before planning, so that digests of raw files can be cached
     with soon_after_cancellation(), announced_here(store):
@@ -106,17 +111,22 @@ def corpus_to_model(
                 named = step.with_options(name=label)  # in the UI, even if the stage never starts
                 built[label] = runner.submit(named, {**job, "lineage": lineage_events})
             try:
-                *_, last = [future.result() for future in built.values()]
+                for future in built.values():
+                    future.wait()
+                    if isinstance(error_of(future.state), PretrainingStopped):
+                        break  # The runner starts no other stage.
             except TerminationSignal:
                 if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
                     leave_soon()  # but other stages have nothing to save.
                 raise
-            except Exception:
+            states = {label: future.state for label, future in built.items()}
+            if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
-                    publish.result(prepared.planned, built, needed, store)
-                raise
-        publish.result(prepared.planned, built, needed, store)
-        return str(store.resolve() / last)
+                    publish.result(prepared.planned, states, needed, store)
+                raise failure from failure.defect
+        publish.result(prepared.planned, states, needed, store)
+        *_, last = built.values()
+        return str(store.resolve() / last.result())
 
 
 cross_lingual = corpus_to_model.with_options(
@@ -158,4 +168,7 @@ def ablations(
     Returns:
         The paths of the reports, in the order of ``files``.
     """
-    return [flow_of(file)(file, runtime=runtime, data=data, data_root=data_root) for file in files]
+    ended: list[Any] = [
+        flow_of(file)(file, runtime=runtime, data=data, data_root=data_root, return_state=True) for file in files
+    ]
+    return [state.result() for state in ended]  # Raises the first error of those that failed.

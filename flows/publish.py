@@ -6,7 +6,6 @@ Each of these is a request to the server, so cached stages appear only in the pl
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +15,8 @@ from xml.etree import ElementTree
 
 from prefect import artifacts
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
-from prefect.futures import PrefectFuture
-from prefect.logging import get_run_logger
 
 from korealbert.artifact import Built, Progress
 from korealbert.formatting import flat
@@ -120,7 +118,7 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
 
 def result(
     planned: Sequence[Planned],
-    futures: Mapping[str, PrefectFuture[Any]],
+    states: Mapping[str, State[Any]],
     needed: Mapping[str, Collection[str]],
     store: Path,
 ) -> None:
@@ -128,7 +126,6 @@ def result(
 
     ``needed`` are the labels of each stage's inputs: a stage that lacks one names the failed stage and not its own state.
     """
-    states = {stage.label: futures[stage.label].state for stage in planned if stage.label in futures}
     failed = [label for label, state in states.items() if state.is_failed() or state.is_crashed()]
     last = store.resolve() / planned[-1].name
     if failed:
@@ -147,14 +144,6 @@ def result(
         rows.append(f"| {plain(label)} | {name} | {plain(message)} |")
     title = "Failed" if failed else "Outcome"
     artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
-    if unstarted := [label for label in lacking if label not in failed]:
-        stages = "1 stage was" if len(unstarted) == 1 else f"{len(unstarted):,} stages were"
-        get_run_logger().error("%s failed, so %s not started: %s", ", ".join(failed), stages, ", ".join(unstarted))
-
-
-def not_of_a_stage_never_started(record: logging.LogRecord) -> bool:
-    """Filter the log of stages: ``result`` names all that were not started in one line, Prefect in one line each."""
-    return "NotReady(" not in record.getMessage()
 
 
 def _opening(report: str) -> str:

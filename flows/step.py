@@ -136,8 +136,8 @@ SECONDS_BETWEEN_REPORTS = 5.0
 
 CACHED = "cached"
 """Last message of a stage that was found in the store."""
-watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
-"""A further listener to progress by label, such as the terminal's bars, while a flow runs in this process."""
+watcher: ContextVar[Callable[[str, Progress | Exception], None] | None] = ContextVar("watcher", default=None)
+"""A further listener to progress and errors by label, such as the terminal, while a flow runs in this process."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -188,6 +188,8 @@ def step(
         built = _built(job, watched, gate, events.start)
     except BaseException as error:
         events.fail(error)
+        if isinstance(error, Exception) and (watch := watcher.get()) is not None:
+            watch(label, error)
         raise
     events.complete(built)
     if not built.cached or on_gpu is not None:

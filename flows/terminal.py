@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -205,6 +206,8 @@ def clear_errors() -> Iterator[None]:
     """Print errors that a user can fix without a traceback; a closed output pipe (``| head``) is no error."""
     try:
         yield
+    except typer.Exit:  # A RuntimeError too
+        raise
     except BrokenPipeError:
         _give_up_output()
         raise typer.Exit(0) from None
@@ -215,7 +218,7 @@ def clear_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         _give_up_output()
-        warn(_message(error), style="red")
+        warn(message_of(error), style="red")
         raise typer.Exit(2) from None
 
 
@@ -234,7 +237,7 @@ def _written() -> tuple[str, list[Path]]:
     return f"korealbert {command}".strip(), [*given, default_store(), Path(tempfile.gettempdir())]
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the message of an error; of pydantic's errors only field and message."""
     if full := disk_full(error, *_written()):
         return str(full)
@@ -259,7 +262,9 @@ def print_sections(sections: Iterable[Section]) -> None:
 
 def _print_table(table: blocks.Table, title: Text | None) -> None:
     columns = [
-        Column(name, justify="right" if place in table.numeric else "left", overflow="fold")
+        Column(name, justify="right", overflow="fold", min_width=max((cell_len(row[place]) for row in table.rows), default=0))
+        if place in table.numeric  # Parts of a number with its interval on several lines cannot be read.
+        else Column(name, overflow="fold")
         for place, name in enumerate(table.header)
     ]
     drawn = Table(*columns, box=None, pad_edge=False)
@@ -284,8 +289,11 @@ def fits(table: Table) -> bool:
 
 def _print_in_lines(table: blocks.Table) -> None:
     """Print a table whose words are too long for this terminal: each row as lines, one per non-empty cell."""
+    before = ""
     for first, *others in table.rows:
-        console.print(first, style="bold", soft_wrap=True)
+        if first != before:
+            console.print(first, style="bold", soft_wrap=True)
+        before = first
         for name, cell in zip(table.header[1:], others, strict=True):
             if cell:
                 console.print(f"  {name}: {cell}", soft_wrap=True)

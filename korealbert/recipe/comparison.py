@@ -130,7 +130,8 @@ def introduction(first: Side, second: Side) -> str:
     """Return an introduction: which side is A and which is B, how many stages are equal, and what is not built."""
     second = _aligned(first, second)
     sides = [(renamed.name, side) for renamed, side in zip(_renamed(first, second), (first, second), strict=True)]
-    called = "".join(f"{short} is {side.name}. " for short, side in sides if short != side.name)
+    named = [(short, f"{side.root} ({side.name})" if side.root else side.name) for short, side in sides if short != side.name]
+    called = "".join(f"{short} is {name}. " for short, name in named)
     common = first.stages.keys() & second.stages.keys()
     same = [label for label in common if first.stages[label].recipe == second.stages[label].recipe]
     one, other = first.artifacts(), second.artifacts()

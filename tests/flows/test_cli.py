@@ -289,6 +289,13 @@ def test_a_list_of_artifacts_and_a_comparison_fold_and_cut_no_name(
     lines = printed.get().splitlines()
     assert {"finetune/nsmc/pretrained/1", "  Field: paths", f"  A: {path}"} <= {*lines} and lines[-1] == "  Field: n"
     assert lines.count("Settings") == 1, "the table has its section's title"
+    score = "13.12 ± 62.82 (−100.00 to 100.00), and more of it"
+    rows = [["a" * 30, score], ["a" * 30, score]]
+    with console.capture() as printed:
+        print_sections([blocks.Section("s", "S", [blocks.Table("T", ["Stage", "Score"], rows, numeric=frozenset({1}))])])
+    found = printed.get()
+    assert found.count(score) == 2, "a number and its interval stay on one line"
+    assert found.count("a" * 30) == 1, "lines do not repeat a name"
     title = "Masked pieces (MLM): loss, held out"
     with console.capture() as printed:
         print_sections([blocks.Section("s", "Pretraining", [blocks.Table(title, ["Step", "A"], [["0", "7.48"]])])])

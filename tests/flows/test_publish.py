@@ -16,6 +16,7 @@ from prefect.context import tags
 from korealbert.corpus.extract import ExtractionError
 from korealbert.flows import publish
 from korealbert.flows.corpus_to_model import corpus_to_model
+from korealbert.flows.failures import StagesFailed
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
 
@@ -44,23 +45,29 @@ def run_tagged(tag: str) -> FlowRun:
         return run
 
 
-def test_stages_that_lack_a_failed_one_are_named_and_name_it(tmp_path: Path) -> None:
+def test_a_failed_stage_stops_those_that_need_it_alone(tmp_path: Path) -> None:
     (tmp_path / "no.parquet").write_text('{"text": "표가 아니다"}')
+    (tmp_path / "b.txt").write_text("도서관에서 책을 읽었다. 바다가 조용하다.\n" * 9)
     recipe = tmp_path / "broken.toml"
-    recipe.write_text(f'[extract.a]\nformat = "parquet"\npaths = ["{tmp_path}/no.parquet"]\n[clean.a]\n[report]\n')
-    with tags("broken"), pytest.raises(ExtractionError), logged("prefect.task_runs", "prefect.flow_runs") as lines:
+    sources = f'[extract.a]\nformat = "parquet"\npaths = ["{tmp_path}/no.parquet"]\n[clean.a]\n'
+    sources += f'[extract.b]\nformat = "text"\npaths = ["{tmp_path}/b.txt"]\n[clean.b]\n'
+    recipe.write_text(f"{sources}[report]\n")
+    with tags("broken"), logged("prefect.task_runs", "prefect.flow_runs") as lines, pytest.raises(StagesFailed) as failure:
         corpus_to_model(recipe, runtime=TrainingRuntime(store=tmp_path / "store", workers=1))
+    assert isinstance(failure.value.errors["extract/a"], ExtractionError)
+    assert "no.parquet" in str(failure.value) and "\nnot started: clean/a, dedup, balance, report" in str(failure.value)
     run = run_tagged("broken")
     only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     with get_client(sync_client=True) as client:
         tasks = sorted(task.name.rsplit("-")[0] for task in client.read_task_runs(flow_run_filter=only))
         (outcome,) = [str(each.data) for each in client.read_artifacts(flow_run_filter=only) if each.key == "outcome"]
-    assert tasks == ["balance", "clean/a", "dedup", "extract/a", "report"]
+    assert tasks == ["balance", "clean/a", "clean/b", "dedup", "extract/a", "extract/b", "report"]
     assert "| extract/a | Failed | Task run" in outcome and "no.parquet" in outcome
+    assert "| clean/b | Completed | clean/b built" in outcome
     for label in ("clean/a", "dedup", "report"):
         assert f"| {label} | Not started | needs extract/a |" in outcome
-    about_them = [line for line in lines if "balance" in line or "NotReady" in line]
-    assert about_them == ["extract/a failed, so 4 stages were not started: clean/a, dedup, balance, report"]
+    (line,) = lines
+    assert "no.parquet" in line
 
 
 def test_a_run_whose_recipe_is_refused_bears_the_recipe_s_name(tmp_path: Path) -> None:

@@ -216,3 +216,4 @@ def test_a_change_from_an_undefined_score_is_absent_and_a_part_of_the_examples_i
 def test_artifacts_of_one_stage_under_two_labels_have_it_in_common(tmp_path: Path) -> None:
     sides = [of_artifact(made(tmp_path, f"clean/{name}", {}, write=write_documents(3, {}))) for name in ("news", "books")]
     assert " of 1 common stages " in introduction(*sides)
+    assert f"A is {sides[0].root} ({sides[0].name}). B is {sides[1].root} ({sides[1].name}). " in introduction(*sides)
