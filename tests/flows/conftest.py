@@ -74,15 +74,23 @@ def one_server(server: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> Itera
         yield
 
 
-def final_tasks(of: FlowRunFilter, labels: Iterable[str]) -> dict[str, TaskRun]:
-    """Return a flow run's tasks by label, with these labels among them, in final states; the server learns of them later."""
-    wanted = set(labels)
+def tasks_of(of: FlowRunFilter, settled: Callable[[list[TaskRun]], bool]) -> list[TaskRun]:
+    """Return a flow run's tasks once they are settled on the server, which learns of each a little later."""
     deadline = time.monotonic() + 800
     while True:
         with get_client(sync_client=True) as client:
-            found = {run.name: run for run in client.read_task_runs(flow_run_filter=of)}
-        unfinished = wanted - {label for label, run in found.items() if run.state is not None and run.state.is_final()}
-        if not unfinished:
+            found = client.read_task_runs(flow_run_filter=of)
+        if settled(found):
             return found
-        assert time.monotonic() < deadline, f"the server has no final state of {sorted(unfinished)}"
+        assert time.monotonic() < deadline, [(run.name, run.state_name) for run in found]
         time.sleep(0.1)
+
+
+def final_tasks(of: FlowRunFilter, labels: Iterable[str]) -> dict[str, TaskRun]:
+    """Return a flow run's tasks by label, with these labels among them, in final states."""
+    wanted = set(labels)
+
+    def settled(found: list[TaskRun]) -> bool:
+        return wanted <= {run.name for run in found if run.state is not None and run.state.is_final()}
+
+    return {run.name: run for run in tasks_of(of, settled)}
