@@ -10,6 +10,7 @@ encoders are the same flow under other names, over recipes of other kinds.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -103,22 +104,28 @@ def corpus_to_model(
         # Inputs that another input depends on are finished by then; the UI draws no arrow for them.
         needed = {label: set(node.inputs.values()) for label, node in prepared.nodes.items()}
         drawn = reduced(needed)
-        with recorded, lineage_events.of_run(), runner:
-            for label, node in prepared.nodes.items():
-                inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
-                job = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
-                job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
-                named = step.with_options(name=label)  # in the UI, even if the stage never starts
-                built[label] = runner.submit(named, {**job, "lineage": lineage_events})
-            try:
-                for future in built.values():
+        with recorded, lineage_events.of_run():
+            with runner:
+                for label, node in prepared.nodes.items():
+                    inputs = {
+                        role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()
+                    }
+                    job = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
+                    job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
+                    named = step.with_options(name=label)  # in the UI, even if the stage never starts
+                    built[label] = runner.submit(named, {**job, "lineage": lineage_events})
+                try:
+                    for future in built.values():
+                        future.wait()
+                        if isinstance(error_of(future.state), PretrainingStopped):
+                            break  # The runner starts no other stage.
+                except TerminationSignal:
+                    if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
+                        leave_soon()  # but other stages have nothing to save.
+                    raise
+            for future in built.values():
+                with suppress(CancelledError):  # It was not started.
                     future.wait()
-                    if isinstance(error_of(future.state), PretrainingStopped):
-                        break  # The runner starts no other stage.
-            except TerminationSignal:
-                if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
-                    leave_soon()  # but other stages have nothing to save.
-                raise
             states = {label: future.state for label, future in built.items()}
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.

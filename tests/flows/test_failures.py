@@ -62,13 +62,15 @@ class TestTheTerminal:
         assert done.exit_code == 1 and isinstance(done.exception, KeyError)
         assert "extract/a  failed: 'shard'" in done.stderr and "clean/b  built" in done.stdout
 
-    def test_training_that_was_asked_to_stop_lets_little_else_start(
-        self, recipe: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_training_that_was_asked_to_stop_ends_the_run(self, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         failing(monkeypatch, PretrainingStopped("stopped at step 5"))
         done = CliRunner().invoke(app, ["run", str(recipe), "--store", str(recipe.parent / "store"), "--workers", "1"])
-        assert "clean/b  built" not in done.stdout, "extract/b may have begun"
         assert done.stderr.splitlines() == ["extract/a  failed: stopped at step 5"]
+        assert "failed: extract/a" in done.stdout
+        (missing,) = [line for line in done.stdout.splitlines() if line.startswith("not started: clean/a, ")]
+        assert missing.endswith("dedup, balance, report")
+        for label in ("extract/b", "clean/b"):  # They may have begun before.
+            assert (f"{label}  built" in done.stdout) is (f" {label}," not in missing)
 
 
 def test_the_remedy_for_failed_cells_is_a_report_of_the_other_seeds(tmp_path: Path) -> None:
