@@ -9,15 +9,18 @@ encoders are the same flow under other names, over recipes of other kinds.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from prefect import Flow, flow
+from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
+from prefect.states import Pending
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from korealbert.artifact import Store, locks
@@ -123,10 +126,7 @@ def corpus_to_model(
                     if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
                         leave_soon()  # but other stages have nothing to save.
                     raise
-            for future in built.values():
-                with suppress(CancelledError):  # It was not started.
-                    future.wait()
-            states = {label: future.state for label, future in built.items()}
+            states = {label: _state_at_end(future) for label, future in built.items()}
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
                     publish.result(prepared.planned, states, needed, store)
@@ -134,6 +134,15 @@ def corpus_to_model(
         publish.result(prepared.planned, states, needed, store)
         *_, last = built.values()
         return str(store.resolve() / last.result())
+
+
+def _state_at_end(future: PrefectFuture[Any]) -> State[Any]:
+    """Return a stage's state after the runner's end; one that the runner cancelled counts as not started."""
+    try:
+        future.wait()
+    except (concurrent.futures.CancelledError, asyncio.CancelledError):
+        return Pending()
+    return future.state
 
 
 cross_lingual = corpus_to_model.with_options(
