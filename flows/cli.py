@@ -206,10 +206,19 @@ def plan(
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     for printed in _plan_table(prepared.planned):
         console.print(printed, soft_wrap=isinstance(printed, str))
-    for stage in prepared.planned:
-        for note in filter(None, (stage.price, stage.advice)):
-            console.print(f"{stage.label}: {note}", soft_wrap=True)
+    for note, labels in _notes(prepared.planned).items():
+        others = f" and {numbered(len(labels) - 1, 'other stage')}" if labels[1:] else ""
+        console.print(f"{labels[0]}{others}: {note}", soft_wrap=True)
     console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
+
+
+def _notes(planned: Iterable[Planned]) -> dict[str, list[str]]:
+    """Return what to say of stages beside their costs, and the labels of those it holds for."""
+    notes: dict[str, list[str]] = {}
+    for stage in planned:
+        for note in filter(None, (stage.price, stage.advice)):
+            notes.setdefault(note, []).append(stage.label)
+    return notes
 
 
 def _would_run(planned: Sequence[Planned], verb: str) -> str:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Progress, Runtime, Store
-from korealbert.flows.cli import _bars, _plan_table, app
+from korealbert.flows.cli import _bars, _notes, _plan_table, app
 from korealbert.flows.step import CACHED, _counted, scored, watcher
 from korealbert.flows.terminal import console, print_sections
 from korealbert.recipe.planning import Planned
@@ -67,6 +67,11 @@ def test_a_wide_plan_whose_table_does_not_fit_says_why(monkeypatch: pytest.Monke
     monkeypatch.setattr(console, "width", 140)
     planned = Planned("clean/news", "clean-0", "stale", ("/" + "d" * 140,))
     assert f"clean/news: /{'d' * 140}" in [*_plan_table([planned])]
+
+
+def test_a_note_of_several_stages_is_printed_once() -> None:
+    planned = [Planned(f"pretrain/{cell}", cell, "new", (), advice="lower it" if cell != "b" else "") for cell in "abc"]
+    assert _notes(planned) == {"lower it": ["pretrain/a", "pretrain/c"]}
 
 
 def test_output_whose_reader_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
