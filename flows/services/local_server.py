@@ -90,6 +90,7 @@ def _write(path: Path, lines: list[str]) -> None:
 
 _SECONDS_TO_START = 600
 _SECONDS_TO_STOP = 15
+_SECONDS_BETWEEN_STARTS = 5
 _SECONDS_TO_ANSWER = 5
 _SECONDS_TO_IDENTIFY = 30
 _TEMPORARY_ERRORS = (500, 502, 503, 504)
@@ -105,24 +106,23 @@ def main() -> None:
     facts = {STORE_VARIABLE: str(store.resolve())}
     listener = listen(str(address.hostname), address.port or 80)  # Kept open to the end, so that nobody else can take the port.
     os.environ |= credentials(file) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
-    running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
-        running.append(_python(*serving(listener), cwd=root, pass_fds=[listener.fileno()]))
-        wait_until_healthy(f"{url}/health", running[0])
-        if _python("-m", "korealbert.flows.services.installation", cwd=root).wait():
-            raise SystemExit("the deployments could not be registered: see the message above")
-        running.append(_python("-m", "korealbert.flows.worker", "data", cwd=root))
-        name_services(file, facts)
-        print(f"\nthe UI is at {url.removesuffix('/api')}, the store at {store.resolve()}")
-        print(HOW_TO_LOG_IN)
-        print("in another terminal: prefect deployment run corpus-to-model\n")
-        running[-1].wait()
+        with _server(listener, url, cwd=root):
+            if _python("-m", "korealbert.flows.services.installation", cwd=root).wait():
+                raise SystemExit("the deployments could not be registered: see the message above")
+            worker = _python("-m", "korealbert.flows.worker", "data", cwd=root)
+            try:
+                name_services(file, facts)
+                print(f"\nthe UI is at {url.removesuffix('/api')}, the store at {store.resolve()}")
+                print(HOW_TO_LOG_IN)
+                print("in another terminal: prefect deployment run corpus-to-model\n")
+                worker.wait()
+            finally:
+                stop(worker)  # It would not end without its server.
     except KeyboardInterrupt:
         pass
     finally:
-        for process in reversed(running):  # The worker first: it would not end without its server.
-            stop(process)
         forget_services(file, facts)
 
 
@@ -282,12 +282,42 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
         # In its own session, so that Ctrl-C reaches only the run, and the server still hears how the run ended.
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
-        server = _python(*serving(listener), cwd=home, pass_fds=[listener.fileno()], **options)
-        try:
-            wait_until_healthy(f"{url}/health", server)
+        with _server(listener, url, cwd=home, **options):
             fcntl.flock(lock, fcntl.LOCK_UN)
             yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
-        finally:
+
+
+@contextmanager
+def _server(listener: socket.socket, url: str, **options: Any) -> Iterator[None]:
+    """Run a Prefect server on a socket, start it again whenever it dies, and stop it at the end.
+
+    This process keeps the socket open, so clients wait for a new server instead of being refused. Without one they would wait
+    for ever. Raises RuntimeError if the first server dies before it answers.
+    """
+
+    def start() -> subprocess.Popen[bytes]:
+        return _python(*serving(listener), pass_fds=[listener.fileno()], **options)
+
+    server, ending, lock = start(), False, threading.Lock()
+
+    def restart() -> None:
+        nonlocal server
+        while True:
+            status = server.wait()
+            with lock:
+                if ending:
+                    return
+                warn(f"Prefect's server ended with exit status {status}; it is started again")
+                server = start()
+            time.sleep(_SECONDS_BETWEEN_STARTS)
+
+    try:
+        wait_until_healthy(f"{url}/health", server)
+        threading.Thread(target=restart, daemon=True).start()
+        yield
+    finally:
+        with lock:
+            ending = True
             stop(server)
 
 

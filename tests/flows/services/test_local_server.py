@@ -6,6 +6,7 @@ import asyncio
 import base64
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import httpx
@@ -90,6 +92,25 @@ def test_only_this_process_is_answered_and_there_are_no_documentation_pages(
         root = api.removesuffix("/api")
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
         assert (home / "prefect.db-shm").is_file() and [*tmp_path.iterdir()] == [home], "the database in use is there"
+
+
+def test_a_temporary_server_that_is_killed_is_started_again(
+    with_database: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = local_server._python
+
+    def recorded(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(local_server, "_python", recorded)
+    with temporary_server(with_database(tmp_path)) as settings:
+        started[0].kill()
+        started[0].wait()
+        assert status(f"{settings[PREFECT_API_URL]}/flow_runs/count", settings[PREFECT_API_AUTH_STRING]) == 200
+    killed, second = started
+    assert killed.returncode == -signal.SIGKILL and second.returncode is not None, "the second one is stopped at the end"
 
 
 def test_log_lines_that_a_full_database_refuses_do_not_hide_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
