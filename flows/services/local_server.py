@@ -148,9 +148,6 @@ def api_for_one_run(store: Path) -> Iterator[None]:
         except httpx.HTTPError:
             require_space(store, _DATABASE_GROWTH, "the database of Prefect")
             raise
-        finally:
-            APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
-            EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
 
 
 @contextmanager
@@ -284,7 +281,11 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
         with _server(listener, url, cwd=home, **options):
             fcntl.flock(lock, fcntl.LOCK_UN)
-            yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
+            try:
+                yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
+            finally:  # Prefect would wait for them at the end of the process, for ever without the server.
+                APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
+                EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
 
 
 @contextmanager
