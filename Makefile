@@ -24,7 +24,7 @@ HASHED := --no-deps --require-hashes --no-build-isolation --requirement
 # Many images set this variable; each of the hundreds of processes would then compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain soak-tests
+.PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain soak-tests test-fake-cuda
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-quality bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -72,6 +72,9 @@ soak: $(VENV)/installed  ## 24 faults at random moments of the sample pipeline, 
 
 soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, or run a page of the docs; minutes each
 	$(BIN)/pytest -n 3 -m soak
+
+test-fake-cuda: $(VENV)-cuda/installed  ## what CUDA would do in a step, without a GPU; installs torch's CUDA build, 5 GB
+	$(VENV)-cuda/bin/python -m pytest -n 0 tests/bench/test_fake_cuda.py
 
 bench-overhead: $(VENV)/installed  ## cost of scheduling when every stage is cached
 	$(BIN)/python -m bench.overhead
@@ -163,10 +166,17 @@ $(VENV)-docs/installed: pyproject.toml
 	$(VENV)-docs/bin/pip $(INSTALL) $$($(VENV)-docs/bin/python -c 'import tomllib; print(*map(repr, tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"]))' | xargs -n 1 echo)
 	touch $@
 
+# Only torch differs; all other packages are those of $(VENV). `===` refuses a build that is marked as one for CPUs.
+$(VENV)-cuda/installed: $(VENV)/installed
+	$(PYTHON) -m venv $(VENV)-cuda
+	$(VENV)-cuda/bin/pip $(INSTALL) torch===$$($(BIN)/python -c "import torch; print(torch.__version__.split('+')[0])")
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(VENV)-cuda/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/others.pth
+	touch $@
+
 $(PEERS)/installed: bench/peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --requirement $<
 	touch $@
 
 clean:  ## delete the environments and all artifacts
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(PEERS) site "$(or $(STORE),store)"
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(VENV)-cuda $(PEERS) site "$(or $(STORE),store)"

@@ -358,6 +358,24 @@ _LAYER_PERIOD = 3
 
 
 def _recorded(model: str, length: int, layers: int) -> Step:
+    with FakeTensorMode(), as_on_a_gpu(), patch.object(objectives, "initialise"):
+        spec, objective, batch = step_inputs(model, length, layers)
+        optimizer = make_optimizer(objective.model, spec.optimizer)
+        recorder = Recorder()
+        with recorder:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                sums = objective(*batch)
+            recorder.phase = "backward"
+            sums.losses.sum().backward()
+            final = {recorder.value(p.grad) for p in objective.parameters() if p.grad is not None}
+            recorder.phase = "update"
+            nn.utils.clip_grad_norm_(objective.parameters(), 1.0, foreach=True)
+            optimizer.step()
+        return step_of(kernels_of(recorder.operations), final)
+
+
+def step_inputs(model: str, length: int, layers: int) -> tuple[PretrainSpec, objectives.Objective, tuple[Tensor, ...]]:
+    """Return a recipe's training, its objective, and a batch of ``TOKENS`` tokens, both on torch's default device."""
     spec = PretrainSpec(
         model={**MODELS[model], "num_layers": layers},
         steps=1,
@@ -368,24 +386,10 @@ def _recorded(model: str, length: int, layers: int) -> Step:
     )
     config = spec.config_for(vocab_size=PIECES[model], sequence_length=length)
     rows, slots = TOKENS // length, round(MASKED[model] * length)
-    with FakeTensorMode(), as_on_a_gpu(), patch.object(objectives, "initialise"):
-        objective = objectives.make_objective(config, seed=1)
-        optimizer = make_optimizer(objective.model, spec.optimizer)
-        ids, masked, nothing = (torch.zeros(rows, width, dtype=torch.long) for width in (length, slots, 0))
-        lengths = torch.zeros(
-            (rows, 4) if model == "modern" else (rows,), dtype=torch.long
-        )  # Rows of modern models hold several.
-        recorder = Recorder()
-        with recorder:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                sums = objective(ids, ids, lengths, masked, masked, lengths, nothing, nothing)
-            recorder.phase = "backward"
-            sums.losses.sum().backward()
-            final = {recorder.value(p.grad) for p in objective.parameters() if p.grad is not None}
-            recorder.phase = "update"
-            nn.utils.clip_grad_norm_(objective.parameters(), 1.0, foreach=True)
-            optimizer.step()
-        return step_of(kernels_of(recorder.operations), final)
+    ids, masked, nothing = (torch.zeros(rows, width, dtype=torch.long) for width in (length, slots, 0))
+    lengths = torch.zeros((rows, 4) if model == "modern" else (rows,), dtype=torch.long)  # Rows of modern models hold several.
+    batch = (ids, ids, lengths, masked, masked, lengths, nothing, nothing)
+    return spec, objectives.make_objective(config, seed=1), batch
 
 
 def main() -> None:
