@@ -1,4 +1,4 @@
-"""The forward pass on CUDA tensors without values, for which torch needs to be a CUDA build but no GPU: ``make test-fake-cuda``.
+"""The forward pass on CUDA tensors without values: torch must be a CUDA build, no GPU is needed. ``make test-fake-cuda``.
 
 What ``as_on_a_gpu`` stands in for on any machine is what the model does by itself on such tensors. A backward pass is not
 possible: torch's autograd asks the driver for a context first.
