@@ -310,6 +310,8 @@ def run(
     chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
     chosen |= {"cells": cells, "memory_gib": memory_gib}
     with clear_errors():
+        if nodes is None and node:
+            raise ValueError(f"--node {node}: say with --nodes how many machines run this command")
         if nodes is not None:
             chosen |= {"nodes": nodes, "node": node, "rendezvous": rendezvous}
         elif hosts is None:

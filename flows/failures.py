@@ -20,7 +20,7 @@ class StagesFailed(RuntimeError):
 
     def __init__(self, errors: Mapping[str, BaseException], unstarted: Sequence[str]) -> None:
         self.errors, self.unstarted = errors, unstarted
-        told = [f"{label}: {_reason(error)}" for label, error in errors.items()]
+        told = [f"{label}: {reason(error)}" for label, error in errors.items()]
         super().__init__("\n".join([*told, *([f"not started: {', '.join(unstarted)}"] if unstarted else [])]))
 
     @classmethod
@@ -58,7 +58,8 @@ def seeds_left(failed: Collection[str], labels: Iterable[str]) -> dict[str, list
     return left if all(left.values()) and all(label.startswith("finetune/") for label in failed) else {}
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Return an error's message; that of a defect begins with its type."""
     return str(error) if isinstance(error, EXPECTED) else f"{type(error).__name__}: {error}"
 
 

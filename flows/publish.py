@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 
 from korealbert.artifact import Built, Progress
+from korealbert.flows.failures import error_of, reason
 from korealbert.formatting import flat
 from korealbert.recipe import Planned
 from korealbert.report.render.text import plain
@@ -122,14 +123,18 @@ def result(
     needed: Mapping[str, Collection[str]],
     store: Path,
 ) -> None:
-    """Publish how a run ended: the beginning of the report, then every stage with its state and message.
+    """Publish how a run ended: the beginning of the report or why stages failed, then every stage with its state and message.
 
     ``needed`` are the labels of each stage's inputs: a stage that lacks one names the failed stage and not its own state.
     """
     failed = [label for label, state in states.items() if state.is_failed() or state.is_crashed()]
     last = store.resolve() / planned[-1].name
     if failed:
-        parts = [f"**Failed: {plain(', '.join(failed))}.** Finished work stays in the store; run again to continue."]
+        why = [f"- {plain(f'{label}: {reason(error)}')}" for label in failed if (error := error_of(states[label])) is not None]
+        parts = [
+            f"**Failed: {plain(', '.join(failed))}.** Finished work stays in the store; the next run continues from there."
+        ]
+        parts.append("\n".join(why))
     elif (last / "report.md").is_file():
         parts = [_opening((last / "report.md").read_text("utf-8")), f"The whole report: {_place(last / 'report.html')}"]
     else:

@@ -192,18 +192,24 @@ _SECONDS_TO_SAVE = 4.0
 
 @contextmanager
 def soon_after_cancellation() -> Iterator[None]:
-    """End a process that a worker started soon after SIGTERM, with which Prefect cancels; no effect in other processes.
+    """Pass SIGTERM, with which Prefect cancels, on to Prefect's handler once; end a process of a worker soon after it.
 
-    The signal is passed on to Prefect's handler. A stage that has not ended after _SECONDS_TO_SAVE is interrupted; its finished
-    work is on the disk.
+    A stage of a worker that has not ended after _SECONDS_TO_SAVE is interrupted; its finished work is on the disk. A second
+    signal, which ``timeout`` sends to the whole group of processes, has no effect: it would interrupt the end of the run.
     """
-    if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
+    is_ending = False
 
     def cancelled(number: int, frame: FrameType | None) -> None:
-        leave_soon()
+        nonlocal is_ending
+        if is_ending:
+            return
+        is_ending = True
+        if RUN in os.environ:
+            leave_soon()
         if callable(before):
             before(number, frame)
         else:

@@ -43,7 +43,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is renamed to ``path``, on error it is removed.
 
     ``durable`` fsyncs the file and its name, so that they survive a power failure. Raises FileNotFoundError if the directory
-    does not exist.
+    does not exist. An error in writing names ``path``.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
@@ -58,6 +58,10 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
         if durable:
             _sync_directory(path.parent)
         note_written(path)
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

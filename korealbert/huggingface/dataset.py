@@ -41,7 +41,11 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
             )
     directory.parent.mkdir(parents=True, exist_ok=True)
     _remove_killed(directory)
-    scratch = tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.")
+    try:
+        scratch = tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.")
+    except OSError as error:
+        error.filename = str(named)
+        raise
     with scratch as beside, exclusive(Path(beside) / _LOCK):
         partial = Path(beside) / directory.name
         written = _write(artifacts, partial, form, title)

@@ -21,6 +21,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.scores.resampling import Draws
 from korealbert.finetune.scores.statistics import compare as compare_answers
+from korealbert.finetune.scores.statistics import is_clear
 from korealbert.finetune.scores.summary import answers_of
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import MISSING, compact, count, duration, fixed, mean_and_sd, percent, signed
@@ -281,7 +282,7 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
     means = [mean_and_sd(benchmark.values(system))[0] for benchmark in (one, other)]
     change, known = means[1] - means[0], _paired(one, other, system)
     if known is not None:
-        beyond = not known[0] <= 0 <= known[1]
+        beyond = is_clear(known[:2], known[2], _CONFIDENCE)
         tested = [f"{fixed(known[0])} to {fixed(known[1])}", p_value(known[2])]
     else:
         before, after = (benchmark.intervals.get(system) for benchmark in (one, other))

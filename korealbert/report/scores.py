@@ -76,9 +76,14 @@ class Benchmark:
         return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends and not self.undefined(name)}
 
     @property
+    def confidence(self) -> float:
+        """Confidence level of the intervals."""
+        return float(self.summary.get("confidence", 0.95))
+
+    @property
     def interval_title(self) -> str:
         """Heading of the intervals: ``95 % interval``."""
-        return f"{percent(self.summary.get('confidence', 0.95), 0)} interval"
+        return f"{percent(self.confidence, 0)} interval"
 
     @property
     def head(self) -> str:

@@ -261,6 +261,12 @@ def test_atomic_path_leaves_nothing_behind_on_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_error_in_writing_names_the_file_that_was_asked_for() -> None:
+    with pytest.raises(OSError, match=r"No such file|Permission") as refused, atomic_path(Path("/proc/x")) as temporary:
+        temporary.write_bytes(b"")
+    assert refused.value.filename == "/proc/x"
+
+
 SCRIPT = """
 import sys, time, json
 from pathlib import Path

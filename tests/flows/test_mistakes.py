@@ -169,6 +169,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "an archive of others": ("import a.csv", r"a.csv: not a whole archive of `korealbert export`"),
     "a device": ("run --device gpu", r"Invalid value for '--device': 'gpu' is not one of 'auto', 'cpu', 'cuda'"),
     "a hostfile": ("run --hosts none", r"Invalid value for '--hosts': file 'none' does not exist"),
+    "a machine of an unknown number": ("run --node 3", r"--node 3: say with --nodes how many machines run this command"),
     "a machine": ("run --nodes 2 --node 2", r"node = 2 is not below nodes = 2; machines count from 0"),
 }
 

@@ -63,7 +63,9 @@ def test_a_failed_stage_stops_those_that_need_it_alone(tmp_path: Path) -> None:
     with get_client(sync_client=True) as client:
         (outcome,) = [str(each.data) for each in client.read_artifacts(flow_run_filter=only) if each.key == "outcome"]
     assert tasks == ["balance", "clean/a", "clean/b", "dedup", "extract/a", "extract/b", "report"]
-    assert "| extract/a | Failed | Task run" in outcome and "no.parquet" in outcome
+    beginning, _, table = outcome.partition("| stage |")
+    assert beginning.startswith("**Failed: extract/a.**") and "\n- extract/a: " in beginning and "no.parquet" in beginning
+    assert "| extract/a | Failed | Task run" in table and "no.parquet" in table
     assert "| clean/b | Completed | clean/b built" in outcome
     for label in ("clean/a", "dedup", "report"):
         assert f"| {label} | Not started | needs extract/a |" in outcome

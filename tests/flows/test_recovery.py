@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,13 +16,14 @@ from uuid import UUID, uuid4
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.exceptions import TerminationSignal
 from prefect.settings import temporary_settings
 from prefect.states import Cancelling, Completed, Pending, Running
 from prefect.tasks import Task
 
 from korealbert.artifact import Store, locks
 from korealbert.flows.process_worker import _BOUND
-from korealbert.flows.recovery import _end_parts, announced, recover
+from korealbert.flows.recovery import _end_parts, announced, recover, soon_after_cancellation
 from korealbert.recipe import prepare
 from tests.flows.conftest import TINY
 
@@ -182,3 +184,20 @@ def test_a_killed_run_of_the_command_line_is_said_to_have_crashed(client: SyncPr
         run.kill()
     assert recover(client, tmp_path) == [client.read_flow_run(run_id).name]
     assert states(client, [run_id]) == ["Crashed"]
+
+
+def test_a_second_signal_does_not_interrupt_the_end_of_a_run() -> None:
+    def ended(number: int, frame: object) -> None:
+        raise TerminationSignal(signal=number)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        with pytest.raises(TerminationSignal), soon_after_cancellation():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                finished = True
+        assert finished and signal.getsignal(signal.SIGTERM) is ended
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -165,6 +165,15 @@ def test_scores_are_compared_in_pairs_as_a_summary_does(tmp_path: Path, wrong: i
     assert row[6].replace("−", "-") == " to ".join(f"{end:.2f}" for end in sorted(ends))
 
 
+def test_four_of_ten_examples_may_be_chance(tmp_path: Path) -> None:
+    test = tmp_path / "test.txt"
+    lines = [f"{number}\t영화 {number}\t{number % 2}" for number in range(10)]
+    test.write_text("\n".join(["id\tdocument\tlabel", *lines, ""]), "utf-8")
+    sides = [cell(tmp_path / name, test, [number >= wrong for number in range(10)], 1) for name, wrong in (("a", 4), ("b", 0))]
+    (row,) = table(compare(*map(of_artifact, sides, "AB")), "Test scores")
+    assert row[6] == "10.00 to 70.00" and float(row[7]) > 0.1 and row[-1] == "within chance"
+
+
 def test_the_command_prints_tables_and_writes_a_page(tmp_path: Path) -> None:
     store = tmp_path / "store"
     one, other = run_with(store, 8, 1), run_with(tmp_path / "other", 5, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from importlib import resources
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,23 @@ def test_a_constant_series_still_has_an_axis() -> None:
     charts.lines([charts.Line("a", []), charts.Line("b", [(0.0, 0.0)])], label="a", x_unit="steps")
     charts.bars([], label="nothing")
     charts.histogram([], label="nothing", unit="")
+
+
+def _luminance(colour: list[float]) -> float:
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_numbers_can_be_read_on_every_cell_of_a_matrix() -> None:
+    svg = charts.matrix(["0", "1"], [[0, 200], [60, 140]], label="all").standalone()
+    darkest = max(map(float, re.findall(r'fill-opacity="([\d.]+)"', svg)))
+    assert re.findall(r"<text ([^>]*)>(?:100|30|70)<", svg) and not re.findall(r"<text [^>]*class=[^>]*>(?:100|30|70)<", svg)
+    for mode in resources.files("korealbert.report.render").joinpath("templates/palette.css").read_text().split("@media"):
+        hexes = dict(re.findall(r"--(\w+):#(\w{6})", mode))
+        mark, track, ink = ([int(hexes[n][i : i + 2], 16) / 255 for i in (0, 2, 4)] for n in ("one", "raised", "ink"))
+        cell = [darkest * a + (1 - darkest) * b for a, b in zip(mark, track, strict=True)]
+        low, high = sorted(map(_luminance, (cell, ink)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 @settings(max_examples=40)

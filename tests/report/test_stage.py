@@ -320,12 +320,15 @@ def test_few_seeds_get_a_warning(tmp_path: Path, seeds: tuple[int, ...], headlin
 def test_for_three_benchmarks_the_headline_says_where_pretraining_helps(tmp_path: Path) -> None:
     model = made(tmp_path, "export", {})
     benchmarks = []
-    for task, low, high in (("nsmc", 1.0, 3.0), ("korsts", -8.0, -2.0), ("nsmc", -0.5, 2.5)):
+    measured = (("nsmc", 1.0, 3.0, 0.01), ("korsts", -8.0, -2.0, 0.01), ("nsmc", -0.5, 2.5, 0.1), ("nsmc", 10.0, 70.0, 0.201))
+    for task, low, high, p in measured:
         cells = {f"finetune/{task}/{init}/1": cell(tmp_path, model, task, init, 1) for init in ("pretrained", "random")}
         (one,) = scores.read(cells, {})
         pair = {"first": "random", "second": "pretrained", "difference": -(low + high) / 2, "interval": [-high, -low]}
-        benchmarks.append(replace(one, summary={"comparisons": [pair]}))
+        benchmarks.append(replace(one, summary={"comparisons": [{**pair, "p_value": p}]}))
     run = of_report.Artifacts({}, [])
+    few = outcome.introduction(run, [benchmarks.pop()])
+    assert "no clear difference from random weights" in few and "interval +10.00 to +70.00, p = 0.201)" in few
     introduction = outcome.introduction(run, benchmarks)
     better, worse, unclear = introduction.partition(" is ")[2].split("; ")
     assert re.fullmatch(r"better on NSMC \(accuracy [+−][\d.]+, \+1\.00 to \+3\.00\)", better)

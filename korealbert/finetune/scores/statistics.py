@@ -167,6 +167,16 @@ def _randomised(systems: Sequence[Sequence[Answered]], pairs: Sequence[tuple[int
     return [float((count + 1) / (draws.resamples + 1)) for count in extreme]
 
 
+def is_clear(interval: Sequence[float], p_value: float, confidence: float) -> bool:
+    """Return whether chance hardly explains a difference: 0 is outside its interval and its p-value is at most 1 - confidence.
+
+    Between single seeds, an interval of few examples is too narrow: if one system answers 4 of 10 examples better and none
+    worse, it is 10 to 70, but the p-value is 0.12. Between means of several seeds, both say the same.
+    """
+    low, high = interval
+    return not low <= 0 <= high and p_value <= 1 - confidence
+
+
 def t_tails(t: float, freedom: float) -> float:
     """Return the two-sided tail probability of Student's t distribution."""
     if freedom > _NORMAL_FREEDOM:

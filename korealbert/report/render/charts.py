@@ -203,14 +203,10 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
             tip = tag("title", f"{name} → {labels[column]}: {formatting.count(value)} ({formatting.percent(share)})")
             x = left + column * side
             body.append(tag("rect", class_="track", x=x, y=y, width=side - 1, height=height - 1))
-            # Square roots make rare confusions visible.
-            shade = tag(
-                "rect", tip, class_="mark-1", x=x, y=y, width=side - 1, height=height - 1, fill_opacity=round(share**0.5, 3)
-            )
-            body.append(shade)
+            opacity = round(_DEEPEST * share**0.5, 3)  # The square root makes rare confusions visible.
+            body.append(tag("rect", tip, class_="mark-1", x=x, y=y, width=side - 1, height=height - 1, fill_opacity=opacity))
             if numbered and value:
-                kind = "over" if share**0.5 > _OPAQUE else "tick"
-                body.append(text(x + side / 2, y + height / 2 + 4, f"{share * 100:.0f}", kind=kind, anchor="middle"))
+                body.append(text(x + side / 2, y + height / 2 + 4, f"{share * 100:.0f}", anchor="middle"))
     floor = len(labels) * height
     if numbered:
         middles = (left + column * side + side / 2 for column in range(len(labels)))
@@ -218,8 +214,8 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
     return Svg(floor + 20, label, join(*body))
 
 
-_OPAQUE = 0.6
-"""Above this opacity, the number on a mark has the colour of the background."""
+_DEEPEST = 0.48
+"""Opacity of the darkest cell of a matrix. A number on it has a contrast of 4.5 or more, in light and in dark mode."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import NormalDist
+from typing import NamedTuple
 
 from korealbert.documents.shards import DocumentStats
+from korealbert.finetune.scores.statistics import is_clear
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed
 from korealbert.huggingface.export import ExportStats
@@ -20,7 +22,7 @@ from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.render.markup import COLOUR_OF_INIT
 from korealbert.report.scores import ONNX_SPLITS, Benchmark, metric_title, seeds
-from korealbert.report.sections.benchmarks import about_few_seeds, about_undefined, entity_types, paired_differences
+from korealbert.report.sections.benchmarks import about_few_seeds, about_undefined, entity_types, p_value, paired_differences
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
@@ -40,7 +42,7 @@ def introduction(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
 
     For more than two benchmarks they say how each differs from random weights.
     """
-    compared = [(benchmark, ends) for benchmark in benchmarks if (ends := _compared_with_random(benchmark)) is not None]
+    compared = [(benchmark, found) for benchmark in benchmarks if (found := _compared_with_random(benchmark)) is not None]
     if len(benchmarks) > 2 and len(compared) == len(benchmarks):
         return _differences(compared)
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
@@ -60,12 +62,12 @@ def introduction(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     return " ".join(sentences[:2])
 
 
-def _differences(compared: Sequence[tuple[Benchmark, tuple[float, float]]]) -> str:
+def _differences(compared: Sequence[tuple[Benchmark, _Compared]]) -> str:
     """Say on which benchmarks pretraining is better than random weights, worse, or not clearly different."""
     verdicts: dict[str, list[str]] = {"better on": [], "worse on": [], "not clearly different on": []}
-    for benchmark, (low, high) in compared:
-        verdict = "better on" if low > 0 else "worse on" if high < 0 else "not clearly different on"
-        measured = f"{signed(benchmark.gain or 0.0)}, {signed(low)} to {signed(high)}"
+    for benchmark, found in compared:
+        verdict = "not clearly different on" if not found.is_clear else "better on" if found.low > 0 else "worse on"
+        measured = f"{signed(benchmark.gain or 0.0)}, {signed(found.low)} to {signed(found.high)}{found.doubt}"
         verdicts[verdict].append(f"{benchmark.title} ({benchmark.metric_title} {measured})")
     text = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in verdicts.items() if names)
     return f"Against {_RANDOM_WEIGHTS} (difference, {compared[0][0].interval_title}), the pretrained model is {text}."
@@ -127,21 +129,33 @@ def _against_random(benchmark: Benchmark) -> str:
     if compared is None:
         side = "above" if gain >= 0 else "below"
         return f", {fixed(abs(gain))} points {side} {_RANDOM_WEIGHTS}, a difference without an interval"
-    low, high = compared
-    measured = f"{signed(gain)}, {benchmark.interval_title} {signed(low)} to {signed(high)}" if low < high else signed(gain)
-    if low <= 0 <= high:
+    ends = f", {benchmark.interval_title} {signed(compared.low)} to {signed(compared.high)}"
+    measured = f"{signed(gain)}{ends if compared.low < compared.high else ''}{compared.doubt}"
+    if not compared.is_clear:
         return f", no clear difference from {_RANDOM_WEIGHTS} ({measured})"
     return f", {'better' if gain > 0 else 'worse'} than {_RANDOM_WEIGHTS} ({measured})"
 
 
-def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
-    """Return the interval of pretrained minus random, or None if the summary has none or a score is undefined."""
+class _Compared(NamedTuple):
+    """The interval of pretrained minus random, and what it proves."""
+
+    low: float
+    high: float
+    is_clear: bool
+    doubt: str
+    """The p-value, where it alone speaks against a difference: ``, p = 0.125``."""
+
+
+def _compared_with_random(benchmark: Benchmark) -> _Compared | None:
+    """Return how the pretrained model compares, or None if the summary does not say or a score is undefined."""
     if any(benchmark.undefined(init) for init in INITS):
         return None
     for pair in benchmark.summary.get("comparisons", []):
         if {pair["first"], pair["second"]} == set(INITS):
             low, high = sorted(float(end) if pair["first"] == INITS[0] else -float(end) for end in pair["interval"])
-            return low, high
+            clear = is_clear((low, high), pair["p_value"], benchmark.confidence)
+            doubt = "" if clear or low <= 0 <= high else f", p = {p_value(pair['p_value'])}"
+            return _Compared(low, high, clear, doubt)
     return None
 
 
@@ -199,7 +213,7 @@ def _card(benchmark: Benchmark) -> Card:
         detail += f"; random {benchmark.shown('random')}"
     if benchmark.gain is not None:
         compared = _compared_with_random(benchmark)
-        unclear = ", which may be chance" if compared is not None and compared[0] <= 0 <= compared[1] else ""
+        unclear = ", which may be chance" if compared is not None and not compared.is_clear else ""
         detail += f", gain {signed(benchmark.gain)}{unclear}"
     detail += f"; {benchmark.part}" if benchmark.part else ""
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)

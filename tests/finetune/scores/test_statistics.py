@@ -20,6 +20,7 @@ from korealbert.finetune.scores.statistics import (
     _Mean,
     compare,
     intervals,
+    is_clear,
     mcnemar,
     spread,
     t_quantile,
@@ -257,3 +258,11 @@ def test_an_interval_has_no_values_that_the_metric_cannot_have() -> None:
     assert wide.of_difference("accuracy") == (-100, 100) and wide.of_difference("spearman") == (-200, 200)
     assert Interval(-17.63, 84.3).of_score("macro_f1") == (0, 84.3)
     assert Interval(12.0, 34.0).of_score("accuracy") == Interval(12.0, 34.0).of_difference("accuracy") == (12, 34)
+
+
+def test_a_difference_on_ten_examples_is_clear_only_if_the_p_value_says_so_too() -> None:
+    one, draws = accuracy([True] * 10), Draws(10, 1000, seed=0)
+    for wrong, clear in ((4, False), (9, True)):
+        (found,) = compare([[one], [accuracy([False] * wrong + [True] * (10 - wrong))]], draws, confidence=0.95)
+        assert found.interval.low > 0 and is_clear(found.interval, found.p_value, 0.95) == clear
+    assert not is_clear((-1.0, 3.0), 0.001, 0.95)
