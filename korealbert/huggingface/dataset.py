@@ -40,7 +40,7 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
                 f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
             )
     directory.parent.mkdir(parents=True, exist_ok=True)
-    _remove_killed(directory)
+    _remove_killed(directory.parent)
     try:
         scratch = tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.")
     except OSError as error:
@@ -56,11 +56,11 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
     return written
 
 
-def _remove_killed(directory: Path) -> None:
-    """Remove what killed exports to ``directory`` left beside it, except another user's."""
-    for other in directory.parent.iterdir():
+def _remove_killed(parent: Path) -> None:
+    """Remove what killed exports left in the directory of their targets, except another user's."""
+    for other in parent.glob(".*.*"):
         with suppress(OSError):  # It may not be read.
-            if other.name.startswith(f".{directory.name}.") and (other / _LOCK).is_file():
+            if (other / _LOCK).is_file():
                 with if_free(other / _LOCK) as free:
                     if free:
                         shutil.rmtree(other, ignore_errors=True)

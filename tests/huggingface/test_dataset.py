@@ -158,8 +158,8 @@ def test_what_a_killed_export_left_goes_with_the_next_one(corpus: list[Artifact]
     assert killed.name.startswith(".out.")
     (tmp_path / ".out.mine").mkdir()
     with exclusive(tmp_path / ".out.live" / "export.lock"):
-        write_dataset(corpus, tmp_path / "out", "jsonl")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.live", ".out.mine", "out"]
+        write_dataset(corpus, tmp_path / "other", "jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.live", ".out.mine", "other"]
 
 
 def test_what_another_user_s_export_left_stays(corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,11 @@ _EDITION_FIELDS = ("ETag", "etag", "md5Hash", "blob_id", "sha256", "LastModified
 """Fields of a listing that, like the size, change with the content of a file."""
 _CREDENTIAL_ERRORS = re.compile("Credential|Unauthorized|Authentication|Profile|Gated")
 """Part of the names of errors that a retry cannot fix (of botocore, google-auth, azure)."""
+_REFUSED_STATUSES = (401, 403)
+"""With an invalid token huggingface_hub raises an error like any other, which has the answer."""
 _ABSENT_ERRORS = re.compile("NotFound|NoSuch")
+_ABSENT_PARTS = {"RepositoryNotFound": "repository", "RevisionNotFound": "revision"}
+"""Parts of the names of errors of huggingface_hub, of which it makes a FileNotFoundError → what is absent."""
 MAX_WAIT_SECONDS = 300.0
 BLOCK_BYTES = 1 << 20
 
@@ -192,11 +196,14 @@ def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable
 
 def _final_message(error: Exception, problem: str, url: str, package: str) -> str:
     """Return the message for an error that a retry cannot fix; empty for other errors."""
-    if isinstance(error, PermissionError) or _CREDENTIAL_ERRORS.search(problem):
+    causes = f"{problem}, {type(error.__cause__).__name__}"
+    refused = getattr(getattr(error, "response", None), "status_code", None) in _REFUSED_STATUSES
+    if refused or isinstance(error, PermissionError) or _CREDENTIAL_ERRORS.search(causes):
         return f"access is denied ({problem}); check the credentials that {package} finds"
     if isinstance(error, FileNotFoundError) or _ABSENT_ERRORS.search(problem):
         private = "; if it is private, set HF_TOKEN" if url.startswith("hf:") else ""
-        return f"there is no such file, or none that the pattern matches{private}"
+        absent = next((part for name, part in _ABSENT_PARTS.items() if name in causes), None)
+        return f"there is no such {absent or 'file, or none that the pattern matches'}{private}"
     if isinstance(error, (ValueError, TypeError, NotImplementedError)) and not isinstance(
         error, (json.JSONDecodeError, UnicodeError)
     ):

@@ -6,7 +6,7 @@ least the threshold (near). The best of several exact copies may itself be dropp
 document has a survivor, directly or through one other document, and of a chain of texts that are each similar to the next, not
 all are dropped.
 
-Rows are sorted on disk in partitions. Memory holds one partition of rows and two bytes per document.
+Rows are sorted on disk in partitions. Memory holds one partition of rows and four bytes per document.
 """
 
 from __future__ import annotations
@@ -167,7 +167,10 @@ NEIGHBOURS = 16
 quadratic time for a template that a million articles share."""
 
 RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
-"""Ranks whose pairs are in one partition: at most 18 · 17 pairs each, 160 MB in all."""
+"""Limits the ranks whose pairs are in one partition: at most 18 · 17 pairs of bands each, 160 MB in all."""
+_FEWEST_RANKS = 1 << 12
+"""Ranks whose pairs are in one partition, of up to 4 million documents; above, more, because the number of partitions is
+limited. A pair is there for each anchor that two texts share, so one text may have thousands: 8 bytes each."""
 
 ANCHOR_COUNTS = "anchor-counts.bin"
 """File with the number of anchors of each document."""
@@ -196,20 +199,25 @@ def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out:
     pairs = Partitions(out / "pairs", "<u8").cleared()
     for band in range(BANDS):
         for rows in _buckets(_signed(signatures, ranking, band, gone), int(signatures.offsets[-1]), out):
-            _append_pairs(pairs, rows)
+            _append_pairs(pairs, rows, _ranks_each(signatures))
 
 
 def read_pairs(signatures: Signatures, out: Path) -> Iterator[Ranks]:
     """Yield the distinct pairs of a worse and a better rank in order, some at a time: uint32 [pairs, 2]."""
-    for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+    for partition in range(_count_partitions(int(signatures.offsets[-1]), _ranks_each(signatures))):
         packed = np.sort(Partitions(out / "pairs", "<u8").read(partition))
         yield _unpack(packed[begins_run(packed)])
 
 
-def _append_pairs(pairs: Partitions, rows: npt.NDArray[Any]) -> None:
+def _ranks_each(signatures: Signatures) -> int:
+    """Return the number of ranks whose pairs are in one partition."""
+    return min(max(int(signatures.offsets[-1]) // _MAX_BUCKET_PARTITIONS, _FEWEST_RANKS), RANKS_PER_PARTITION)
+
+
+def _append_pairs(pairs: Partitions, rows: npt.NDArray[Any], ranks_each: int) -> None:
     """Append the pairs of ``_BUCKETED`` rows, each to the partition of its worse rank."""
     packed = _pairs(rows)
-    pairs.append(packed, (packed >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+    pairs.append(packed, (packed >> _RANK_BITS) // np.uint64(ranks_each))
 
 
 def _unpack(packed: npt.NDArray[np.uint64]) -> Ranks:
@@ -272,13 +280,13 @@ def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out:
         counts[start : start + len(anchors)] = np.minimum(anchors, np.iinfo(np.uint16).max)
     counts.tofile(out / ANCHOR_COUNTS)
     for rows in _buckets(_anchored(signatures, ranking, gone), int(counts.sum(dtype=np.int64)), out):
-        _append_pairs(pairs, rows[_in_small_bucket(rows)])
+        _append_pairs(pairs, rows[_in_small_bucket(rows)], _ranks_each(signatures))
 
 
 def read_contained(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[Ranks]:
     """Yield pairs of a worse and a better rank that share enough anchors, some at a time: uint32 [pairs, 2]."""
     counts = np.fromfile(out / ANCHOR_COUNTS, dtype=np.uint16)
-    for partition in range(_count_partitions(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+    for partition in range(_count_partitions(int(signatures.offsets[-1]), _ranks_each(signatures))):
         packed = np.sort(Partitions(out / "shared-anchors", "<u8").read(partition))
         starts = np.flatnonzero(begins_run(packed))
         pairs = _unpack(packed[starts])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
 from korealbert.corpus.particles import is_word_of
@@ -43,8 +44,14 @@ _EMPTIED = re.compile(
     )
 )
 _EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]]")
-_SEPARATED_END = re.compile(rf"{REMOVED} *(?=[,;·]|\.(?![.\w]))")
-_SEPARATED = re.compile(rf"[,;·][ {REMOVED}]*{_SEPARATED_END.pattern}")
+_BETWEEN = "·ㆍ・•→"
+"""Marks between words; blanks before them stay."""
+_SEPARATED_END = re.compile(rf"{REMOVED}(?: *(?=[,;、]|\.(?![.\w]))|(?= *[/{_BETWEEN}]))")
+_SEPARATED = re.compile(rf"[,;、/{_BETWEEN}][ {REMOVED}]*{_SEPARATED_END.pattern}")
+_SEPARATOR_FIRST = re.compile(rf"{REMOVED} *(?:[{_BETWEEN}]|/(?! *\d)) *")
+_SEPARATOR_LAST_END = re.compile(rf"{REMOVED}(?:(?<=[/{_BETWEEN}].)|(?<=[/{_BETWEEN}] .))", re.DOTALL)
+_SEPARATOR_LAST = re.compile(rf"(?:[{_BETWEEN}]|(?<!\d)(?<!\d )/)[ {REMOVED}]*{REMOVED}(?= *(?:[)\n{LINE_BREAK}]|\Z))")
+"""A separator at the end of a line or of parentheses. Between numbers a slash is none: ``({{점수}}/10)``."""
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
 _MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT})(?= *[),;/])")
 _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}*{_MEASURED_END.pattern}")
@@ -117,9 +124,21 @@ def _without_what_stood_alone(text: str) -> str:
     if _MEASURED_END.search(text):
         text = _MEASURED.sub(REMOVED, text)
     if _SEPARATED_END.search(text):
-        *before, last = _SEPARATED.split(text)
-        text = REMOVED.join([*(part.rstrip(" ") for part in before), last])
+        parts = _SEPARATED.split(text)
+        kept = [part if after[:1] in f" /{_BETWEEN}" else part.rstrip(" ") for part, after in pairwise(parts)]
+        text = REMOVED.join([*kept, parts[-1]])
+    if _SEPARATOR_FIRST.search(text):
+        text = _SEPARATOR_FIRST.sub(_without_first_separator, text)
+    if _SEPARATOR_LAST_END.search(text):
+        text = _SEPARATOR_LAST.sub(REMOVED, text)
     return text
+
+
+def _without_first_separator(found: re.Match[str]) -> str:
+    """Remove a separator where a line, a sentence, or the content of parentheses or after a colon begins."""
+    at = found.start()
+    before = found.string[max(0, at - _REACH) : at].rstrip(f" {REMOVED}")
+    return REMOVED if before.endswith(("(", ":")) or _begins(found.string, at) else found[0]
 
 
 def _without_number(sentence: re.Match[str]) -> str:

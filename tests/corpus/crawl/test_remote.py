@@ -6,6 +6,7 @@ import importlib.util
 import json
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -166,6 +167,17 @@ class RepositoryNotFoundError(OSError):
     """Has the name of an error of huggingface_hub."""
 
 
+class HfHubHTTPError(OSError):
+    """Is like the error of huggingface_hub after an invalid token."""
+
+    response = SimpleNamespace(status_code=401)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
@@ -173,7 +185,10 @@ class RepositoryNotFoundError(OSError):
             NoCredentialsError("key=secret"),
             r"access is denied \(NoCredentialsError\); check the credentials that fsspec finds",
         ),
-        (RepositoryNotFoundError("secret"), "there is no such file, or none that the pattern matches"),
+        (FileNotFoundError("secret"), "there is no such file, or none that the pattern matches"),
+        (RepositoryNotFoundError("secret"), "there is no such repository"),
+        (caused(FileNotFoundError("secret"), RepositoryNotFoundError("secret")), "there is no such repository"),
+        (HfHubHTTPError("secret"), r"access is denied \(HfHubHTTPError\); check the credentials that fsspec finds"),
         (NotImplementedError("secret"), r"fsspec cannot read this address \(NotImplementedError\); correct it"),
     ],
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -394,6 +395,25 @@ def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(candidates, "ROWS_PER_PARTITION", rows)
         monkeypatch.setattr(candidates, "RANKS_PER_PARTITION", rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
+
+
+def test_memory_does_not_grow_with_the_words_of_the_corpus() -> None:
+    """The forms of words are cached, and a larger corpus has more words."""
+    held = []
+    tracemalloc.start()
+    try:
+        for first in (0xAC00, 0xB400, 0xBC00):
+            words = (f"{chr(first + word // 200)}{chr(0xC500 + word % 200)}비늘" for word in range(40_000))
+            compared(" ".join(words))
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[2] < 1.2 * held[1]
+
+
+@pytest.mark.parametrize(("documents", "ranks"), [(10, 1 << 12), (10_000_000, 9_765), (1 << 31, 1 << 16)])
+def test_partitions_of_pairs_are_small_and_not_too_many(documents: int, ranks: int, tmp_path: Path) -> None:
+    assert candidates._ranks_each(Signatures(tmp_path, [documents], [[]])) == ranks
 
 
 @settings(max_examples=6)
