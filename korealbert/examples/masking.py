@@ -34,7 +34,8 @@ class MaskingSpec(Spec):
     rate_from: float | None = Field(default=None, gt=0.0, le=0.5)
     """The share in the first view, from which it moves to ``rate`` view by view (mmBERT falls from 0.3 to 0.05)."""
     rate_views: int = Field(default=10, ge=2)
-    """With ``rate_from``: number of the first view, counted from 1, that has ``rate``; all later ones have it too."""
+    """With ``rate_from``: number of the first view, counted from 1, that has ``rate``; all later ones have it too. It must be
+    given if there are fewer views than 10."""
     max_predictions: int | None = Field(default=None, ge=1, le=2048)
     """Prediction slots per row; by default the highest rate times a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)

@@ -62,6 +62,16 @@ class ViewsSpec(Spec):
             )
         return self
 
+    @model_validator(mode="after")
+    def _rate_is_reached(self) -> ViewsSpec:
+        masks = self.masking
+        if masks.rate_from is not None and "rate_views" not in masks.model_fields_set and self.views < masks.rate_views:
+            raise ValueError(
+                f"masking.rate = {masks.rate} would come in view {masks.rate_views} of views = {self.views}; set "
+                f"masking.rate_views = {max(2, self.views)}, or {masks.rate_views} if more views will follow"
+            )
+        return self
+
     def word_units(self) -> list[str]:
         """Return the fields that choose words as units, with their values."""
         masks, moves = self.masking.unit == "whole_word", self.word_order.unit == "word" and self.word_order.portion > 0

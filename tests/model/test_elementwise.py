@@ -74,3 +74,12 @@ def test_dropout_under_autocast_keeps_fp32() -> None:
         dropped = dropout(x, 0.5)
     assert dropped.dtype == torch.float32
     assert torch.equal(dropped[dropped != 0], 2 * x[dropped != 0])
+
+
+def test_gelu_under_autocast_leaves_its_fp32_input_as_it_is() -> None:
+    x = torch.randn(7, 33, requires_grad=True)
+    given = x.detach().clone()
+    with torch.autocast("cpu", torch.bfloat16):
+        activated = gelu(x, approximate="tanh")
+    assert torch.equal(x, given)
+    assert torch.equal(activated, F.gelu(given, approximate="tanh"))
