@@ -319,6 +319,8 @@ def run(
         chosen |= {} if address is None else {"address": address}
         runtime = TrainingRuntime.model_validate({name: value for name, value in chosen.items() if value is not None})
         if runtime.node:
+            leader = f"machine 0, which runs the same command with the store {runtime.store}"
+            console.print(f"machine {runtime.node} of {runtime.nodes} waits for the trainings of {leader}", soft_wrap=True)
             training_machines.serve(runtime)
             return
         Store(runtime.store).make()  # before planning, so that its digests of raw files are kept
