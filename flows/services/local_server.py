@@ -277,9 +277,7 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
-        # In its own session, so that Ctrl-C reaches only the run, and the server still hears how the run ended.
-        options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
-        with _server(listener, url, cwd=home, **options):
+        with _server(listener, url, cwd=home, env=os.environ | own, stdout=log, stderr=log):
             fcntl.flock(lock, fcntl.LOCK_UN)
             try:
                 yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
@@ -297,7 +295,8 @@ def _server(listener: socket.socket, url: str, **options: Any) -> Iterator[None]
     """
 
     def start() -> subprocess.Popen[bytes]:
-        return _python(*serving(listener), pass_fds=[listener.fileno()], **options)
+        # In its own session, so that Ctrl-C reaches only this process, and the server still hears how a run ended.
+        return _python(*serving(listener), pass_fds=[listener.fileno()], start_new_session=True, **options)
 
     server, ending, lock = start(), False, threading.Lock()
 
