@@ -39,8 +39,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 def gelu(x: Tensor, *, approximate: str) -> Tensor:
     """Return GELU, with ``approximate`` as for ``torch.nn.functional.gelu``.
 
-    Of bf16 on CPUs, the variant by tanh keeps its derivative for the backward pass, in the place of its input, and takes two
-    thirds of the time.
+    For tensors in bf16 on CPUs, the variant by tanh keeps its derivative for the backward pass, in the place of its input, and
+    takes two thirds of the time.
     """
     if approximate == "tanh" and x.dtype == torch.bfloat16 and _ours(x):
         return cast(Tensor, _TanhGelu.apply(x))  # type: ignore[no-untyped-call]
