@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,8 +55,7 @@ def train(
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = spec.steps or steps_per_epoch * spec.epochs
     warmup_ratio = spec.warmup_ratio if spec.warmup_steps is None else spec.warmup_steps / total_steps
-    groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8, fused=True)
+    optimizer = torch.optim.AdamW(optimizer_groups(model, spec), lr=spec.learning_rate, eps=1e-8, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, warmup_ratio))
     every = max(1, total_steps // _CURVE_POINTS)
     best: dict[str, torch.Tensor] = {}
@@ -99,6 +99,17 @@ def contrast(
     ranked = FinetunedModel(triples.task, model.encoder, head, model.pad_id, model.device, model.precision)
     others = dict.fromkeys(("micro_batch_size", "patience", "steps", "warmup_steps"))
     return train(ranked, triples.train, triples.dev, spec.with_settings({**settings, **others}), report)
+
+
+def optimizer_groups(model: FinetunedModel, spec: FinetuneSpec) -> list[dict[str, Any]]:
+    """Return the parameters in groups for AdamW. The encoder's tables of embeddings have learning rates of their own."""
+    groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
+    if spec.embedding_lr_factor == 1:
+        return groups
+    tables = {module.weight for module in model.encoder.modules() if isinstance(module, nn.Embedding)}
+    matrices, vectors = groups
+    embeddings = {**matrices, "params": [*tables], "lr": spec.learning_rate * spec.embedding_lr_factor}
+    return [{**matrices, "params": [p for p in matrices["params"] if p not in tables]}, vectors, embeddings]
 
 
 def _train_step(

@@ -177,6 +177,7 @@ class FinetuneSpec(FeaturesSpec):
         "steps",
         "warmup_steps",
         "encoder_dropout",
+        "embedding_lr_factor",
         "whiten",
         "evidence",
         "onnx",
@@ -199,6 +200,9 @@ class FinetuneSpec(FeaturesSpec):
     """Examples per forward pass; gradients are accumulated over a step. None: a whole batch."""
     learning_rate: float = Field(default=5e-5, gt=0, le=1)
     """Peak learning rate of AdamW; from there it falls linearly to 0."""
+    embedding_lr_factor: float = Field(default=1.0, ge=0, le=1)
+    """Factor of the learning rate for the encoder's tables of embeddings; 0 freezes them. A small factor keeps the vectors of
+    the training examples' words near those of similar words, which the examples do not contain."""
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
     """Share of the steps over which the learning rate rises to its peak."""
     warmup_steps: int | None = Field(default=None, ge=0)

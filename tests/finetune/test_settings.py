@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact
 from korealbert.finetune import tasks
 from korealbert.finetune.encoders.encoder import load_encoder
+from korealbert.finetune.loop import optimizer_groups
+from korealbert.finetune.model import FinetunedModel
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Spans
@@ -36,7 +38,7 @@ def test_steps_end_within_a_pass_and_warm_up_is_counted_in_steps(
 
 def test_new_settings_leave_the_identity_of_cells_as_it_was(nsmc: dict[str, Any]) -> None:
     before = FinetuneSpec(**nsmc).as_before()
-    assert not {"steps", "warmup_steps", "encoder_dropout"} & before.keys()
+    assert not {"steps", "warmup_steps", "encoder_dropout", "embedding_lr_factor"} & before.keys()
     assert FinetuneSpec(**nsmc, encoder_dropout=0.0).as_before()["encoder_dropout"] == 0.0
     with pytest.raises(ValidationError, match="warmup_steps = 9 leaves no step of steps = 9"):
         FinetuneSpec(**nsmc, steps=9, warmup_steps=9)
@@ -51,6 +53,24 @@ def test_dropout_within_an_encoder_is_its_own_or_the_one_given(model: Artifact, 
         assert found == {dropout} and own.attention_probs_dropout_prob == dropout
     else:
         assert found == {own.hidden_dropout_prob, own.attention_probs_dropout_prob}
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25, 1.0])
+def test_tables_of_embeddings_learn_at_their_own_rate(model: Artifact, nsmc: dict[str, Any], factor: float) -> None:
+    spec = FinetuneSpec(**nsmc, learning_rate=1e-3, embedding_lr_factor=factor)
+    tuned = FinetunedModel.of(spec, load_encoder(model.path, init="pretrained"), [], pad_id=0, device=torch.device("cpu"))
+    before = {name: weight.detach().clone() for name, weight in tuned.modules.named_parameters()}
+    for weight in tuned.modules.parameters():
+        weight.grad = torch.ones_like(weight)
+    groups = optimizer_groups(tuned, spec)
+    assert sorted(id(p) for group in groups for p in group["params"]) == sorted(map(id, tuned.modules.parameters()))
+    torch.optim.AdamW(groups, lr=spec.learning_rate, weight_decay=0.0).step()
+    for name, weight in tuned.modules.named_parameters():
+        rate = 1e-3 * (factor if name.endswith("_embeddings.weight") else 1)
+        decay = 0.01 if weight.ndim > 1 else 0.0
+        torch.testing.assert_close(weight.detach(), before[name] * (1 - rate * decay) - rate, rtol=0, atol=1e-7)
+    with pytest.raises(ValidationError, match="embedding_lr_factor"):
+        FinetuneSpec(**nsmc, embedding_lr_factor=1.5)
 
 
 def feature(example: int, target: tuple[int, int]) -> Feature:
