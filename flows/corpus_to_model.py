@@ -87,6 +87,8 @@ def corpus_to_model(
                 data=data,
                 overrides=overrides,
                 data_root=data_root,
+                workers=runtime.workers,
+                threads=runtime.threads,
             )
             elsewhere = prepared.named(on_gpu or (), option="on_gpu")
             prepared.check(runtime, elsewhere=elsewhere)
