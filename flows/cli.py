@@ -80,6 +80,12 @@ From = Annotated[
 _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
+_Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="processes of the data stages", show_default="one for each core")
+]
+_Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="CPU threads of training", show_default="one for each core")
+]
 _WIDE = 110
 """Terminal width from which a plan shows artifact names and reasons next to the stages."""
 _visible_bars: list[Bars] = []
@@ -183,6 +189,8 @@ def plan(
         str | None,
         typer.Option("--as", metavar="MACHINE", help="costs on another machine: h100, h100x8", autocompletion=machines),
     ] = None,
+    workers: _Workers = None,
+    threads: _Threads = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, why, and what it takes in time, disk and memory.
 
@@ -202,6 +210,8 @@ def plan(
             data=data,
             data_root=data_root,
             machine=machine,
+            workers=workers,
+            threads=threads,
         )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     for printed in _plan_table(prepared.planned):
@@ -265,13 +275,9 @@ def run(
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="processes of the data stages", show_default="one for each core")
-    ] = None,
+    workers: _Workers = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads of training", show_default="one for each core")
-    ] = None,
+    threads: _Threads = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
     cells: Annotated[
         int | None,
@@ -365,7 +371,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
     from korealbert.flows.lineage import Lineage  # noqa: PLC0415 (loads pyarrow)
 
-    prepared = recipes.prepare(recipe, Store(runtime.store), **request)
+    prepared = recipes.prepare(recipe, Store(runtime.store), workers=runtime.workers, threads=runtime.threads, **request)
     prepared.check(runtime)
     planned = prepared.planned
     read = [path.path for node in prepared.nodes.values() for path in input_paths(node.spec)]

@@ -87,6 +87,8 @@ def corpus_to_model(
                 data=data,
                 overrides=overrides,
                 data_root=data_root,
+                workers=runtime.workers,
+                threads=runtime.threads,
             )
             elsewhere = prepared.named(on_gpu or (), option="on_gpu")
             prepared.check(runtime, elsewhere=elsewhere)
@@ -130,6 +132,7 @@ def corpus_to_model(
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
                     publish.result(prepared.planned, states, needed, store)
+                    publish.unstarted(states, needed, {label: future.task_run_id for label, future in built.items()})
                 raise failure from failure.defect
         publish.result(prepared.planned, states, needed, store)
         *_, last = built.values()

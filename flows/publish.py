@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,8 @@ from prefect import artifacts
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelled
 
 from korealbert.artifact import Built, Progress
 from korealbert.flows.failures import error_of, reason
@@ -24,6 +27,11 @@ from korealbert.formatting import flat
 from korealbert.recipe import Planned
 from korealbert.report.render.text import plain
 from korealbert.report.sections.outcome import MARKS
+
+NOT_STARTED = "Not started"
+"""State of a stage that lacks the artifact of a failed one."""
+_RECORDED_WITHIN_SECONDS = 10
+"""How long the server may take to record the last states of a run."""
 
 
 def key(label: str, kind: str) -> str:
@@ -140,15 +148,41 @@ def result(
     else:
         parts = [f"The last artifact: {_place(last)}"]
     rows = ["| stage | state | message |", "|---|---|---|"]
-    lacking: dict[str, list[str]] = {label: [label] for label in failed}
-    for label, state in states.items():  # inputs come first
-        lost = sorted({cause for other in needed[label] for cause in lacking.get(other, ())})
-        if lost:
-            lacking[label] = lost
-        name, message = ("Not started", f"needs {', '.join(lost)}") if lost else (state.name, state.message or "")
+    lacking = _lacking(states, needed)
+    for label, state in states.items():
+        name, message = (NOT_STARTED, lacking[label]) if label in lacking else (state.name, state.message or "")
         rows.append(f"| {plain(label)} | {name} | {plain(message)} |")
     title = "Failed" if failed else "Outcome"
     artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
+
+
+def _lacking(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Return for each stage that could not start which failed stages it needs, as a phrase."""
+    causes = {label: {label} for label, state in states.items() if state.is_failed() or state.is_crashed()}
+    lacking: dict[str, str] = {}
+    for label in states:  # inputs come first
+        if lost := {cause for other in needed[label] for cause in causes.get(other, ())}:
+            causes[label] = lost
+            lacking[label] = f"needs {', '.join(sorted(lost))}"
+    return lacking
+
+
+def unstarted(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[str]], runs: Mapping[str, UUID]) -> None:
+    """Give the stages that could not start a final state with the reason. Prefect leaves them pending for ever.
+
+    ``runs`` are the ids of the stages' task runs, which the server may record some moments later.
+    """
+    deadline = time.monotonic() + _RECORDED_WITHIN_SECONDS
+    with get_client(sync_client=True) as client:
+        for label, why in _lacking(states, needed).items():
+            while True:
+                try:
+                    client.set_task_run_state(runs[label], Cancelled(name=NOT_STARTED, message=why), force=True)
+                    break
+                except ObjectNotFound:
+                    if time.monotonic() > deadline:
+                        return
+                    time.sleep(0.1)
 
 
 def _opening(report: str) -> str:

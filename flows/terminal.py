@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -237,12 +238,27 @@ def _written() -> tuple[str, list[Path]]:
     return f"korealbert {command}".strip(), [*given, default_store(), Path(tempfile.gettempdir())]
 
 
+_REMEDIES = {
+    errno.ENOENT: "check its path, or name another",
+    errno.ENOTDIR: "a part of its path is a file; name another",
+    errno.EISDIR: "name a file",
+    errno.EEXIST: "name another",
+    errno.EACCES: "change its permissions (chmod), or name another",
+    errno.EPERM: "change its permissions (chmod), or name another",
+    errno.EROFS: "name a place that can be written",
+    errno.ELOOP: "its links lead in a circle; name another",
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+"""What to do about an error of the operating system that names a file."""
+
+
 def message_of(error: Exception) -> str:
     """Return the message of an error; of pydantic's errors only field and message."""
     if full := disk_full(error, *_written()):
         return str(full)
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        remedy = _REMEDIES.get(error.errno or 0)
+        return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if not isinstance(error, ValidationError):
         return str(error)
     found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())

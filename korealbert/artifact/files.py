@@ -42,11 +42,12 @@ class FileChanged(ValueError):
 def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is renamed to ``path``, on error it is removed.
 
-    ``durable`` fsyncs the file and its name, so that they survive a power failure. Raises FileNotFoundError if the directory
-    does not exist. An error in writing names ``path``.
+    ``durable`` fsyncs the file and its name, so that they survive a power failure. Raises OSError if the directory does not
+    exist. An error in writing names ``path``.
     """
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+        code = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path.parent))
     # Two machines may write the same file from processes with the same id, if one machine was taken for lost. Cells that run at
     # the same time are threads of one process.
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}.tmp")

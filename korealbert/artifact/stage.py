@@ -269,7 +269,7 @@ def _build(
             "wall_seconds": round(time.monotonic() - start, 3),
             "processor_seconds": round(_processor_seconds() - used, 3),
             "created": utc_now(),
-            "host": host_facts(),
+            "host": host_facts() | runtime.model_dump(include={"workers", "threads"}),
         }
         write_digested(partial / MANIFEST, sealed, sort_keys=True)
     else:

@@ -41,13 +41,17 @@ class RankKilled(RankFailed):
     """A rank or a machine was killed or lost, so a retry may succeed; it resumes from the last checkpoint."""
 
 
+class RanksStopped(RankFailed):
+    """The ranks were asked to stop before they could save a checkpoint: while they started, or while machines met."""
+
+
 def run_ranks(module: str, arguments: Sequence[str], *, runtime: TrainingRuntime, on_line: Callable[[str], None]) -> None:
     """Run ``python -m module *arguments --parent PID`` once per rank until all have ended.
 
     ``on_line`` receives the lines of rank 0's standard output; all other output goes to the log. If this function is left early
     (by an exception of ``on_line``, or a cancelled run), the ranks are asked to stop, and killed after ``_GRACE_SECONDS``.
-    Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming what was killed or lost, and
-    ConnectionError if machines do not join.
+    Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming what was killed or lost,
+    ``RanksStopped``, and ConnectionError if machines do not join.
     """
     with _terminated_like_an_error(), open_rendezvous(runtime, module, arguments) as (place, rendezvous):
         run = _Run(place, rendezvous, module, arguments, on_line)
@@ -83,7 +87,7 @@ class _Run:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """Lines of the standard output of agent and rank 0; None when the agent has ended."""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._joined = False
+        self._joined = self._asked = False
         self._outcome: Outcome | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -96,16 +100,21 @@ class _Run:
                 self._joined = True
             else:
                 self._outcome = Outcome.of(line.removeprefix(AGENT_MARK))
+        fault: Exception | None
         if self._outcome is None:
             ended = "\n".join([f"status {self._agent.returncode}", *self._tail])
-            raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
-                f"the agent of the training processes on {self._place.name} ended with {ended}"
-            )
-        if fault := _fault(self._outcome, ranks, alone=self._rendezvous.listener is None):
+            kind = RankKilled if self._agent.returncode < 0 else RankFailed
+            fault = kind(f"the agent of the training processes on {self._place.name} ended with {ended}")
+        else:
+            fault = _fault(self._outcome, ranks, alone=self._rendezvous.listener is None)
+        if self._asked and isinstance(fault, RankKilled | ConnectionError):  # Its cause is the request, and no retry is wanted.
+            raise RanksStopped("the training processes were stopped before they could save") from fault
+        if fault:
             raise fault
 
     def ask_to_stop(self) -> None:
         """Ask all ranks to save and end."""
+        self._asked = True
         self._agent.terminate()
 
     def end(self) -> None:

@@ -65,7 +65,7 @@ def read_hostfile(path: Path) -> list[Host]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: no hostfile that can be read ({error})") from None
+        raise ValueError(f"{path}: no hostfile that can be read ({error}); write NAME slots=N in each line") from None
     hosts: list[Host] = []
     for number, line in enumerate(lines, start=1):
         words = line.split("#", maxsplit=1)[0].split()

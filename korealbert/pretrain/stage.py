@@ -22,7 +22,7 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
 from korealbert.pretrain.job import Job, parse_event
-from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.launch import RankFailed, RanksStopped, run_ranks
 from korealbert.pretrain.machines import world_size
 from korealbert.pretrain.rows import Rows, check_rows, open_batches
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
@@ -132,6 +132,8 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     try:
         run_ranks("korealbert.pretrain.worker", [str(job_file)], runtime=training, on_line=on_line)
     except RankFailed as failure:
+        if "stopped" not in seen and isinstance(failure, RanksStopped):
+            raise PretrainingStopped("pretraining was stopped; it resumes at its last checkpoint, if it has one") from failure
         if "stopped" not in seen:
             raise
         step = seen["stopped"]["step"]

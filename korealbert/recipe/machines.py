@@ -8,11 +8,11 @@ import re
 import time
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -133,6 +133,11 @@ class Machine:
             if half and self.emulated:  # torch does not divide such products among cores
                 rate = self.matrix_rate / known.emulated_slowdown
         return operations / rate + steps * known.step_seconds
+
+    def limited(self, *, workers: int | None = None, threads: int | None = None) -> Self:
+        """Return the machine as a run with so many workers and training threads uses it; None means one for each core."""
+        training = self.chips if self.chip.memory_gb else min(self.chips, threads or self.chips)
+        return replace(self, cores=min(self.cores, workers or self.cores), chips=training)
 
 
 def machine_named(name: str) -> Machine:

@@ -135,13 +135,15 @@ def prepare(
     overrides: Mapping[str, Any] | None = None,
     data_root: Path | None = None,
     machine: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
 ) -> _Prepared:
     """Read a recipe of any kind, take the part that ``until`` depends on, and plan it.
 
     ``rerun`` names stages to build even if they are cached, ``from_stage`` one to rebuild with all its downstream stages.
     ``overrides`` are fields by dotted name. If ``data_root`` is given, all files of the recipe must lie in it. ``machine``
-    names the profile that costs are estimated for, by default this machine. Raises RecipeError if the recipe could not run or a
-    name selects nothing.
+    names the profile that costs are estimated for, by default this machine, ``workers`` and ``threads`` how much of it a run
+    uses, by default all cores. Raises RecipeError if the recipe could not run or a name selects nothing.
     """
     read, graph = _READERS[kind_of(path)]
     with confined(data_root):
@@ -161,14 +163,23 @@ def prepare(
     to_rebuild = downstream(nodes, selected(from_stage, "from")) if from_stage is not None else set()
     for name in rerun or ():
         to_rebuild |= selected(name, "rerun")
-    planned = plan(nodes, store, rerun=to_rebuild, machine=machine)
+    planned = plan(nodes, store, rerun=to_rebuild, machine=machine, workers=workers, threads=threads)
     return _Prepared(source.name, source.description, nodes, frozenset(to_rebuild), planned)
 
 
-def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:
+def plan(
+    nodes: Mapping[str, Node],
+    store: Store,
+    *,
+    rerun: Collection[str] = (),
+    machine: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> list[Planned]:
     """Plan all stages of a graph, with reasons and costs, without running anything.
 
-    ``rerun`` holds labels to build even if they are cached, ``machine`` the profile of another machine.
+    ``rerun`` holds labels to build even if they are cached, ``machine`` is the profile of another machine, ``workers`` and
+    ``threads`` are those of the run.
     """
     profile = None if machine is None else machine_named(machine)
     history = store.artifacts()
@@ -187,7 +198,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
         return planned
-    prices = Prices(history, registry.by_name(), profile or this_machine())
+    prices = Prices(history, registry.by_name(), profile or this_machine(), workers=workers, threads=threads)
     return list(_priced(planned, nodes, artifacts, prices))
 
 

@@ -97,11 +97,42 @@ def _typical(built: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     return [one for one, slowdown in zip(built, slowdowns, strict=True) if slowdown <= most]
 
 
-class Prices:
-    """Costs of stages on a machine, with rates corrected by earlier builds there."""
+def _by_rate(machine: Machine, kind: str, work: Work) -> tuple[float, float, float]:
+    """Return the seconds, bytes on disk and bytes of memory of a stage by the rates."""
+    rate, cores = figures().rates.get(kind, Rate()), machine.cores
+    used = max(1, min(cores, rate.cores_used or cores, math.ceil(work.units / rate.units_per_job)))
+    each = rate.core_seconds_by_format.get(work.format, rate.core_seconds)
+    seconds = (rate.fixed_seconds + work.units * each / used) * machine.slowness
+    seconds += machine.training_seconds(work.operations, work.steps, width=work.width, precision=work.precision)
+    seconds += machine.training_seconds(work.muon_operations, 0, width=work.width, precision=work.muon_arithmetic)
+    memory = rate.memory_bytes + rate.memory_bytes_per_core * used + rate.memory_bytes_per_unit * work.units + work.memory
+    return seconds, work.written * rate.disk_bytes, memory
 
-    def __init__(self, history: Iterable[Artifact], stages: Mapping[str, Stage[Any]], machine: Machine) -> None:
-        self.machine = machine
+
+def _as_used(machine: Machine, manifest: Mapping[str, Any]) -> Machine:
+    """Return the machine with the workers and threads that built an artifact.
+
+    Earlier manifests do not name the threads. Then processor time tells how many were busy.
+    """
+    host, seconds = manifest["host"], manifest["wall_seconds"]
+    busy = round(manifest["processor_seconds"] / seconds) if seconds and "processor_seconds" in manifest else None
+    return machine.limited(workers=host.get("workers"), threads=host.get("threads") or busy)
+
+
+class Prices:
+    """Costs of stages on a machine, with rates corrected by earlier builds there, whatever workers and threads they had."""
+
+    def __init__(
+        self,
+        history: Iterable[Artifact],
+        stages: Mapping[str, Stage[Any]],
+        machine: Machine,
+        *,
+        workers: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self._whole = machine
+        self.machine = machine.limited(workers=workers, threads=threads)
         self._stages = stages
         self._known: dict[str, tuple[Volume, Work | None]] = {}
         self._history = [] if machine.profile else list(history)
@@ -116,22 +147,12 @@ class Prices:
 
     def cost(self, label: str, kind: str, work: Work, *, training: bool) -> Cost:
         """Estimate the cost of a stage."""
-        seconds, disk, memory = self._by_rate(kind, work)
+        seconds, disk, memory = _by_rate(self.machine, kind, work)
         basis: Literal["measured", "rates", "profile"] = "profile" if self.machine.profile else "rates"
         if (built := self._built.get(("label", _without_seed(label))) or self._built.get(("kind", kind))) is not None:
             seconds, disk, basis = built.corrected(seconds), disk * built.disk_ratio, "measured"
         time = None if work.network else min(seconds, work.at_most_seconds)
         return Cost(time, disk, memory, work.operations + work.muon_operations if training else 0.0, basis)
-
-    def _by_rate(self, kind: str, work: Work) -> tuple[float, float, float]:
-        rate, cores = figures().rates.get(kind, Rate()), self.machine.cores
-        used = max(1, min(cores, rate.cores_used or cores, math.ceil(work.units / rate.units_per_job)))
-        each = rate.core_seconds_by_format.get(work.format, rate.core_seconds)
-        seconds = (rate.fixed_seconds + work.units * each / used) * self.machine.slowness
-        seconds += self.machine.training_seconds(work.operations, work.steps, width=work.width, precision=work.precision)
-        seconds += self.machine.training_seconds(work.muon_operations, 0, width=work.width, precision=work.muon_arithmetic)
-        memory = rate.memory_bytes + rate.memory_bytes_per_core * used + rate.memory_bytes_per_unit * work.units + work.memory
-        return seconds, work.written * rate.disk_bytes, memory
 
     @cached_property
     def _built(self) -> dict[tuple[str, str], _Built]:
@@ -144,7 +165,7 @@ class Prices:
             if not same or artifact.stats.get("resumed_from_step") or (work := self._of(artifact)[1]) is None or work.network:
                 continue
             kind = manifest["recipe"]["stage"]
-            seconds, disk, _ = self._by_rate(kind, work)
+            seconds, disk, _ = _by_rate(_as_used(self._whole, manifest), kind, work)
             for key in (("label", _without_seed(manifest["label"])), ("kind", kind)):
                 seen = sums.setdefault(key, [])
                 if len(seen) < _MAX_ARTIFACTS[key[0]]:

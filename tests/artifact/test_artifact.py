@@ -267,6 +267,14 @@ def test_an_error_in_writing_names_the_file_that_was_asked_for() -> None:
     assert refused.value.filename == "/proc/x"
 
 
+@pytest.mark.parametrize(("place", "error"), [("none/x", FileNotFoundError), ("file/x", NotADirectoryError)])
+def test_a_file_without_a_directory_names_what_is_missing(place: str, error: type[OSError], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(error) as refused, atomic_path(tmp_path / place):
+        pass
+    assert refused.value.filename == str((tmp_path / place).parent)
+
+
 SCRIPT = """
 import sys, time, json
 from pathlib import Path

@@ -59,16 +59,20 @@ def test_a_failed_stage_stops_those_that_need_it_alone(tmp_path: Path) -> None:
     assert "no.parquet" in str(failure.value) and "\nnot started: clean/a, dedup, balance, report" in str(failure.value)
     run = run_tagged("broken")
     only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
-    tasks = sorted(task.name.rsplit("-")[0] for task in tasks_of(only, lambda found: len(found) == 7))
+    unstarted = ["balance", "clean/a", "dedup", "report"]
+    tasks = tasks_of(only, lambda found: len(found) == 7 and all(task.state and task.state.is_final() for task in found))
+    ended = {task.name.rsplit("-")[0]: task for task in tasks}
+    assert sorted(ended) == sorted([*unstarted, "clean/b", "extract/a", "extract/b"])
     with get_client(sync_client=True) as client:
         (outcome,) = [str(each.data) for each in client.read_artifacts(flow_run_filter=only) if each.key == "outcome"]
-    assert tasks == ["balance", "clean/a", "clean/b", "dedup", "extract/a", "extract/b", "report"]
     beginning, _, table = outcome.partition("| stage |")
     assert beginning.startswith("**Failed: extract/a.**") and "\n- extract/a: " in beginning and "no.parquet" in beginning
     assert "| extract/a | Failed | Task run" in table and "no.parquet" in table
     assert "| clean/b | Completed | clean/b built" in outcome
-    for label in ("clean/a", "dedup", "report"):
+    for label in unstarted:
         assert f"| {label} | Not started | needs extract/a |" in outcome
+        state = ended[label].state
+        assert state is not None and (state.name, state.message) == ("Not started", "needs extract/a")
     (line,) = lines
     assert "no.parquet" in line
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ from types import SimpleNamespace
 import pytest
 
 from korealbert.pretrain import worker
-from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.launch import RankFailed, RanksStopped, run_ranks, stop_all
+from korealbert.pretrain.machines import Place
 from korealbert.pretrain.runtime import TrainingRuntime
 
 Launch = Callable[..., list[str]]
@@ -221,3 +223,17 @@ def test_an_old_c_library_gets_the_highest_threshold_that_it_accepts(monkeypatch
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
     worker._keep_memory()
     assert kept == {-1: (1 << 31) - 1, -3: 32 << 20}
+
+
+def test_a_request_to_stop_before_the_agent_listens_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM ends an agent that is still importing; the run then said that it ended with status -15, and was tried again."""
+
+    def starting(place: Place, *given: object, **options: object) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        agent = subprocess.Popen(["sleep", "60"], stdout=pipe, stderr=pipe, text=True)
+        threading.Thread(target=lambda: wait_until(stop_all), daemon=True).start()
+        return agent
+
+    monkeypatch.setattr(Place, "start_agent", starting)
+    with pytest.raises(RanksStopped, match="the training processes were stopped before they could save"):
+        run_ranks("rank_script", [], runtime=TrainingRuntime(store=tmp_path), on_line=print)

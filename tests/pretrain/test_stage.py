@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Progress, build
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.launch import RankFailed, RankKilled
+from korealbert.pretrain.launch import RankFailed, RankKilled, RanksStopped
 from korealbert.pretrain.metrics import EVENT_FILE
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.pretrain.stage import STAGE, check
+from korealbert.pretrain.stage import STAGE, PretrainingStopped, check
 from korealbert.pretrain.trainer import Trainer
 from korealbert.vocab.stage import VocabSpec, train_model
 from tests.pretrain.conftest import TWO_RANKS
@@ -180,6 +180,17 @@ def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Pa
     message = str(failure.value).splitlines()
     assert message[1].startswith("Traceback")
     assert "torch finds no CUDA device here" in message[-1]
+
+
+def test_a_training_stopped_while_it_starts_is_stopped_and_not_tried_again(
+    ancestry: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: object, **options: object) -> None:
+        raise RanksStopped("the training processes were stopped before they could save")
+
+    monkeypatch.setattr("korealbert.pretrain.stage.run_ranks", stopped)
+    with pytest.raises(PretrainingStopped, match="it resumes at its last checkpoint, if it has one"):
+        build(STAGE, PretrainSpec(**SPEC), ancestry, TrainingRuntime(store=tmp_path))
 
 
 def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact], tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ import random
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, Store, build
+from korealbert.artifact.stage import host_facts
 from korealbert.pretrain import cooccurrence
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
@@ -303,3 +306,44 @@ def test_specs_of_a_store_can_be_read_back(tmp_path: Path) -> None:
     for label, node in recipes.graph(recipes.load(SAMPLE)).items():
         again = type(node.spec).model_validate_json(json.dumps(json.loads(node.spec.model_dump_json())))
         assert again == node.spec, label
+
+
+def test_threads_and_workers_of_the_run_set_its_price(tmp_path: Path) -> None:
+    def costs(**limits: Any) -> dict[str, float]:
+        planned = recipes.prepare(SAMPLE, Store(tmp_path), **limits).planned
+        return {stage.label: stage.cost.seconds or 0.0 for stage in planned if stage.cost is not None}
+
+    whole, limited = costs(machine="corex8"), costs(machine="corex8", threads=1)
+    assert limited["pretrain"] > 3 * whole["pretrain"] and limited["clean/news"] == whole["clean/news"]
+    assert costs(machine="corex8", threads=99, workers=99) == whole
+    assert costs(machine="h100", threads=1) == costs(machine="h100")
+    machine, much = Machine("eight cores", figures().chips["core"], 8, 8), Work(units=30_000)
+    eight, one = (
+        Prices([], registry.by_name(), machine, workers=n).cost("clean/news", "clean", much, training=False) for n in (8, 1)
+    )
+    assert (one.seconds or 0) > 4 * (eight.seconds or 0)
+
+
+@pytest.mark.parametrize("noted", [{"threads": 1}, {}])
+def test_what_was_built_with_one_thread_prices_any_number(tmp_path: Path, noted: dict[str, int]) -> None:
+    """A manifest from before threads were noted has the processor time of a thread."""
+    machine, work = Machine("two cores", figures().chips["core"], 2, 2), Work(operations=1e15)
+    rates = {
+        n: Prices([], registry.by_name(), machine, threads=n).cost("pretrain", "pretrain", work, training=True) for n in (1, 2)
+    }
+    seconds = rates[1].seconds or 0
+    host = host_facts() | noted
+    manifest = {"label": "pretrain", "recipe": {"stage": "pretrain"}, "host": host, "wall_seconds": seconds}
+    manifest |= {} if noted else {"processor_seconds": seconds}
+    built: Any = SimpleNamespace(name="pretrain-0", manifest=manifest, stats={}, size=1)
+    for threads, rate in rates.items():
+        prices = Prices([built], registry.by_name(), machine, threads=threads)
+        prices._known["pretrain-0"] = Volume(), work
+        assert prices.cost("pretrain", "pretrain", work, training=True).seconds == pytest.approx(rate.seconds)
+
+
+def test_an_artifact_notes_the_threads_of_its_build(tmp_path: Path) -> None:
+    (node,) = recipes.until(recipes.graph(recipes.load(TINY)), "extract/news").values()
+    runtime = TrainingRuntime(store=tmp_path / "store", workers=1, threads=3)
+    host = build(node.stage, node.spec, {}, runtime, label=node.label).artifact.manifest["host"]
+    assert (host["workers"], host["threads"]) == (1, 3)

@@ -266,7 +266,8 @@ def read_certificate(path: Path) -> Certificate:
         value = json.loads(content, object_pairs_hook=unambiguous)
         certificate = Certificate.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        raise ValueError(f"{explained(str(path), Certificate, error)}; it is no certificate of this version") from None
+        remedy = "it is no certificate of this version; name the file that --certificate wrote"
+        raise ValueError(f"{explained(str(path), Certificate, error)}; {remedy}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no certificate ({error}); name the file that --certificate wrote") from None
     if certificate.written() != content:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,9 @@ _MAX_TITLE_ROWS = 5
 """Rows that may precede the header of a table: a title, a date, a unit."""
 _MAX_NAME_CHARACTERS = 40
 """A longer first cell is data and not the name of a column."""
+_MIN_PHRASE_WORDS = 3
+"""Names of so many words are rather values, if the values of their column usually have so many too, and at most twice
+theirs."""
 _NUMBER = re.compile(r"[+-]?[\d.,:/%-]*\d[\d.,:/%-]*")
 _HANGUL = re.compile("[가-힣]")
 _LETTERS_PER_SYLLABLE = 10
@@ -357,7 +361,7 @@ def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a first row names the columns of the others.
 
     It does if one of its names is known. Otherwise its names must be short and different, and none may be a number, an address,
-    a sentence, or a value of its column, as the label of a first row of data is.
+    a sentence, a phrase of which the column has more, or a value of its column, as the label of a first row of data is.
     """
     if not rows or any(name.lower() in _METADATA_NAMES or name.lower() in _TEXT_NAMES for name in names):
         return True
@@ -366,9 +370,19 @@ def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     for place, name in enumerate(names):
         if name and (len(name) > _MAX_NAME_CHARACTERS or _NUMBER.fullmatch(name) or "://" in name or name[-1] in ".?!"):
             return False
+        if _is_phrase(name, [field for row in rows for field in row[place : place + 1]]):
+            return False
         if name and any(row[place : place + 1] == [name] for row in rows if list(row) != list(names)):
             return False
     return True
+
+
+def _is_phrase(name: str, values: Sequence[str]) -> bool:
+    """Return whether a first field has several words, and no fewer than the values below it usually have."""
+    words = len(name.split())
+    if words < _MIN_PHRASE_WORDS or not values:
+        return False
+    return _MIN_PHRASE_WORDS <= median(len(value.split()) for value in values) <= 2 * words
 
 
 def text_column(records: Sequence[Mapping[str, Any]]) -> str:
@@ -451,6 +465,11 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
             columns.setdefault(_normalized(key), key)
     roles = {role: next((columns[name] for name in names if name in columns), "") for role, names in _NAMES_BY_ROLE.items()}
     return {"text": text} | roles
+
+
+def is_unknown(name: str) -> bool:
+    """Return whether no common column has this name."""
+    return _normalized(name) not in _KNOWN_NAMES
 
 
 def _normalized(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import re
 import zipfile
@@ -75,7 +76,11 @@ MIN_DOCUMENTS = 20
 _MAX_ONE_DOCUMENT = 4 << 20
 """Bytes of the longest file that may be one document; the longest novels are shorter."""
 _MIN_WRAPPED_SHARE, _MAX_WRAPPED_CHARACTERS = 0.6, 200
-"""Lines belong to a wrapped page if this share is nearly as long as the longest, which has no more characters than this."""
+"""Lines belong to a wrapped page if this share is nearly as long as the longest, which has no more characters than this, and
+most end within a sentence."""
+_SENTENCE_END = re.compile(r"([.!?…。！？]|[다요죠까])[\"'”’」』)\]]*$")
+_WHITE_SPACE = codecs.BOM_UTF8 + codecs.BOM_UTF16 + b"\0 \t\r\n\v\f"
+"""Bytes of white space and of byte order marks, in UTF-8 or UTF-16."""
 _MIN_TEXT_CHARACTERS = 1_000
 """Lines with more characters on average are whole texts rather than their paragraphs."""
 _SAMPLE_BYTES, _MAX_SAMPLE_BYTES = 1 << 16, 1 << 22
@@ -106,8 +111,8 @@ class File:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds only white space."""
-        return not self.begin.strip() and self.size < _SAMPLE_BYTES and not self.fault
+        """Whether it holds only white space and perhaps a byte order mark."""
+        return not self.begin.strip(_WHITE_SPACE) and self.size < _SAMPLE_BYTES and not self.fault
 
     def text(self) -> str:
         """Return its first characters with line feeds as line ends. A long file is opened again to read more of it."""
@@ -301,18 +306,20 @@ def unit(files: Sequence[File]) -> str:
         return "file"
     sample = files[:: -(-len(files) // MIN_DOCUMENTS)]
     fewest = max(MIN_DOCUMENTS, 2 * len(sample))
-    paragraphs, lines, size = 0, list[int](), 0
+    paragraphs, lines, ends, size = 0, list[int](), 0, 0
     for file in sample:
         text = file.text()
         paragraphs += len(re.findall(r"\n[ \t]*\n", text)) + 1
-        lines += [len(line) for line in text.split("\n") if line.strip()]
+        here = [line for line in text.split("\n") if line.strip()]
+        lines += map(len, here)
+        ends += sum(_SENTENCE_END.search(line.rstrip()) is not None for line in here)
         size += len(text.encode("utf-8", "replace"))
     lines_are_texts = sum(lines) > _MIN_TEXT_CHARACTERS * len(lines) and len(lines) > 2 * paragraphs
     if paragraphs >= fewest and size < _MAX_DOCUMENT_BYTES * paragraphs and not lines_are_texts:
         return "record"
     longest = max(lines, default=0)
     nearly_longest = sum(length > 0.8 * longest for length in lines)
-    wrapped = longest <= _MAX_WRAPPED_CHARACTERS and nearly_longest >= _MIN_WRAPPED_SHARE * len(lines)
+    wrapped = longest <= _MAX_WRAPPED_CHARACTERS and nearly_longest >= _MIN_WRAPPED_SHARE * len(lines) and 2 * ends < len(lines)
     if len(lines) >= fewest and not wrapped:
         return "line"
     return "record" if sizes[-1] >= _MAX_ONE_DOCUMENT else "file"

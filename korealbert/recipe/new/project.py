@@ -86,6 +86,9 @@ def _remarks(source: Source) -> Iterator[str]:
     if source.tag:
         remedy = "markdown = true strips those of HTML" if source.format == "text" and not source.markdown else "strip them"
         yield f"many of its texts contain {source.tag}; tags of HTML or XML are kept: {remedy}"
+    if source.format == "csv" and source.is_header_doubtful:
+        remedy = f'if it is data, set columns = ["column1", …] in [extract.{source.name}] and name the text by fields.text'
+        yield f"its first row is taken for names of columns, such as {source.fields['text']!r}; {remedy}"
     if source.fields and sample.lengths and (usual := median(sample.lengths)) < _MAX_NAME_CHARACTERS:
         remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
         yield f"half of its texts have at most {usual:.0f} characters; {remedy}"
@@ -180,11 +183,15 @@ def _refuse_too_little(found: FoundSources) -> None:
     )
     faults = "".join(f"; {source.sample.fault}" for source in found.sources if source.sample.fault)
     left_out = f"; left out: {listed(found.left_out)}" if found.left_out else ""
-    few = (
-        f"; fewer than {MIN_DOCUMENTS} files of text are split into paragraphs or lines only if there are at least"
-        f" {MIN_DOCUMENTS} of these, and two a file: put each text into a file of its own"
-    )
-    whole = few if any(source.document == "file" and source.files < MIN_DOCUMENTS for source in found.sources) else ""
+    whole = ""
+    if any(source.document == "file" and source.files < MIN_DOCUMENTS for source in found.sources):
+        whole = (
+            f"; fewer than {MIN_DOCUMENTS} files of text are split into paragraphs or lines only if there are at least"
+            f" {MIN_DOCUMENTS} of these, and two a file, and lines only if they do not look wrapped (of about equal length,"
+            " most without the end of a sentence): put each text into a file of its own, or blank lines between texts"
+        )
+    elif any(source.document == "record" for source in found.sources):
+        whole = "; a document is a paragraph, as a file is so large: put blank lines between texts"
     raise RecipeError(
         f"too little text for a model: {len(lengths):,} document{'s' * (len(lengths) != 1)} with {sum(lengths):,} characters;"
         f" at least {_MIN_CORPUS_DOCUMENTS} with {_MIN_CORPUS_CHARACTERS:,} are needed{whole}{columns}{faults}{left_out}"

@@ -35,6 +35,7 @@ from korealbert.recipe.new.columns import (
     fields_of,
     further_columns,
     is_one_object,
+    is_unknown,
     nested_text,
     text_column,
 )
@@ -154,6 +155,12 @@ class Source:
     def tolerates_bad(self) -> bool:
         """Whether a run goes on despite this ``bad_share``."""
         return self.bad_share <= (self.max_bad_share or _MAX_BAD_SHARE)
+
+    @property
+    def is_header_doubtful(self) -> bool:
+        """Whether the names in a table's first row may be data: its text has no common name, and no other column has a role."""
+        named = [name for name in self.fields.values() if name]
+        return not self.columns and len(named) == 1 and is_unknown(named[0])
 
     @cached_property
     def columns_instead(self) -> tuple[str, ...]:

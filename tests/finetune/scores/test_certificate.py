@@ -388,7 +388,7 @@ def test_only_a_certificate_and_its_signature_are_replaced(desk: Path, keys: Pat
 
 def test_a_directory_that_is_not_there_is_named(desk: Path) -> None:
     status, lines = score(desk, "--certificate", desk / "no/such/c.json")
-    assert status == 2 and lines[-1].endswith(f"{desk / 'no/such'}: No such file or directory")
+    assert status == 2 and lines[-1].endswith(f"{desk / 'no/such'}: No such file or directory; check its path, or name another")
 
 
 def test_a_machine_that_a_certificate_does_not_name_does_not_agree(desk: Path) -> None:

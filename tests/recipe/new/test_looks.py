@@ -220,6 +220,19 @@ def test_a_first_row_with_a_label_is_no_header(tmp_path: Path) -> None:
     assert source.columns == ("column1", "column2") and len(texts_of(tmp_path / "mine")) == 400
 
 
+def test_a_first_row_of_phrases_like_those_below_is_no_header(tmp_path: Path) -> None:
+    values = "".join(f"바다가 조용한 마을 {n}\n" for n in range(400))
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.csv": values})]).sources
+    assert source.columns == ("column1",) and len(texts_of(tmp_path / "mine")) == 400
+    [source] = project.find_sources([written(tmp_path / "u", {"a.csv": f"글쓴이의 긴 이야기\n{values * 2}"})], tmp_path).sources
+    assert source.columns == ("column1",)
+    for header, is_doubtful in (("감상", True), ("내용", False), ("감상,제목", False)):
+        rows = values.replace("\n", ",가\n") if "," in header else values
+        found = project.find_sources([written(tmp_path / header, {"a.csv": f"{header}\n{rows}"})], tmp_path)
+        assert found.sources[0].fields["text"] == header.split(",")[0]
+        assert any("its first row is taken for names of columns" in line for line in project.summary(found)) == is_doubtful
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_a_text_that_the_first_records_lack_is_found(kind: str, tmp_path: Path) -> None:
     late = [{"title": f"조용한 마을 이야기 {n} " * 20, "text": None if n < 150 else prose(n)} for n in range(400)]

@@ -81,12 +81,22 @@ def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
 def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> None:
     paragraphs = [prose(n) * 4 for n in range(3)]
     message = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
-    assert (
-        "split into paragraphs or lines only if there are at least 20 of these, and two a file: put each text into a file"
-        in message
-    )
+    assert "split into paragraphs or lines only if there are at least 20 of these, and two a file, and lines" in message
     apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
     assert len(project.find_sources([written(tmp_path / "apart", {**apart})], tmp_path / "mine").sources[0].sample.lengths) == 3
+
+
+def test_a_wrapped_page_and_a_large_paragraph_are_refused_with_the_reason(tmp_path: Path) -> None:
+    page = refused(tmp_path, {"a.txt": "\n".join(prose(n)[:40] for n in range(90))})
+    assert "they do not look wrapped (of about equal length, most without the end of a sentence): put each text into" in page
+    (tmp_path / "t" / "a.txt").write_text(" ".join(prose(n) for n in range(200)) * 200, "utf-8")
+    with pytest.raises(RecipeError, match="a document is a paragraph, as a file is so large: put blank lines between"):
+        project.write(tmp_path / "mine", [tmp_path / "t"])
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+def test_a_file_of_a_byte_order_mark_is_empty(mark: str, tmp_path: Path) -> None:
+    assert "text in it, only 1 empty .txt; known" in refused(tmp_path, {"a.txt": "\r\n".encode(mark)})
 
 
 def test_the_error_for_too_few_records_does_not_mention_paragraphs(tmp_path: Path) -> None:

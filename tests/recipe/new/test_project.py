@@ -129,8 +129,9 @@ def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> N
         (["\n\n".join(map(prose, range(n, n + 120))) for n in range(20)], "record"),
         (["\r\n\r\n".join(map(prose, range(60)))], "record"),
         (["\n".join(prose(n)[: 40 + n] for n in range(80))], "line"),
+        (["\n".join(f"{prose(n)[:40]}다.”" for n in range(80))], "line"),
     ],
-    ids=["files", "files of paragraphs", "one large", "four", "large ones", "line ends of Windows", "lines"],
+    ids=["files", "files of paragraphs", "one large", "four", "large ones", "line ends of Windows", "lines", "equal lines"],
 )
 def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
