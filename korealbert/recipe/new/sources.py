@@ -98,6 +98,8 @@ class Source:
     """Empty for the default of the format."""
     columns: tuple[str, ...] = ()
     """Names given to the columns of a table without a header."""
+    uncertain_header: tuple[str, ...] = ()
+    """Names of columns that may as well be a first record."""
     skip_rows: int = 0
     """Rows above the header."""
     quoted: bool = True
@@ -269,6 +271,7 @@ def _source_of(group: _Group) -> Source:
         fields=group.fields,
         delimiter="" if table.delimiter == "," else table.delimiter,
         columns=table.columns,
+        uncertain_header=table.uncertain_header,
         skip_rows=table.skipped,
         quoted=table.quoted,
         markdown=ending_of(group.tail) == ".md",

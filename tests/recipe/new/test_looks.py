@@ -220,6 +220,23 @@ def test_a_first_row_with_a_label_is_no_header(tmp_path: Path) -> None:
     assert source.columns == ("column1", "column2") and len(texts_of(tmp_path / "mine")) == 400
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_first_row_as_long_as_the_others_is_no_header(ending: str, tmp_path: Path) -> None:
+    mark = {"csv": ",", "tsv": "\t"}[ending]
+    rows = "".join(f"{prose(n)[:18].strip()}{mark}{prose(n + 9)[:12].strip()}\n" for n in range(200))
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{ending}": rows})]).sources
+    assert (source.columns, len(texts_of(tmp_path / "mine"))) == (("column1", "column2"), 200)
+
+
+def test_a_header_without_a_usual_name_is_reported(tmp_path: Path) -> None:
+    rows = "".join(f"{prose(n)[:30]},{n}\n" for n in range(200))
+    here = written(tmp_path / "t", {"a/평.csv": "평,점수\n" + rows, "b/글.csv": "내용,점수\n" + rows})
+    lines = "\n".join(project.summary(project.write(tmp_path / "mine", [here / "a"])))
+    assert 'its first row, "평", "점수", is taken for the names' in lines
+    assert 'set columns = ["column1", "column2"] and fields.text = "column1"' in lines
+    assert "first row" not in "\n".join(project.summary(project.write(tmp_path / "other", [here / "b"])))
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_a_text_that_the_first_records_lack_is_found(kind: str, tmp_path: Path) -> None:
     late = [{"title": f"조용한 마을 이야기 {n} " * 20, "text": None if n < 150 else prose(n)} for n in range(400)]
