@@ -38,6 +38,8 @@ ANCHOR_EVERY, BANDS = 8, 18
 ROW_BYTES = 12
 SIGNATURE_BYTES, SHINGLE_BYTES = 180, 8 + 3
 """Bytes per document, and per letter of a candidate (shingles and words)."""
+COMPARED_BYTES, CANDIDATE_BYTES = 4, 40
+"""Memory of comparing, per document and per candidate."""
 ROWS_PER_BATCH = 2_000
 FILES = {"extract": 3, "clean": 4, "dedup": 11, "quality": 6, "balance": 5, "vocab": 3}
 """Files that a stage writes per shard: documents, dropped documents and logs, work files, markers."""
@@ -114,7 +116,7 @@ def steps(given: argparse.Namespace) -> list[Step]:
             given.pairs * candidates * PAIR_SECONDS,
             given.pairs * shingles,
             serial=True,
-            memory=2 * read + 40 * candidates,
+            memory=COMPARED_BYTES * read + CANDIDATE_BYTES * candidates,
             shuffled=given.pairs * shingles,
         ),
         Step("dedup", "write", cleaned / WRITE_SHARDS, 2 * cleaned * PACKED),

@@ -5,6 +5,7 @@ Seconds are processor seconds unless a docstring says otherwise; loading a packa
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -278,5 +279,15 @@ def streaming(arrays: str, out: str) -> dict[str, Any]:
 
 PEERS = (namuwiki, datatrove, scrapy, kss, trainer, albert, collator, streaming)
 
+
+def main() -> None:
+    named = {peer.__name__: peer for peer in PEERS}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=named, metavar="NAME", help=", ".join(named))
+    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="those of the function")
+    given = parser.parse_args()
+    print(json.dumps(named[given.name](*given.arguments)))
+
+
 if __name__ == "__main__":
-    print(json.dumps({peer.__name__: peer for peer in PEERS}[sys.argv[1]](*sys.argv[2:])))
+    main()

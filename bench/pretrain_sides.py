@@ -8,10 +8,10 @@ module imports little, because the memory of its process is measured.
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import resource
-import sys
 import tempfile
 import time
 import warnings
@@ -221,13 +221,16 @@ def clean_rows(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    name, text = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=("ours", "theirs"))
+    parser.add_argument("job", type=json.loads)
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    job = json.loads(text)
+    job = given.job
     torch.set_num_threads(job["threads"])
     config = spec_of(job).config_for(vocab_size=job["pieces"], sequence_length=job["length"])
-    result = {"ours": ours, "theirs": theirs}[name](job, config)
+    result = {"ours": ours, "theirs": theirs}[given.name](job, config)
     print(json.dumps({**result, "peak_bytes": peak_bytes(), "precision": job["precision"]}))
 
 

@@ -87,3 +87,7 @@ class RayNode:
         except psutil.NoSuchProcess:
             pass
         return found
+
+
+if __name__ == "__main__":
+    sys.exit("this module has no command: run bench.cluster or bench.soak, which start nodes by it")

@@ -9,6 +9,7 @@ import pytest
 
 from bench import data_scale
 
+COMPARING = re.compile(r"Comparing holds (\d+) bytes a document, (\d+) a candidate")
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 
 
@@ -25,3 +26,9 @@ def test_the_page_has_the_figures_of_the_simulation(
         shown = [float(re.match(r"[\d.]*", cell)[0] or 0) for cell in cells]  # type: ignore[index]
         assert page_stage == stage
         assert shown == pytest.approx([float(one) for one in numbers], rel=0.05, abs=0.05), step
+
+
+def test_the_page_states_the_memory_of_comparing() -> None:
+    stated = COMPARING.search(PAGE.read_text("utf-8"))
+    assert stated
+    assert tuple(map(int, stated.groups())) == (data_scale.COMPARED_BYTES, data_scale.CANDIDATE_BYTES)

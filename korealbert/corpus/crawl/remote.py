@@ -32,6 +32,8 @@ _REFUSED_STATUSES = (401, 403)
 _ABSENT_ERRORS = re.compile("NotFound|NoSuch")
 _ABSENT_PARTS = {"RepositoryNotFound": "repository", "RevisionNotFound": "revision"}
 """Parts of the names of errors of huggingface_hub, of which it makes a FileNotFoundError → what is absent."""
+_HUB_KINDS = ("hf://datasets/", "hf://spaces/", "hf://buckets/")
+"""Addresses of the hub without one of these are those of models."""
 MAX_WAIT_SECONDS = 300.0
 BLOCK_BYTES = 1 << 20
 
@@ -202,6 +204,8 @@ def _final_message(error: Exception, problem: str, url: str, package: str) -> st
         return f"access is denied ({problem}); check the credentials that {package} finds"
     if isinstance(error, FileNotFoundError) or _ABSENT_ERRORS.search(problem):
         private = "; if it is private, set HF_TOKEN" if url.startswith("hf:") else ""
+        if url.startswith("hf:") and not url.startswith(_HUB_KINDS):
+            private = f"; this is the address of a model: a dataset is hf://datasets/{url.removeprefix('hf://')}"
         absent = next((part for name, part in _ABSENT_PARTS.items() if name in causes), None)
         return f"there is no such {absent or 'file, or none that the pattern matches'}{private}"
     if isinstance(error, (ValueError, TypeError, NotImplementedError)) and not isinstance(

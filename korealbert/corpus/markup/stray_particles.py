@@ -44,18 +44,27 @@ _EMPTIED = re.compile(
     )
 )
 _EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]]")
+_EMPTY_QUOTES_END = re.compile(rf"{REMOVED}(?:\"|')")
+_EMPTY_QUOTES = re.compile(rf"(?<![^\s(,{REMOVED}])(\"|'){REMOVED}+\1")
 _BETWEEN = "·ㆍ・•→"
 """Marks between words; blanks before them stay."""
-_SEPARATED_END = re.compile(rf"{REMOVED}(?: *(?=[,;、]|\.(?![.\w]))|(?= *[/{_BETWEEN}]))")
-_SEPARATED = re.compile(rf"[,;、/{_BETWEEN}][ {REMOVED}]*{_SEPARATED_END.pattern}")
-_SEPARATOR_FIRST = re.compile(rf"{REMOVED} *(?:[{_BETWEEN}]|/(?! *\d)) *")
-_SEPARATOR_LAST_END = re.compile(rf"{REMOVED}(?:(?<=[/{_BETWEEN}].)|(?<=[/{_BETWEEN}] .))", re.DOTALL)
-_SEPARATOR_LAST = re.compile(rf"(?:[{_BETWEEN}]|(?<!\d)(?<!\d )/)[ {REMOVED}]*{REMOVED}(?= *(?:[)\n{LINE_BREAK}]|\Z))")
-"""A separator at the end of a line or of parentheses. Between numbers a slash is none: ``({{점수}}/10)``."""
-_UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?|원|달러|엔|유로"
-_MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT})(?= *[),;/])")
-_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약))? *{REMOVED}*{_MEASURED_END.pattern}")
-"""A unit whose number was removed, alone between brackets and separators."""
+_DASH = "[-–—|]"
+"""Marks that separate if blanks are around them; the blanks before them stay too."""
+_SEPARATED_END = re.compile(rf"{REMOVED}(?: *(?=[,;、]|\.(?![.\w]))|(?= *[/{_BETWEEN}]| +{_DASH} ))")
+_SEPARATED = re.compile(rf"[,;、/{_BETWEEN}–—|-](?<![^ ]{_DASH})[ {REMOVED}]*{_SEPARATED_END.pattern}")
+_SEPARATOR_FIRST = re.compile(rf"{REMOVED} *(?:[{_BETWEEN}]|{_DASH}(?= )|/(?! *\d)) *")
+_SEPARATOR_LAST_END = re.compile(
+    rf"{REMOVED}(?:(?<=[/{_BETWEEN}].)|(?<=[/{_BETWEEN}] .)|(?<= {_DASH}.)|(?<= {_DASH} .))", re.DOTALL
+)
+_SEPARATOR_LAST = re.compile(
+    rf"(?:[{_BETWEEN}]|(?<!\d)(?<!\d )/|(?<= )(?<![\d년월일] ){_DASH})[ {REMOVED}]*{REMOVED}(?= *(?:[)\n{LINE_BREAK}]|\Z))"
+)
+"""A separator at the end of a line or of parentheses. Between numbers a slash is none: ``({{점수}}/10)``; a dash after a date
+says that something lasts."""
+_UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|원|달러|엔|유로| ?(?:[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?)"
+_MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT}|(?<=[만약총].)|(?<=[만약총] .))(?= *[),;/])")
+_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총)(?= ?{REMOVED}))? *{REMOVED}*{_MEASURED_END.pattern}")
+"""A unit whose number was removed, alone between brackets and separators, and what says that a number follows."""
 _NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
 _AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
 _AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
@@ -121,6 +130,8 @@ def _without_what_stood_alone(text: str) -> str:
     """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
     if _EMPTIED_END.search(text):
         text = _EMPTIED.sub(REMOVED, text)
+    if _EMPTY_QUOTES_END.search(text):
+        text = _EMPTY_QUOTES.sub(REMOVED, text)
     if _MEASURED_END.search(text):
         text = _MEASURED.sub(REMOVED, text)
     if _SEPARATED_END.search(text):

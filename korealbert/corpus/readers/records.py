@@ -258,8 +258,9 @@ def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> 
     )
     if (parent := name.partition(".")[0]) != name and parent in names:
         return f"{remedy}; fields within {parent!r} are not read: write {name} as a field of its own"
-    delimiter = next((mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()), "")
-    return f"{remedy}, or delimiter = {json.dumps(delimiter)}" if delimiter else remedy
+    if delimiter := next((mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()), ""):
+        return f"{remedy}, or delimiter = {json.dumps(delimiter)}"
+    return f"{remedy}; if these are the first record of a file without a header, set columns" if header else remedy
 
 
 def is_missing(value: object) -> bool:

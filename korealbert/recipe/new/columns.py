@@ -48,9 +48,8 @@ _MAX_TITLE_ROWS = 5
 """Rows that may precede the header of a table: a title, a date, a unit."""
 _MAX_NAME_CHARACTERS = 40
 """A longer first cell is data and not the name of a column."""
-_MIN_PHRASE_WORDS = 3
-"""Names of so many words are rather values, if the values of their column usually have so many too, and at most twice
-theirs."""
+_MIN_TEXT_WORDS = 3
+"""A first cell of so many words, and half as long as the cells below it, is one of them: a short review."""
 _NUMBER = re.compile(r"[+-]?[\d.,:/%-]*\d[\d.,:/%-]*")
 _HANGUL = re.compile("[가-힣]")
 _LETTERS_PER_SYLLABLE = 10
@@ -95,6 +94,8 @@ class Table:
     delimiter: str = ""
     columns: tuple[str, ...] = ()
     """Names given to the columns of a table without a header."""
+    uncertain_header: tuple[str, ...] = ()
+    """The first row if it was taken for a header though none of its names is a usual one."""
     quoted: bool = True
     """Whether quotation marks quote fields; otherwise they are text."""
     skipped: int = 0
@@ -354,14 +355,16 @@ def _table(rows: Sequence[Sequence[str]], delimiter: str, *, quoted: bool, skipp
     names = tuple(" ".join(name.split()) for name in rows[0])
     columns = () if _is_header(names, rows[1:]) else tuple(f"column{number}" for number in range(1, len(names) + 1))
     body = rows if columns else rows[1:]
-    return Table([dict(zip(columns or names, row, strict=False)) for row in body], delimiter, columns, quoted, skipped)
+    known = columns or any(_normalized(name) in _KNOWN_NAMES for name in names)
+    records = [dict(zip(columns or names, row, strict=False)) for row in body]
+    return Table(records, delimiter, columns, () if known else names, quoted, skipped)
 
 
 def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a first row names the columns of the others.
 
     It does if one of its names is known. Otherwise its names must be short and different, and none may be a number, an address,
-    a sentence, a phrase of which the column has more, or a value of its column, as the label of a first row of data is.
+    a sentence, as long a text as those below it, or a value of its column, as the label of a first row of data is.
     """
     if not rows or any(name.lower() in _METADATA_NAMES or name.lower() in _TEXT_NAMES for name in names):
         return True
@@ -370,19 +373,12 @@ def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     for place, name in enumerate(names):
         if name and (len(name) > _MAX_NAME_CHARACTERS or _NUMBER.fullmatch(name) or "://" in name or name[-1] in ".?!"):
             return False
-        if _is_phrase(name, [field for row in rows for field in row[place : place + 1]]):
+        below = [len(row[place]) for row in rows if len(row) > place and row[place]]
+        if below and len(name.split()) >= _MIN_TEXT_WORDS and 2 * len(name) >= median(below):
             return False
         if name and any(row[place : place + 1] == [name] for row in rows if list(row) != list(names)):
             return False
     return True
-
-
-def _is_phrase(name: str, values: Sequence[str]) -> bool:
-    """Return whether a first field has several words, and no fewer than the values below it usually have."""
-    words = len(name.split())
-    if words < _MIN_PHRASE_WORDS or not values:
-        return False
-    return _MIN_PHRASE_WORDS <= median(len(value.split()) for value in values) <= 2 * words
 
 
 def text_column(records: Sequence[Mapping[str, Any]]) -> str:
@@ -465,11 +461,6 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
             columns.setdefault(_normalized(key), key)
     roles = {role: next((columns[name] for name in names if name in columns), "") for role, names in _NAMES_BY_ROLE.items()}
     return {"text": text} | roles
-
-
-def is_unknown(name: str) -> bool:
-    """Return whether no common column has this name."""
-    return _normalized(name) not in _KNOWN_NAMES
 
 
 def _normalized(name: str) -> str:

@@ -73,6 +73,12 @@ def _remarks(source: Source) -> Iterator[str]:
     if sample.bad > sample.blank_files or (sample.bad and not source.empty_files):
         stops = f"; a run stops at {source.bad_share:.0%} of such records: mend them or raise max_bad_share"
         yield f"not everything can be read: {sample.fault}{'' if source.tolerates_bad else stops}"
+    if source.fields.get("text") in source.uncertain_header:
+        header = source.uncertain_header
+        columns = [f"column{number}" for number in range(1, len(header) + 1)]
+        row, made_up = (", ".join(map(_quoted, each)) for each in (header, columns))
+        remedy = f"set columns = [{made_up}] and fields.text = {_quoted(columns[header.index(source.fields['text'])])}"
+        yield f"its first row, {row}, is taken for the names of its columns; if it is a record, {remedy}"
     if source.unread_nested:
         yield f"{source.unread_nested}, has more text but is not read"
     if source.unread_columns:
@@ -86,9 +92,6 @@ def _remarks(source: Source) -> Iterator[str]:
     if source.tag:
         remedy = "markdown = true strips those of HTML" if source.format == "text" and not source.markdown else "strip them"
         yield f"many of its texts contain {source.tag}; tags of HTML or XML are kept: {remedy}"
-    if source.format == "csv" and source.is_header_doubtful:
-        remedy = f'if it is data, set columns = ["column1", …] in [extract.{source.name}] and name the text by fields.text'
-        yield f"its first row is taken for names of columns, such as {source.fields['text']!r}; {remedy}"
     if source.fields and sample.lengths and (usual := median(sample.lengths)) < _MAX_NAME_CHARACTERS:
         remedy = f"if these are no texts, delete [extract.{source.name}] and [clean.{source.name}.limits] of the recipe"
         yield f"half of its texts have at most {usual:.0f} characters; {remedy}"

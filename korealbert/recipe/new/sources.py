@@ -35,7 +35,6 @@ from korealbert.recipe.new.columns import (
     fields_of,
     further_columns,
     is_one_object,
-    is_unknown,
     nested_text,
     text_column,
 )
@@ -99,6 +98,8 @@ class Source:
     """Empty for the default of the format."""
     columns: tuple[str, ...] = ()
     """Names given to the columns of a table without a header."""
+    uncertain_header: tuple[str, ...] = ()
+    """Names of columns that may as well be a first record."""
     skip_rows: int = 0
     """Rows above the header."""
     quoted: bool = True
@@ -155,12 +156,6 @@ class Source:
     def tolerates_bad(self) -> bool:
         """Whether a run goes on despite this ``bad_share``."""
         return self.bad_share <= (self.max_bad_share or _MAX_BAD_SHARE)
-
-    @property
-    def is_header_doubtful(self) -> bool:
-        """Whether the names in a table's first row may be data: its text has no common name, and no other column has a role."""
-        named = [name for name in self.fields.values() if name]
-        return not self.columns and len(named) == 1 and is_unknown(named[0])
 
     @cached_property
     def columns_instead(self) -> tuple[str, ...]:
@@ -276,6 +271,7 @@ def _source_of(group: _Group) -> Source:
         fields=group.fields,
         delimiter="" if table.delimiter == "," else table.delimiter,
         columns=table.columns,
+        uncertain_header=table.uncertain_header,
         skip_rows=table.skipped,
         quoted=table.quoted,
         markdown=ending_of(group.tail) == ".md",

@@ -207,6 +207,18 @@ def test_what_no_retry_mends_is_told_at_once(
     assert len(tries) == 1 and "secret" not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [("hf://me/open", r"the address of a model: a dataset is hf://datasets/me/open$"), ("hf://datasets/me/open", "HF_TOKEN$")],
+)
+def test_an_address_of_the_hub_that_is_none_of_a_dataset_says_so(
+    url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_filesystem", lambda url: fsspec.filesystem("memory"))
+    with pytest.raises(FetchError, match=f"there is no such file, or none that the pattern matches; .*{hint}"):
+        fetch(tmp_path, url)
+
+
 def test_a_directory_is_sent_again_after_a_broken_upload_and_over_nothing_else(tmp_path: Path) -> None:
     url = f"memory://{uuid.uuid4().hex}"
     (tmp_path / "data").mkdir()

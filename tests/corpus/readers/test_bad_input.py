@@ -357,6 +357,13 @@ def test_a_column_that_the_header_names_twice_is_refused_if_it_is_used(tmp_path:
     assert extract(tmp_path / "store", path, format="books").texts == [SENTENCE]
 
 
+def test_a_table_without_a_header_is_told_to_name_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"봄,{SENTENCE}\n여름,{SENTENCE}\n", "utf-8")
+    (bad,) = extract(tmp_path / "store", path, format="csv").quarantined
+    assert (bad.reason, "without a header, set columns" in bad.remedy) == ("missing_field", True)
+
+
 @pytest.mark.parametrize("header", ["\ufeff\ufefftitle,text", " title , text ", '\ufeff"title",text\u00a0'])
 def test_marks_and_blanks_around_column_names_do_not_count(tmp_path: Path, header: str) -> None:
     path = tmp_path / "a.csv"

@@ -226,11 +226,23 @@ def test_a_first_row_of_phrases_like_those_below_is_no_header(tmp_path: Path) ->
     assert source.columns == ("column1",) and len(texts_of(tmp_path / "mine")) == 400
     [source] = project.find_sources([written(tmp_path / "u", {"a.csv": f"글쓴이의 긴 이야기\n{values * 2}"})], tmp_path).sources
     assert source.columns == ("column1",)
-    for header, is_doubtful in (("감상", True), ("내용", False), ("감상,제목", False)):
-        rows = values.replace("\n", ",가\n") if "," in header else values
-        found = project.find_sources([written(tmp_path / header, {"a.csv": f"{header}\n{rows}"})], tmp_path)
-        assert found.sources[0].fields["text"] == header.split(",")[0]
-        assert any("its first row is taken for names of columns" in line for line in project.summary(found)) == is_doubtful
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_first_row_as_long_as_the_others_is_no_header(ending: str, tmp_path: Path) -> None:
+    mark = {"csv": ",", "tsv": "\t"}[ending]
+    rows = "".join(f"{prose(n)[:18].strip()}{mark}{prose(n + 9)[:12].strip()}\n" for n in range(200))
+    [source] = project.write(tmp_path / "mine", [written(tmp_path / "t", {f"a.{ending}": rows})]).sources
+    assert (source.columns, len(texts_of(tmp_path / "mine"))) == (("column1", "column2"), 200)
+
+
+def test_a_header_without_a_usual_name_is_reported(tmp_path: Path) -> None:
+    rows = "".join(f"{prose(n)[:30]},{n}\n" for n in range(200))
+    here = written(tmp_path / "t", {"a/평.csv": "평,점수\n" + rows, "b/글.csv": "내용,점수\n" + rows})
+    lines = "\n".join(project.summary(project.write(tmp_path / "mine", [here / "a"])))
+    assert 'its first row, "평", "점수", is taken for the names' in lines
+    assert 'set columns = ["column1", "column2"] and fields.text = "column1"' in lines
+    assert "first row" not in "\n".join(project.summary(project.write(tmp_path / "other", [here / "b"])))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
