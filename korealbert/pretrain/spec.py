@@ -114,7 +114,9 @@ class PretrainSpec(Spec):
     batch_warmup: tuple[BatchPhase, ...] = ()
     """Phases with smaller batches at the start, in order; afterwards ``global_batch_size`` applies."""
     long: LongPhase | None = None
-    """Train the last steps on longer sequences, from their own examples and views."""
+    """Train the last steps on longer sequences, from their own examples and views. Tables ``[examples_long]`` and
+    ``[views_long]`` change what they inherit: ``[examples]``, with rows of all positions of the model, and ``[views]``, whose
+    ramps have ended (each long view has ``masking.rate``) and without ``masking.max_predictions``."""
     packing: Literal["none", "best_fit"] = "none"
     """``best_fit`` puts several rows of the examples into one sequence, without padding between them; batch sizes then count
     such sequences. It needs ``architecture = "modern"``, whose attention keeps the rows apart. ``none``: one row per
