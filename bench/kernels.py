@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _attend_seconds(inputs: Sequence[Tensor], visible: Tensor, by_products: bool) -> float:
-    with patch.object(attention, "_by_products", lambda *_: by_products):
+    with patch.object(attention, "by_products", lambda *_: by_products):
         return _seconds(lambda query, key, value: attention.attend(query, key, value, visible, 0.0), inputs)
 
 

@@ -77,6 +77,7 @@ def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[No
         patches.enter_context(patch.object(modern, "_MASKED_LENGTH", torch.inf))
         patches.enter_context(patch.object(modern, "_rotate", modern._rotate_at_once))
         patches.enter_context(patch.object(objectives, "chunks", lambda *sizes: chunks(*sizes[:3], torch.device("cuda"))))
+        patches.enter_context(patch.object(objectives, "_leaves_out_unused", lambda _: False))
         patches.enter_context(patch.object(F, "layer_norm", in_fp32))
         patches.enter_context(patch.object(F, "dropout", dropout))
         if varlen_attn is not None:

@@ -279,7 +279,7 @@ def _check(spec: FinetuneSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "finetune",
-    version=7,
+    version=8,
     spec=FinetuneSpec,
     run=run,
     memory_class=_memory_class,

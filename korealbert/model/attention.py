@@ -22,7 +22,7 @@ def attend(query_BNLD: Tensor, key_BNLD: Tensor, value_BNLD: Tensor, visible: Te
 
     Matrix products replace torch's kernel where they are faster (``bench/kernels.py``); the two differ by rounding.
     """
-    if not _by_products(query_BNLD):
+    if not by_products(query_BNLD):
         return F.scaled_dot_product_attention(query_BNLD, key_BNLD, value_BNLD, attn_mask=visible, dropout_p=dropout)
     scores = query_BNLD * query_BNLD.shape[-1] ** -0.5 @ key_BNLD.transpose(-1, -2)
     if visible is not None:  # Adding is five times as fast as filling, with its gradient. A row without keys is finite.
@@ -38,7 +38,7 @@ def masked(visible: Tensor | None) -> Attend:
     return lambda query, key, value, dropout: attend(query, key, value, visible, dropout)
 
 
-def _by_products(query_BNLD: Tensor) -> bool:
+def by_products(query_BNLD: Tensor) -> bool:
     """Return whether matrix products are faster: on CPUs in bf16, up to 1,024 positions."""
     return query_BNLD.device.type == "cpu" and query_BNLD.dtype == torch.bfloat16 and query_BNLD.shape[2] <= 1024
 

@@ -124,9 +124,14 @@ class Guard:
             return None
         return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
-    def forget(self) -> None:
-        """Forget recent values: from here on other tasks, other noise or another batch size change loss and norm."""
+    def forget(self, *, order: bool = False) -> None:
+        """Forget recent values: from here on other tasks, other noise or another batch size change loss and norm.
+
+        ``order`` forgets that sentence order was learnt, too: other rotary frequencies may undo it for a while.
+        """
         self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
+        if order:
+            self.state.best_order = 0.0
 
     def after_scoring(self, order_accuracy: float | None, rows: int) -> str | None:
         """Judge the scores of held-out rows: a model that had learnt sentence order and guesses again has collapsed."""

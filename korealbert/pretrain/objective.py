@@ -150,9 +150,17 @@ def _piece_cross_entropy(head: MaskedTokenHead, hidden_BPH: Tensor, table_VE: Te
     """Return the sums over the pieces at masked slots."""
     if (number := chunks(labels_BP.numel(), 1, head.pieces, labels_BP.device)) is None:
         return _cross_entropy(head(hidden_BPH, table_VE), labels_BP)
-    labels_K1 = labels_BP.reshape(-1, 1)
+    hidden_KH, labels_K1 = hidden_BPH.flatten(0, 1), labels_BP.reshape(-1, 1)
+    real_K = labels_K1.squeeze(1) != IGNORED
+    if _leaves_out_unused(labels_BP.device):
+        hidden_KH, labels_K1 = hidden_KH[real_K], labels_K1[real_K]
     targets = PieceTargets(torch.zeros_like(labels_K1), labels_K1)
-    return _TaskSums(*chunked(head, hidden_BPH.flatten(0, 1)[:, None], table_VE, targets, number), (labels_K1 != IGNORED).sum())
+    return _TaskSums(*chunked(head, hidden_KH[:, None], table_VE, targets, number), real_K.sum())
+
+
+def _leaves_out_unused(device: torch.device) -> bool:
+    """Return whether logits are computed for targets alone: on CPUs; on GPUs we would have to wait for their number."""
+    return device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _means_of_unmasked(hidden_BLH: Tensor, number_BL: Tensor, sequences: int, batch: TensorBatch) -> Tensor:
@@ -171,6 +179,8 @@ def _bag_cross_entropy(
     real_BP = labels_BP != IGNORED
     place_BP = number_BP.clamp(max=sequences - 1)  # An unused slot may point into the padding.
     if (number := chunks(rows, sequences, head.pieces, means_BSH.device)) is not None:
+        if _leaves_out_unused(means_BSH.device):
+            means_BSH, place_BP, labels_BP = _with_targets(means_BSH, place_BP, labels_BP)
         return _TaskSums(*chunked(head, means_BSH, table_VE, PieceTargets(place_BP, labels_BP), number), real_BP.sum())
     row_B1 = torch.arange(rows, device=means_BSH.device)[:, None]
     logits_BSV = head(means_BSH, table_VE).float()
@@ -178,6 +188,15 @@ def _bag_cross_entropy(
     with torch.no_grad():
         hits_BP = logits_BSV.argmax(-1)[row_B1, place_BP] == labels_BP
     return _TaskSums(-logs_BP.where(real_BP, 0.0).sum(), hits_BP.sum(), real_BP.sum())
+
+
+def _with_targets(means_BSH: Tensor, place_BP: Tensor, labels_BP: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return means, places and labels of the N sequences with targets, each as a row of its own: [N, 1, H] and twice [N, P]."""
+    number_S1 = torch.arange(means_BSH.shape[1])[:, None]
+    labels_BSP = labels_BP[:, None].where(place_BP[:, None] == number_S1, IGNORED)
+    has_BS = (labels_BSP != IGNORED).any(2)
+    labels_NP = labels_BSP[has_BS]
+    return means_BSH[has_BS][:, None], torch.zeros_like(labels_NP), labels_NP
 
 
 def dropout_seed(seed: int, step: int, micro_batch: int) -> int:

@@ -114,7 +114,9 @@ class PretrainSpec(Spec):
     batch_warmup: tuple[BatchPhase, ...] = ()
     """Phases with smaller batches at the start, in order; afterwards ``global_batch_size`` applies."""
     long: LongPhase | None = None
-    """Train the last steps on longer sequences, from their own examples and views."""
+    """Train the last steps on longer sequences, from their own examples and views. Tables ``[examples_long]`` and
+    ``[views_long]`` change what they inherit: ``[examples]``, with rows of all positions of the model, and ``[views]``, whose
+    ramps have ended (each long view has ``masking.rate``) and without ``masking.max_predictions``."""
     packing: Literal["none", "best_fit"] = "none"
     """``best_fit`` puts several rows of the examples into one sequence, without padding between them; batch sizes then count
     such sequences. It needs ``architecture = "modern"``, whose attention keeps the rows apart. ``none``: one row per
@@ -130,7 +132,8 @@ class PretrainSpec(Spec):
     """What DeepSpeed's ZeRO shards over ranks: 0 nothing, 1 the moments, 2 also the gradients. LAMB and Muon need 0."""
     compile: Literal["no", "kernels", "graphs"] = "no"
     """torch.compile: fused ``kernels``, or kernels captured in CUDA ``graphs``. With ``no``, GPUs still use fused kernels
-    unless TORCH_COMPILE_DISABLE=1 is set. On CPUs they need a C++ compiler."""
+    unless TORCH_COMPILE_DISABLE=1 is set. On CPUs they need a C++ compiler, and a killed run on packed rows goes on with other
+    last bits, because kernels depend on the shapes of the batches that a process has seen."""
     sop_weight: float = Field(default_factory=_order_weight, ge=0)
     """Weight of the sentence-order loss; 0 under ``objective = "rtd"``."""
     wop_weight: float = Field(default_factory=_order_weight, ge=0)

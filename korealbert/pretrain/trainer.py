@@ -158,7 +158,7 @@ class Trainer:
         spec, state = self.spec, self.state
         long, size = spec.is_long(state.step), spec.batch_at(state.step)
         if state.step and self._changes_at(state.step):
-            self.guard.forget()
+            self.guard.forget(order=self._begins_long(state.step))
 
         # Read this rank's micro-batches, and count the targets and tokens of the global batch.
         with self.speed.waiting():

@@ -80,6 +80,12 @@ from korealbert.xpt.transfer import TransferSpec
 
 _RETRIEVAL_TABLES = ("retrieval", "bi_encoder")
 _LONG_TABLES = ("examples_long", "views_long")
+_NOT_IN_LONG_VIEWS: Mapping[str, Collection[str]] = {
+    "masking": ("rate_from", "rate_views", "max_predictions"),
+    "word_order": ("portion_ramp_views", "ramp_views"),
+}
+"""Fields of the tables in [views] that [views_long] does not inherit: the slots of a short row, and ramps, which end with the
+short rows instead of beginning anew."""
 _MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "sentence_task": "none",
     "masking": {"unit": "token"},
@@ -218,8 +224,17 @@ def _long_specs(reader: Reader, examples: packing.ExamplesSpec, pretrain: Pretra
             f"{reader.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
             f"and not above {length} positions of [pretrain.model]"
         )
-    noise = merged(reader.table("views"), reader.table("views_long"))
+    noise = merged(_lasting(reader.table("views")), reader.table("views_long"))
     return {"examples_long": rows, "views_long": reader.validate(ViewsSpec, "views_long", noise)}
+
+
+def _lasting(views: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what [views_long] inherits of [views]: all but ``_NOT_IN_LONG_VIEWS``, and an amount that rises is fixed."""
+    inherited = dict(views)
+    for name, left_out in _NOT_IN_LONG_VIEWS.items():
+        if isinstance(table := views.get(name), dict):
+            inherited[name] = {key: value for key, value in table.items() if key not in left_out and value != "ramp"}
+    return inherited
 
 
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:

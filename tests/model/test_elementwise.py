@@ -23,6 +23,32 @@ def test_dropped_elements_have_the_rate_and_their_gradients_are_zero(rate: float
     assert share.mean(0).std().item() == pytest.approx((rate * (1 - rate) / 301) ** 0.5, rel=0.2)
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.15, 0.3, 0.9])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_what_is_kept_has_the_values_of_torchs_dropout_in_fp32_rounded_once(rate: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(2)
+    x, gradient = (torch.randn(513, 1023).to(dtype).requires_grad_() for _ in range(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        dropped = dropout(x, rate)
+    dropped.backward(gradient)
+    assert x.grad is not None
+    assert torch.equal(x.grad == 0, dropped == 0)
+    for given, ours in ((x, dropped), (gradient, x.grad)):
+        torchs = F.dropout(given.float(), round(rate * 65_536) / 65_536)
+        both = (ours != 0) & (torchs != 0)
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours[both], torchs[both].to(dtype), rtol=0 if dtype == torch.bfloat16 else 2**-22, atol=0)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.15])
+def test_the_mean_stays(rate: float) -> None:
+    x = torch.rand(1 << 20, generator=torch.Generator().manual_seed(3)).bfloat16()
+    torch.manual_seed(3)
+    mean = sum(dropout(x, rate).double().mean().item() for _ in range(8)) / 8
+    deviation = (rate / (1 - rate) * x.double().square().mean().item() / x.numel() / 8) ** 0.5
+    assert mean == pytest.approx(x.double().mean().item(), abs=4 * deviation)  # A factor of 1.109375 would be 0.16 % off.
+
+
 def test_torchs_generator_decides_what_is_dropped() -> None:
     x = torch.ones(4, 33, 7, dtype=torch.bfloat16)
     torch.manual_seed(5)

@@ -327,6 +327,37 @@ def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other(monkeypa
     torch.testing.assert_close(*encoded, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("half", [4, 10, 13, 64])
+def test_local_attention_under_a_mask_is_that_by_blocks(dtype: torch.dtype, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of up to four blocks are masked in bf16."""
+    _, lengths = packed_rows(PACKED, 40)
+    generator = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(3, 2, 40, 16, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+    counted, found = [], []
+    attend = modern.attend
+    monkeypatch.setattr(modern, "attend", lambda query, *rest: counted.append(len(query)) or attend(query, *rest))
+    for short in (39, 40):
+        monkeypatch.setattr(modern, "_MASKED_LENGTH", short)
+        mixed = modern._Sequences(lengths, 40).attend_nearby(*inputs, 0.0, half=half)
+        found.append([mixed, *torch.autograd.grad(mixed.square().sum(), inputs)])
+    blocks = -(-40 // half)
+    assert counted == [3 * blocks, 3 if dtype == torch.bfloat16 and blocks <= 4 else 3 * blocks]
+    for by_blocks, under_mask in zip(*found, strict=True):
+        torch.testing.assert_close(by_blocks, under_mask, rtol=0, atol=1e-5 if dtype == torch.float32 else 0.05)
+
+
+def test_few_rows_at_once_are_rotated_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    query_key = torch.randn(2, 5, 3, 20, 8, generator=torch.Generator().manual_seed(1)).bfloat16()
+    rotation = modern._Rotation.of(20, 8, 10_000.0, torch.device("cpu"))
+    places = torch.arange(20).flip(0).expand(5, -1)
+    turned = []
+    for rows in (1, 2, 5):
+        monkeypatch.setattr(modern, "_ROTATED_AT_ONCE", rows * query_key[:, :1].numel())
+        turned += [rotation.rotate(query_key), rotation.at(places).rotate(query_key)]
+    assert all(torch.equal(first, other) for first, other in zip(turned, turned[2:], strict=False))
+
+
 def test_rows_after_the_pieces_are_neither_predicted_nor_exported(tmp_path: Path) -> None:
     config = shape(vocab_size=60, word_rows=even_rows(60))
     ours, theirs = ours_and_theirs(tmp_path, config)

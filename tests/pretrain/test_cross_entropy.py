@@ -119,6 +119,26 @@ def test_many_blocks_give_the_result_of_one_block(fields: dict[str, Any], pack: 
     torch.testing.assert_close(of_some, of_one, rtol=1e-5, atol=1e-6)
 
 
+def test_a_cpu_computes_logits_for_targets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = objective_of(spec(model=MODERN, bow_weight=0.5, wop_weight=0.0))
+    tensors = to_tensors(packed(SyntheticBatches(9).gather(0, np.arange(4))), CPU)
+    labels_BP = tensors.mlm_labels.clone()
+    labels_BP[:, ::2] = -100
+    labels_BP[0] = -100
+    computed: list[int] = []
+    chunked = objective.chunked
+    monkeypatch.setattr(
+        objective, "chunked", lambda head, hidden, *rest: computed.append(len(hidden)) or chunked(head, hidden, *rest)
+    )
+    for labels, none in ((labels_BP, False), (torch.full_like(labels_BP, -100), True)):
+        sums, gradients = sums_and_gradients(made, tensors._replace(mlm_labels=labels), precision=torch.bfloat16)
+        assert torch.isfinite(sums.losses).all()
+        assert all(gradient.isfinite().all() for gradient in gradients.values())
+        assert computed[-2] == (labels != -100).sum() == sums.targets[0]
+        assert (computed[-1] == 0) == none
+        assert computed[-1] <= computed[-2]
+
+
 def test_the_first_of_equal_logits_is_the_prediction() -> None:
     logits_KRV = torch.tensor([[[0.0, 2.0, 2.0, 1.0]], [[3.0, 3.0, 3.0, 3.0]], [[0.0, 0.0, 0.0, 5.0]]])
     rows_K1 = torch.zeros(3, 1, dtype=torch.long)
@@ -140,6 +160,7 @@ def _peak(number: int | None, *, in_blocks: bool = True) -> float:
         tracker.track_external(head, table, hidden, labels, SGD([table]))
         with tracker, torch.autocast("cpu", dtype=torch.bfloat16), pytest.MonkeyPatch.context() as patch:
             patch.setattr(objective, "chunks", lambda *_: number)
+            patch.setattr(objective, "_leaves_out_unused", lambda _: False)  # Labels have no values.
             patch.setattr(cross_entropy, "_BLOCK_BYTES", 1 << 29)  # 11 blocks instead of 2,900, each of which is traced.
             patch.setattr(cross_entropy, "_hits", lambda logits, _, rows, labels, __: (logits.argmax(-1) == labels).sum())
             if not in_blocks:  # As on a GPU.

@@ -17,7 +17,7 @@ from korealbert.pretrain.data import Loaded
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.guard import Guard, GuardSpec, GuardState, Recent
 from korealbert.pretrain.trainer import Collapsed, Stopped, Trainer
-from tests.pretrain.runs import lines, no_dropout, same_bytes, spec, trainer
+from tests.pretrain.runs import TINY_MODEL, lines, no_dropout, same_bytes, spec, trainer
 from tests.pretrain.synthetic import SyntheticBatches
 
 
@@ -85,6 +85,16 @@ def test_few_rows_that_were_guessed_well_are_no_learning() -> None:
     assert [guard.after_scoring(accuracy, 41) for accuracy in (0.659, 0.488, 0.8, 0.512)] == [None] * 4
     assert guard.after_scoring(0.83, 41) is None
     assert guard.after_scoring(0.488, 41) == "held-out accuracy of sentence order fell from 0.830 to 0.488, which is guessing"
+
+
+def test_sentence_order_that_long_sequences_undo_is_no_collapse(alone: Ranks, tmp_path: Path) -> None:
+    long = {"from_step": 2, "global_batch_size": 4, "micro_batch_size": 2}
+    run = trainer(spec(steps=3, long=long, model={**TINY_MODEL, "max_positions": 32}), tmp_path, alone)
+    judge = Guard.after_scoring
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "after_scoring", lambda guard, _, rows: judge(guard, 0.5 if run.state.step > 2 else 0.99, 200))
+        assert run.run()["rollbacks"] == 0
+    assert run.state.guard.best_order == 0.5
 
 
 def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None:

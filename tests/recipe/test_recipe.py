@@ -327,6 +327,43 @@ def test_long_sequences_are_rows_and_views_of_their_own_that_pretraining_reads(e
     assert nodes["views/long"].inputs == {"examples": "examples/long", "vocab": "vocab"}
 
 
+RAMPS = """
+[views.masking]
+mask_portion = 1.0
+random_portion = 0.0
+rate = 0.15
+rate_from = 0.3
+rate_views = 4
+max_predictions = 30
+
+[views.word_order]
+amount = "ramp"
+ramp_views = 3
+portion_ramp_views = 2
+rate = 0.1
+"""
+
+
+def test_ramps_and_slots_of_short_rows_are_not_inherited_by_long_ones(editable: Path) -> None:
+    editable.write_text(edit(editable, "views = 4", "views = 4\n" + RAMPS).read_text() + LONG.partition("[views_long")[0])
+    recipe = recipes.load(editable)
+    short, long = recipe.views, recipe.views_long
+    assert long is not None
+    assert [short.masking.rate_in(view) for view in (0, 3)] == pytest.approx([0.3, 0.15])
+    assert {long.masking.rate_in(view) for view in range(4)} == {0.15}
+    assert (long.masking.mask_portion, long.masking.slots(512)) == (1.0, 76)
+    assert (short.word_order.amount, long.word_order.amount, long.word_order.rate) == ("ramp", "fixed", 0.1)
+    assert {long.word_order.portion_in(view) for view in range(4)} == {long.word_order.portion}
+
+
+def test_long_rows_may_have_a_ramp_of_their_own(editable: Path) -> None:
+    ramp = "rate_from = 0.3\nrate_views = 2\n"
+    editable.write_text(edit(editable, "views = 4", "views = 4\n" + RAMPS).read_text() + LONG + ramp)
+    long = recipes.load(editable).views_long
+    assert long is not None
+    assert [long.masking.rate_in(view) for view in range(3)] == pytest.approx([0.3, 0.2, 0.2])
+
+
 @pytest.mark.parametrize(
     ("added", "message"),
     [

@@ -132,7 +132,7 @@ def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
 
 STAGE = Stage(
     "bi_encoder",
-    version=6,
+    version=7,
     spec=BiEncoderSpec,
     run=run,
     memory_class=_memory_class,
