@@ -156,6 +156,16 @@ def with_line_breaks(text: str, start: int, end: int) -> tuple[int, int]:
     return start, below
 
 
+HIDDEN_EMAIL = "[email protected]"
+"""What Cloudflare shows in the place of an e-mail address; scripts would put it back."""
+_HIDDEN_EMAIL_VIEW = "mail@protected.kr"
+
+
+def with_emails(text: str) -> str:
+    """Return the text with an address as long as ``HIDDEN_EMAIL`` in its place, for patterns."""
+    return text.replace(HIDDEN_EMAIL, _HIDDEN_EMAIL_VIEW) if HIDDEN_EMAIL in text else text
+
+
 def matching_view(text: str) -> str:
     """Return the text with one spelling of ASCII, brackets, copyright signs and middle dots, for patterns; offsets stay."""
-    return text.translate(_VIEW)
+    return with_emails(text.translate(_VIEW))

@@ -66,6 +66,7 @@ def test_the_matching_view_keeps_every_offset(text: str) -> None:
 
 
 def test_the_matching_view_has_one_spelling() -> None:
+    assert matching_view("기자 [email protected]") == "기자 mail@protected.kr"
     assert matching_view("【서울＝뉴시스】© Ⓒ ⓒ ㆍ〈저작권자〉＠") == "[서울=뉴시스]ⓒ ⓒ ⓒ ·<저작권자>@"
 
 

@@ -21,6 +21,8 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Literal
 
+from korealbert.corpus.normalise import HIDDEN_EMAIL, with_emails
+
 Kind = Literal[
     "resident_number",
     "foreigner_number",
@@ -174,10 +176,10 @@ class _Masked:
 
 def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
     """Replace personal data of these ``kinds`` by placeholders. Idempotent, linear in the text."""
-    if not kinds or not _DIGITS_OR_AT.search(text):
+    if not kinds or not (_DIGITS_OR_AT.search(text) or HIDDEN_EMAIL in text):
         return _Masked(text, {})
     counts: Counter[str] = Counter()
-    view = text.translate(_NARROW) if _WIDE.search(text) else text
+    view = with_emails(text.translate(_NARROW) if _WIDE.search(text) else text)
     for kind, (prefilter, pattern, check) in _KINDS.items():
         if kind not in kinds or not prefilter.search(view):
             continue
@@ -282,13 +284,13 @@ def _business(match: re.Match[str]) -> int | None:
 
 
 def _ip_address(match: re.Match[str]) -> int | None:
-    """Accept public addresses only; four small numbers without a cue word are a version or a section."""
+    """Accept public addresses only; four small numbers without a cue word are a version, a section or dates (5.18.10.26)."""
     try:
         public = ip_address(match[0]).is_global
     except ValueError:
         return None
     before = _before(match, 12)
-    small = match[1] and sum(len(part) > 1 for part in match[1].split(".")) < 2
+    small = match[1] and (sum(len(part) > 1 for part in match[1].split(".")) < 2 or max(map(int, match[1].split("."))) < 32)
     likely = _IP_CUE.search(before) or not (small or _VERSION.search(before))
     return match.start() if public and likely else None
 

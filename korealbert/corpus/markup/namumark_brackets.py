@@ -29,6 +29,10 @@ _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _CITATION = re.compile(r"\s*#.*\Z|[\W_]*(?:\d{1,2}[\W_]*)?\Z")
 """The label of a link that cites a source: ``#``, ``#영상``, ``[1]``."""
+_SOURCE = re.compile(r"[\[(]?(?:관련 ?)?(?:출처|기사|보도|원문|링크|영상|자료|아카이브)(?: ?\d{1,2})?[\])]?")
+"""The label of a link that cites a source if it stands alone behind a sentence or in parentheses."""
+_SOURCE_BEFORE = f'.?!()]"”’,:/·{REMOVED}'
+_SOURCE_AFTER = re.compile(rf" *(?:[\n),/·\[{REMOVED}]|\Z)")
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
     {
@@ -65,12 +69,23 @@ def _links(text: str, lost: Counter[str]) -> str:
         if ":" not in target and (label or (label is None and target and target[0] not in " /.#\0" and "#" not in target)):
             parts[index], parts[index + 1] = LINK_START, f"{label or target.rstrip()}{LINK_END}"
             continue
-        parts[index], construct = _link_text(target, label)
+        cites = label and "://" in target and _cites(label, parts, index)
+        parts[index], construct = ("", "link") if cites else _link_text(target, label)
         parts[index + 1] = ""
         if construct:
             parts[index] = REMOVED
             lost[construct] += source_length(target) + (0 if label is None else source_length(label) + 1) + 4
     return "".join(parts)
+
+
+def _cites(label: str, parts: list[str], index: int) -> bool:
+    """Return whether the link at ``index`` of the parts only says that its target is a source."""
+    if not _SOURCE.fullmatch(label.strip()) or not _SOURCE_AFTER.match(parts[index + 2]):
+        return False
+    before = parts[index - 1].rstrip(" ")
+    if before or index == 1:
+        return before[-1:] in tuple(_SOURCE_BEFORE)
+    return parts[index - 3] == REMOVED  # another source
 
 
 def _link_text(target: str, label: str | None) -> tuple[str, str]:

@@ -40,10 +40,10 @@ _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
 _EMPTIED = re.compile(
     "|".join(
         f"{re.escape(left)} *{REMOVED}[ {REMOVED}]*{re.escape(right)}"
-        for left, right in ("《》", "〈〉", "「」", "『』", "“”", "‘’", "[]")
+        for left, right in ("《》", "〈〉", "「」", "『』", "“”", "‘’", "[]", "（）")
     )
 )
-_EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]]")
+_EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]）]")
 _EMPTY_QUOTES_END = re.compile(rf"{REMOVED}(?:\"|')")
 _EMPTY_QUOTES = re.compile(rf"(?<![^\s(,{REMOVED}])(\"|'){REMOVED}+\1")
 _BETWEEN = "·ㆍ・•→"

@@ -21,6 +21,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
 from korealbert.corpus.readers.json import parse_json
 from korealbert.corpus.readers.other_formats import ARROW_REMEDY, looks_like_arrow
@@ -105,14 +106,15 @@ def _select_columns(copy: IO[bytes], fields: FieldMap) -> tuple[list[str], list[
         remedy = "set the format that it has, leave it out by `members` (*.parquet), or fetch it again"
         message = ARROW_REMEDY if looks_like_arrow(first_bytes) else f"{error} (the file begins with {first_bytes!r}); {remedy}"
         raise ReadFault("corrupt_file", "byte 0", message) from None
-    wanted = [name for name in schema.names if name in fields.names]
-    if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
+    wanted = [name for name in schema.names if composed(name) in fields.names]
+    found = list(map(composed, wanted))
+    if twice := sorted({name for name in found if found.count(name) > 1}):
         remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
         raise ReadFault("ambiguous_field", "byte 0", remedy)
-    if fields.text[0] not in wanted:
+    if fields.text[0] not in found:
         raise ReadFault("missing_field", "byte 0", missing_text_remedy(fields.text[0], schema.names))
     texts = [name for name in wanted if _is_text(schema.field(name).type)]
-    if no_texts := [name for name in fields.text if name in wanted and name not in texts]:
+    if no_texts := [name for name in wanted if composed(name) in fields.text and name not in texts]:
         remedy = f"column {no_texts[0]!r} is {schema.field(no_texts[0]).type}, not text: set fields.text of the spec"
         raise ReadFault("wrong_type", "byte 0", remedy)
     return [name for name in wanted if name in texts or pa.types.is_primitive(schema.field(name).type)], texts

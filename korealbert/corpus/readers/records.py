@@ -203,6 +203,8 @@ def document_of(
     """Apply the field map of the spec to a record at ``extent`` of a batch."""
     start, end = extent
     fields = spec.field_map
+    if not all(map(str.isascii, record)):
+        record = {composed(name): value for name, value in record.items()}
     values: dict[str, str] = {}
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Names, Spec
+from korealbert.corpus.normalise import composed
 from korealbert.documents.streams import ReadLimits
 
 Format = Literal[
@@ -91,6 +92,12 @@ class FieldMap(Spec):
     document id, under which drops, removals and copies are listed."""
     required: tuple[str, ...] = ()
     """Fields of this table (``title``, ``published``, …) without which a record is quarantined; ``text`` is always required."""
+
+    @field_validator("*")
+    @classmethod
+    def _composed(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """Compose names, whose syllables some systems write as separate letters; those of records are composed too."""
+        return composed(given) if isinstance(given, str) else tuple(map(composed, given))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import BLANK_LINE, LINE_END, RawRecords
 from korealbert.corpus.readers.json import line_extents
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, document_of, native_id, read_each
@@ -93,7 +94,7 @@ def _split_front_matter(text: str) -> tuple[dict[str, str], str]:
     found = _FRONT_MATTER.match(text)
     if not found:
         return {}, text
-    entries = {key.strip(" '\""): _scalar(value.strip()) for key, value in _FRONT_LINE.findall(found.group(1))}
+    entries = {composed(key.strip(" '\"")): _scalar(value.strip()) for key, value in _FRONT_LINE.findall(found.group(1))}
     return entries, text[found.end() :]
 
 

@@ -56,6 +56,23 @@ def test_options(options: dict[str, object], markup: str, expected: str) -> None
     assert text_of(markup, **options) == expected
 
 
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("강은 길다. ([[https://a.kr|출처]])", "강은 길다."),
+        ("강은 길다.[[https://a.kr|관련 기사]] [[https://b.kr|영상 2]]\n깊다.", "강은 길다.\n깊다."),
+        ("강(출처: [[https://a.kr|기사]], [[https://b.kr|링크]])은 길다.", "강은 길다."),
+        ("길다. [[https://a.kr|기사]]는 짧다. [[https://a.kr|기사]] 하나", "길다. 기사는 짧다. 기사 하나"),
+        (
+            "그가 쓴 [[https://a.kr|기사]]\n[[https://a.kr|영상]] [[강|자료]] 속의 강이 길게 흐른다.",
+            "그가 쓴 기사\n영상 자료 속의 강이 길게 흐른다.",
+        ),
+    ],
+)
+def test_a_link_that_says_no_more_than_that_it_is_a_source_goes(markup: str, expected: str) -> None:
+    assert text_of(markup) == expected
+
+
 def test_what_is_lost_is_counted_once() -> None:
     lost = extract_namumark("강은 길다.[* 재면 [[파일:가.jpg]] 길다.] {{{#!syntax a\nb\n}}}\n## 주석\n|| 칸 ||\n", DEFAULT).lost
     assert lost["file"] == len("[[파일:가.jpg]]")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+import unicodedata
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.archives import compressed, tar
@@ -355,6 +358,22 @@ def test_a_column_that_the_header_names_twice_is_refused_if_it_is_used(tmp_path:
     assert (bad.reason, bad.field) == ("duplicate_column", "text")
     path.write_text(f"title,x,text,x\n봄,1,{SENTENCE},2\n", "utf-8")
     assert extract(tmp_path / "store", path, format="books").texts == [SENTENCE]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet", "text"])
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_names_of_fields_may_be_decomposed(tmp_path: Path, kind: str, forms: tuple[str, str]) -> None:
+    text, title = (unicodedata.normalize(forms[0], name) for name in ("본문", "제목"))
+    path = tmp_path / "a"
+    if kind == "parquet":
+        pq.write_table(pa.table({title: ["봄"], text: [SENTENCE]}), path)
+    else:
+        row = json.dumps({title: "봄", text: SENTENCE}, ensure_ascii=False)
+        front = f"---\n{title}: 봄\n---\n{SENTENCE}"
+        path.write_text({"csv": f"{title},{text}\n봄,{SENTENCE}\n", "text": front}.get(kind, row), "utf-8")
+    fields = {"text": unicodedata.normalize(forms[1], "본문"), "title": unicodedata.normalize(forms[1], "제목")}
+    (found,) = extract(tmp_path / "store", path, format=kind, fields=fields).documents
+    assert (found.title, found.text) == ("봄", SENTENCE)
 
 
 def test_a_table_without_a_header_is_told_to_name_its_columns(tmp_path: Path) -> None:
