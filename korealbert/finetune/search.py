@@ -82,8 +82,8 @@ _RealAxis = Annotated[
 class SearchSpec(Spec):
     """A search over settings by dev score; only the selected setting is scored on test.
 
-    ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay`` and ``dropout`` are searched if they are
-    given, as a list of values or (for Optuna) as a table with ``low``, ``high`` and ``log``.
+    ``epochs``, ``batch_size``, ``learning_rate``, ``embedding_lr_factor``, ``warmup_ratio``, ``weight_decay`` and ``dropout``
+    are searched if they are given, as a list of values or (for Optuna) as a table with ``low``, ``high`` and ``log``.
     """
 
     method: Literal["grid", "optuna"] = "grid"
@@ -94,6 +94,8 @@ class SearchSpec(Spec):
     """Batch sizes to try."""
     learning_rate: _RealAxis | None = None
     """Learning rates to try."""
+    embedding_lr_factor: _RealAxis | None = None
+    """Factors of the learning rate of embeddings to try."""
     warmup_ratio: _RealAxis | None = None
     """Shares of warm-up to try."""
     weight_decay: _RealAxis | None = None
@@ -165,7 +167,7 @@ class SearchSpec(Spec):
                 raise ValueError(f"{name} is searched, but {other} = {getattr(cell, other)} replaces it; remove one")
 
 
-AXES = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "dropout")
+AXES = ("epochs", "batch_size", "learning_rate", "embedding_lr_factor", "warmup_ratio", "weight_decay", "dropout")
 """Fields that can be searched. ``max_length`` is not among them, because each value would need its own features."""
 
 _WHOLE = ("epochs", "batch_size")
@@ -222,6 +224,7 @@ class ProposalStats(Statistics):
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: Real | None = None
+    embedding_lr_factor: Real | None = None
     warmup_ratio: Real | None = None
     weight_decay: Real | None = None
     dropout: Real | None = None

@@ -220,7 +220,7 @@ def _features(
 def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     """Return the fields of ``metrics.json`` that are known before the run."""
     settings = {name: getattr(spec, name) for name in AXES}
-    others = ("steps", "warmup_steps", "encoder_dropout", "embedding_lr_factor", "whiten")
+    others = ("steps", "warmup_steps", "encoder_dropout", "whiten")
     settings |= {name: getattr(spec, name) for name in others if getattr(spec, name) != FinetuneSpec.model_fields[name].default}
     known = {"task": spec.task_name, "title": task.title, "init": spec.init, "seed": spec.seed}
     if spec.head != "own":
