@@ -80,6 +80,8 @@ class AblationSpec(Spec):
     """One pretraining per cell and seed."""
     set: _Overrides = Field(default_factory=dict)
     """Fields that all cells change in the recipe."""
+    without: tuple[str, ...] = ()
+    """Fields or tables of the recipe that all cells remove."""
     shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
     """Stages that all cells take from the first one even if their inputs differ: ``["vocab"]``."""
     cells: tuple[Cell, ...] = ()
@@ -227,7 +229,7 @@ def _load_cells(
             parts = (spec.set, cell.set, *more, overrides, _NOT_TRAINED if more else {})
             fields = {name: value for part in parts for name, value in flattened(part).items()}
             _refuse_reserved(fields)
-            return load(base, data=data, overrides=fields, without=cell.without)
+            return load(base, data=data, overrides=fields, without=(*spec.without, *cell.without))
         except ValueError as error:
             for line in str(error).splitlines():
                 wrong.setdefault(line, f"{path}, {where}: ")

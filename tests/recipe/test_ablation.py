@@ -296,6 +296,18 @@ def test_without_columns_there_are_those_of_the_recipe(editable: Path) -> None:
     assert [column.title for column in columns] == ["MLM held out", "SOP held out", "WOP held out", "nsmc", "korsts"]
 
 
+def test_no_cell_has_what_the_ablation_takes_out(editable: Path) -> None:
+    text = editable.read_text("utf-8")
+    editable.write_text(text[: text.index("[noise.order]")], "utf-8")
+    before = graph_of(editable)
+    after = graph_of(edit(editable, "set.finetune.korsts.seeds = [1, 2]", 'without = ["finetune.korsts"]'))
+    assert before.keys() - after.keys() == {label for label in before if "/korsts" in label} != set()
+    assert {label: after[label].spec for label in after if label != "ablation"} == {
+        label: before[label].spec for label in after if label != "ablation"
+    }
+    assert not any("without" in setting for row in recipes.load_ablation(editable).report.rows for setting in row.settings)
+
+
 def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence() -> None:
     nodes = shipped("albert-table-9")
     assert [label for label in nodes if label.startswith("pretrain/")] == [
