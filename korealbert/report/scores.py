@@ -137,6 +137,11 @@ class Benchmark:
         return [*(init for init in INITS if self.of(init)), *sorted({cell.system for cell in self.cells} - {*INITS})]
 
     @property
+    def is_searched(self) -> bool:
+        """Whether the settings of each system are its best ones on dev."""
+        return any("settings" in cell.artifact.manifest["inputs"] for cell in self.cells)
+
+    @property
     def lead(self) -> str:
         """System shown first: the run's own model, or else the best encoder."""
         first = self.systems[0]

@@ -185,7 +185,7 @@ def test_means_and_deviations_over_seeds_are_those_of_the_cells(
         mean, deviation = sum(values) / 3, statistics.stdev(values)
         expected = [f"{two(mean)} ± {two(deviation)}", two(statistics.median(values)), two(max(values)), "3"]
         assert figures == expected, (title, init)
-    settings = {row[0]: row[1:4] for row in tables["Examples and settings, the same for every seed and weights"]}
+    settings = {row[0]: row[1:4] for row in tables["Examples and settings, the same for every seed"]}
     for title, task in (("NSMC", "nsmc"), ("KorSTS", "korsts")):
         metrics = json.loads((artifacts[f"finetune/{task}/random/2"].path / "metrics.json").read_text("utf-8"))
         assert settings[title] == [str(metrics[f"examples_{part}"]) for part in ("train", "dev", "test")]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from korealbert.formatting import MISSING
-from korealbert.report.sections.outcome import _scores_table
+from korealbert.report.scores import Benchmark, Cell
+from korealbert.report.sections.outcome import _random_weights, _scores_table, _settings_table
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,26 @@ def test_the_title_of_the_scores_names_the_columns_that_are_shown(further: Mappi
         shown=lambda *_, kind="test": "80.00" if kind == "test" or kind in further else MISSING,
     )
     assert _scores_table([benchmark]).title == f"Test scores over seeds, times 100: {expected}"
+
+
+def cell(system: str, rate: float, *, searched: bool) -> Cell:
+    artifact: Any = SimpleNamespace(
+        manifest={"spec": {"learning_rate": 5e-5, "max_length": 64}, "inputs": {"settings": "s-1"} if searched else {}}
+    )
+    settings = {"learning_rate": rate, "embedding_lr_factor": 0.1 if searched else 1.0}
+    sizes = {"examples_train": 900, "examples_dev": 50, "examples_test": 1000}
+    return Cell(artifact, {"title": "NSMC", "task": "nsmc", "init": system, "seed": 1, "settings": settings, **sizes}, system)
+
+
+def test_searched_settings_are_shown_as_selected_for_each_weights() -> None:
+    alike = Benchmark("nsmc", [cell("pretrained", 1e-3, searched=False), cell("random", 1e-3, searched=False)], {})
+    apart = Benchmark("nsmc", [cell("pretrained", 1e-3, searched=True), cell("random", 2e-3, searched=True)], {})
+    table = _settings_table([alike, apart])
+    assert table.header[5:8] == ["Batch size", "Learning rate", "Embedding lr factor"]
+    assert [(row[0], row[6], row[7], row[10]) for row in table.rows] == [
+        ("NSMC", "0.001", "1", "64"),
+        ("NSMC, pretrained", "0.001", "0.1", "64"),
+        ("NSMC, random", "0.002", "0.1", "64"),
+    ]
+    assert _random_weights(alike) == "random weights fine-tuned the same way"
+    assert _random_weights(apart) == "random weights fine-tuned with their own best settings on dev"

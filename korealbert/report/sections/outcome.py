@@ -70,7 +70,8 @@ def _differences(compared: Sequence[tuple[Benchmark, _Compared]]) -> str:
         measured = f"{signed(benchmark.gain or 0.0)}, {signed(found.low)} to {signed(found.high)}{found.doubt}"
         verdicts[verdict].append(f"{benchmark.title} ({benchmark.metric_title} {measured})")
     text = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in verdicts.items() if names)
-    return f"Against {_RANDOM_WEIGHTS} (difference, {compared[0][0].interval_title}), the pretrained model is {text}."
+    weights = _random_weights(*(benchmark for benchmark, _ in compared))
+    return f"Against {weights} (difference, {compared[0][0].interval_title}), the pretrained model is {text}."
 
 
 def _of_pieces(share: float, pieces: int | None) -> str:
@@ -117,7 +118,13 @@ def _one_answer(benchmark: Benchmark, system: str) -> str:
 _CONSTANT = "test: every prediction is "
 """Beginning of the warning that a model gives all test examples the same answer."""
 
-_RANDOM_WEIGHTS = "random weights fine-tuned the same way"
+_FINETUNED = {False: "the same way", True: "with their own best settings on dev"}
+"""How random weights were fine-tuned, by whether settings were searched."""
+
+
+def _random_weights(*benchmarks: Benchmark) -> str:
+    ways = sorted({benchmark.is_searched for benchmark in benchmarks})
+    return f"random weights fine-tuned {' or '.join(_FINETUNED[way] for way in ways)}"
 
 
 def _against_random(benchmark: Benchmark) -> str:
@@ -125,15 +132,15 @@ def _against_random(benchmark: Benchmark) -> str:
     gain = benchmark.gain
     if gain is None:
         return ""
-    compared = _compared_with_random(benchmark)
+    compared, random_weights = _compared_with_random(benchmark), _random_weights(benchmark)
     if compared is None:
         side = "above" if gain >= 0 else "below"
-        return f", {fixed(abs(gain))} points {side} {_RANDOM_WEIGHTS}, a difference without an interval"
+        return f", {fixed(abs(gain))} points {side} {random_weights}, a difference without an interval"
     ends = f", {benchmark.interval_title} {signed(compared.low)} to {signed(compared.high)}"
     measured = f"{signed(gain)}{ends if compared.low < compared.high else ''}{compared.doubt}"
     if not compared.is_clear:
-        return f", no clear difference from {_RANDOM_WEIGHTS} ({measured})"
-    return f", {'better' if gain > 0 else 'worse'} than {_RANDOM_WEIGHTS} ({measured})"
+        return f", no clear difference from {random_weights} ({measured})"
+    return f", {'better' if gain > 0 else 'worse'} than {random_weights} ({measured})"
 
 
 class _Compared(NamedTuple):
@@ -361,21 +368,37 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
     return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
-_SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")
+_SETTINGS = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "embedding_lr_factor",
+    "warmup_ratio",
+    "weight_decay",
+    "max_length",
+    "dropout",
+)
 
 
 def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
-    def row(benchmark: Benchmark) -> list[str]:
-        cell = benchmark.cells[0]
-        sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
-        settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
-        return [benchmark.title, *sizes, *settings, *([head(benchmark)] if heads else [])]
+    """Return a row for each benchmark, or for each weights whose settings differ because they were searched."""
 
-    def head(benchmark: Benchmark) -> str:
-        return ", ".join(dict.fromkeys(benchmark.head_of(system) or "own" for system in benchmark.systems))
+    def settings(benchmark: Benchmark, system: str) -> tuple[str, ...]:
+        cell = benchmark.of(system)[0]
+        known = {**cell.spec, **cell.metrics.get("settings", {})}
+        return tuple(f"{known[name]:g}" if name in known else MISSING for name in _SETTINGS)
 
-    heads = any(benchmark.head_of(system) for benchmark in benchmarks for system in benchmark.systems)
-    header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
-    numeric = frozenset(range(1, len(header)))
-    header += ["Head"] if heads else []
-    return Table("Examples and settings, the same for every seed and weights", header, [row(b) for b in benchmarks], numeric)
+    rows = []
+    for benchmark in benchmarks:
+        sizes = [count(benchmark.cells[0].metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
+        systems_with = defaultdict[tuple[str, ...], list[str]](list)
+        for system in benchmark.systems:
+            systems_with[settings(benchmark, system)].append(system)
+        for values, systems in systems_with.items():
+            whose = f"{benchmark.title}, {', '.join(systems)}" if len(systems_with) > 1 else benchmark.title
+            heads = dict.fromkeys(benchmark.head_of(system) or "own" for system in systems)
+            rows.append([whose, *sizes, *values, ", ".join(heads)])
+    header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS), "Head"]
+    if all(row[-1] == "own" for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table("Examples and settings, the same for every seed", header, rows, frozenset(range(1, len(_SETTINGS) + 4)))
