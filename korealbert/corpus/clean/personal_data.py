@@ -64,7 +64,8 @@ _NOT_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.,/])"
 _NOT_BEFORE_NUMBER = r"(?![0-9])(?![-.,/][0-9])"
 _MAYBE_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9]{4}[,/]))"
 _MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
-"""These numbers may be listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``)."""
+"""These numbers may be listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``) or in the last
+digits of others (``02-123-4567/4568``)."""
 _PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?| |)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
 _PERSON_CUE = re.compile("(?:주민|외국인)(?: ?등록)?(?: ?번호)?[^0-9\n]{0,6}\\Z")
 _CARD = re.compile(
@@ -92,7 +93,7 @@ _PHONE = re.compile(
     rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but not a row of figures
     rf"|(?<![가-힣])[공영]일[공영일육칠팔구] ?[-–.]? ?{_SPOKEN}{{3,4}} ?[-–.]? ?{_SPOKEN}{{4}}"
     rf"|(?:{_HOTLINE}-|(?P<unsure>{_HOTLINE} ?))[0-9]{{4}}(?! ?{_COUNTED})"
-    rf")(?:~[0-9]{{1,4}}(?![0-9시]))?{_MAYBE_BEFORE_NUMBER}"
+    rf")(?:~[0-9]{{1,4}}(?![0-9시])|(?:[/,][0-9]{{4}}(?![0-9])){{1,3}}(?! ?{_COUNTED}))?{_MAYBE_BEFORE_NUMBER}"
 )
 _PHONE_CUE = re.compile(
     r"(?:(?:전화|연락|휴대|핸드폰|팩스|대표|(?:고객|콜) ?센터|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
@@ -257,6 +258,8 @@ def _phone(match: re.Match[str]) -> int | None:
         in_brackets = before.rstrip(" ").endswith("(") and match.string[match.end() : match.end() + 2].strip(" ")[:1] == ")"
         number = re.sub(rf"^{_AREA} ?", "", bare)
         return match.start() if number[0] not in "01" and (" " in bare or in_brackets) and not figure else None
+    if match[0].startswith("1") and re.search("[/,]", match[0]):  # 1588-1234/1640
+        return None
     years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
     return None if years and 0 <= int(years[2]) - int(years[1]) <= _MAX_YEAR_RANGE else match.start()
 

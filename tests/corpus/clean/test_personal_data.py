@@ -97,6 +97,7 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         *((f"편지는 {at}로", "email") for at in ("hong[@]naver[.]com", "kim at daum.net", "hong골뱅이naver점com")),
         ("메일: kim at press dot example", "email"),
         ("메일은 [email protected]로", "email"),
+        *((f"전화 {said}번", "phone") for said in ("02-345-6789/6790", "031-123-4567,4568/4569")),
         *((f"사업자{said} 2208162517", "business_number") for said in (" 등록번호:", " 등록 번호는", "번호")),
         *((f"{said} 8.8.8.8에서", "ip_address") for said in ("IP주소", "IP:", "내 아이피는", "접속 ip")),
         *(
@@ -169,6 +170,7 @@ def test_personal_data_is_masked(text: str, kind: Kind) -> None:
         "일련번호 1234-5678-9012-3456",
         "버전 1.2.3.4와 192.168.0.1",
         "5.18.10.26 사건과 조항 4.15.12.13",
+        "1600-1700/1800, 1588-1640,1700",
         "인구는 51,829,136명, 면적은 100,210이다.",
         "우편번호 03000, 지번 12-34, 2-1번지",
         "골뱅이 @ 하나, @hong 둘, a@b 셋",
