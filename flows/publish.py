@@ -168,8 +168,9 @@ def _lacking(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[s
 
 
 def unstarted(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[str]], runs: Mapping[str, UUID]) -> None:
-    """Give the stages that could not start a final state with the reason. Prefect leaves them pending for ever.
+    """Give the stages that could not start a final state with the reason, and their labels as names.
 
+    Prefect leaves them pending for ever, with a generated name, because it names a task run when it starts.
     ``runs`` are the ids of the stages' task runs, which the server may record some moments later.
     """
     deadline = time.monotonic() + _RECORDED_WITHIN_SECONDS
@@ -178,6 +179,7 @@ def unstarted(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[
             while True:
                 try:
                     client.set_task_run_state(runs[label], Cancelled(name=NOT_STARTED, message=why), force=True)
+                    client.set_task_run_name(runs[label], label)
                     break
                 except ObjectNotFound:
                     if time.monotonic() > deadline:

@@ -229,3 +229,14 @@ def test_the_automations_are_ones_that_prefect_takes() -> None:
 
     for each in yaml.safe_load((ROOT / "docs" / "automations.yaml").read_text("utf-8"))["automations"]:
         assert Automation.model_validate(each).description
+
+
+def test_the_korean_readme_has_the_results_of_the_english_one() -> None:
+    english, korean = (
+        re.findall(r"[+−]?\d+\.\d+", text[text.index(heading) :].split("\n## ")[0])
+        for text, heading in (
+            ((ROOT / "README.md").read_text("utf-8"), "\n## Results"),
+            ((ROOT / "README.ko.md").read_text("utf-8"), "\n## 결과"),
+        )
+    )
+    assert set(english) - {"2.4"} <= set(korean)  # 2.4 M parameters are 240만 there.

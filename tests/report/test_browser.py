@@ -43,11 +43,12 @@ SPILT = """[...document.querySelectorAll('svg.chart text')].filter(each => {
 SCROLLING = """[...document.querySelectorAll('.scroll, figure.wide')].filter(each => each.scrollWidth > each.clientWidth + 1)
   .map(each => each.innerText.slice(0, 60))"""
 
-LINES_OF_FIRST_CELLS = """Math.max(0, ...[...document.querySelectorAll('tbody td:first-child')].map(each => {
+_LINES = """Math.max(0, ...[...document.querySelectorAll('tbody td:PLACE')].map(each => {
   const words = document.createRange();
   words.selectNodeContents(each);
   return new Set([...words.getClientRects()].filter(each => each.width).map(each => Math.round(each.top))).size;
 }))"""
+LINES_OF_FIRST_CELLS, LINES_OF_LAST_CELLS = (_LINES.replace("PLACE", f"{end}-child") for end in ("first", "last"))
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +118,36 @@ def test_on_a_phone_the_beginnings_of_documents_are_in_sight(reports: dict[str, 
 
 
 def test_on_a_phone_no_cell_of_a_comparison_lies_over_another(tab: Browser, tmp_path: Path) -> None:
-    rows = [["pretrain", "optimizer.gradient_averaging.with.a.long.name", "/a/long/path/of/a/benchmark.txt", "unset"]]
+    rows = [
+        ["pretrain", "optimizer.gradient_averaging.with.a.long.name", "/a/long/path/of/a/benchmark.txt", "unset"],
+        ["KoreALBERT-base-125K[MLM+SOP]", "88.4", "KoreALBERT Table II", ""],
+    ]
     table = Table("Fields that differ", ["Stage", "Field", "A", "B"], rows, prose=frozenset({2, 3}))
     (tmp_path / "page.html").write_text(page("A and B", "", [Section("settings", "Settings", [table])]), "utf-8")
     tab.show((tmp_path / "page.html").as_uri(), width=390, scheme="light")
     assert tab.ask("[...document.querySelectorAll('td')].filter(each => each.scrollWidth > each.clientWidth + 1).length") == 0
+
+
+def test_on_paper_labels_beside_a_long_text_are_not_broken(tab: Browser, tmp_path: Path) -> None:
+    rows = [
+        [
+            "890",
+            "그는 한쪽 눈의 모퉁이에서 움직임을 훑어보았다. " * 9 + "https://example.org/" + "a" * 90,
+            "entailment",
+            "contradiction",
+        ]
+    ]
+    table = Table(
+        "The test examples with the largest loss", ["Example", "Text", "Gold", "Predicted"], rows, prose=frozenset({1, 2, 3})
+    )
+    (tmp_path / "page.html").write_text(page("Errors", "", [Section("errors", "Errors", [table])]), "utf-8")
+    tab.show((tmp_path / "page.html").as_uri(), width=680, scheme="light")
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert tab.ask(LINES_OF_LAST_CELLS) == 1
+        assert tab.ask("document.documentElement.scrollWidth") <= 680
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_hangul_is_drawn_and_not_boxed(reports: dict[str, Path], tab: Browser) -> None:

@@ -95,3 +95,22 @@ def test_long_curves_are_thinned_to_means_and_keep_their_end() -> None:
     assert thin[-1] == points[-1]
     assert [x for x, _ in thin] == sorted(x for x, _ in thin)
     assert charts.thinned(points[:9]) == points[:9]
+
+
+def test_labels_of_rows_break_into_lines_instead_of_being_cut() -> None:
+    name = "encoder/monologg-koelectra-base-v3-discriminator, ELECTRA's head, 3 seeds"
+    for draw in (
+        lambda label: charts.strips([charts.Strip(label, [(1.0, "")], "84.10 ± 0.20")] * 2, label="", x_unit=""),
+        lambda label: charts.bars([charts.Bar(label, 1.0, "84.10 ± 0.20")] * 2, label=""),
+    ):
+        long, short = draw(name), draw("pretrained, 3 seeds")
+        assert "…" not in long.body and "3 seeds</text>" in long.body
+        assert long.height > short.height
+
+
+def test_labels_of_columns_that_are_wider_than_their_columns_are_whole_on_two_lines() -> None:
+    labels = ["IT과학", "경제", "사회", "생활문화", "세계", "스포츠", "정치"]
+    found = charts.matrix(labels, [[1] * 7] * 7, label="")
+    ticks = re.findall(r'y="([\d.]+)" class="tick"[^>]*>([^<]*)<', found.body)
+    assert [name for _, name in ticks] == labels and len({y for y, _ in ticks}) == 2
+    assert max(float(y) for y, _ in ticks) < found.height

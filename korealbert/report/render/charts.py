@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from korealbert import formatting
-from korealbert.report.render.markup import WIDTH, Svg, join, tag, text, text_width
+from korealbert.report.render.markup import WIDTH, Svg, join, tag, text, text_width, wrapped
 
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
+
+_LINE = 15.0
+"""Units from one line of a label to the next."""
 
 MAX_BARS = 12
 """Largest number of bars in a drawing; the table next to it has all values."""
@@ -36,16 +40,25 @@ def bars(rows: Sequence[Bar], *, label: str) -> Svg:
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
-    body = []
-    for index, row in enumerate(rows):
-        y = index * pitch
-        body.append(text(0, y + 13, row.label, width=WIDTH - text_width(row.text) - 12))
-        body.append(text(WIDTH, y + 13, row.text, kind="value", anchor="end"))
+    body, y = [], 0.0
+    for row in rows:
+        heading, below = _heading(y + 13, row.label, row.text)
+        y += below
+        body.append(heading)
         body.append(_bar(y + 19, row.value / largest, "mark-1"))
         if row.before is not None:
             body.append(_bar(y + 27, row.before / largest, "ghost"))
+        y += pitch
     listed = "; ".join(f"{row.label} {row.text}" for row in rows)
-    return Svg(len(rows) * pitch, f"{label}: {listed}", join(*body))
+    return Svg(y, f"{label}: {listed}", join(*body))
+
+
+def _heading(y: float, label: str, value: str) -> tuple[Markup, float]:
+    """Return a row's label at the left and its value at the right, and the height of the label's lines after the first."""
+    width = WIDTH - text_width(value) - 12
+    lines = wrapped(re.split("(?<=[ /-])", label), width)
+    left = [text(0, y + number * _LINE, line, width=width) for number, line in enumerate(lines)]
+    return join(*left, text(WIDTH, y, value, kind="value", anchor="end")), (len(lines) - 1) * _LINE
 
 
 def _bar(y: float, share: float, kind: str) -> Markup:
@@ -160,13 +173,13 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[t
     values = [value for row in rows for value, _ in row.values] + [value for value, _ in levels]
     x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
     scale = _Scale(x_ticks[0], x_ticks[-1], 6.0, WIDTH - 6.0)
-    pitch = 46
-    floor = len(rows) * pitch + 4
-    body = [tag("line", class_="grid", x1=scale(tick), x2=scale(tick), y1=0, y2=floor) for tick in x_ticks]
-    for index, row in enumerate(rows):
-        y = index * pitch + 28
-        body.append(text(0, y - 14, row.label, width=WIDTH - text_width(row.text) - 12))
-        body.append(text(WIDTH, y - 14, row.text, kind="value", anchor="end"))
+    body: list[Markup] = []
+    floor = 4.0
+    for row in rows:
+        heading, below = _heading(floor + 10, row.label, row.text)
+        y = floor + 24 + below
+        floor += 46 + below
+        body.append(heading)
         body.append(tag("line", class_="track-line", x1=0, x2=WIDTH, y1=y, y2=y))
         if row.mean_mark:
             body += [
@@ -180,16 +193,20 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[t
         if row.mean_mark and len(row.values) > 1:
             mean = scale(math.fsum(value for value, _ in row.values) / len(row.values))
             body.append(tag("line", class_=f"mean-{row.style}", x1=mean, x2=mean, y1=y - 8, y2=y + 8))
+    grid = [tag("line", class_="grid", x1=scale(tick), x2=scale(tick), y1=0, y2=floor) for tick in x_ticks]
     for position, tick in enumerate(x_ticks):
         anchor = "start" if position == 0 else "end" if position == len(x_ticks) - 1 else "middle"
         x = {"start": 0.0, "end": float(WIDTH)}.get(anchor, scale(tick))
         body.append(text(x, floor + 15, f"{tick:g}", kind="tick", anchor=anchor))
     body.append(text(WIDTH, floor + 31, x_unit, kind="axis", anchor="end"))
-    return Svg(floor + 34, label, join(*body))
+    return Svg(floor + 34, label, join(*grid, *body))
 
 
 def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str) -> Svg:
-    """Draw a confusion matrix with gold labels as rows and predicted labels as columns, shaded by shares of the row."""
+    """Draw a confusion matrix with gold labels as rows and predicted labels as columns, shaded by shares of the row.
+
+    If a label is wider than its column, those of every second column are a line lower.
+    """
     left = min(120.0, max(text_width(name) for name in labels) + 8)
     side = (WIDTH - left) / len(labels)
     height = min(side, 26.0)
@@ -208,10 +225,14 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
             if numbered and value:
                 body.append(text(x + side / 2, y + height / 2 + 4, f"{share * 100:.0f}", anchor="middle"))
     floor = len(labels) * height
-    if numbered:
-        middles = (left + column * side + side / 2 for column in range(len(labels)))
-        body += [text(x, floor + 13, n, kind="tick", anchor="middle", width=side) for x, n in zip(middles, labels, strict=True)]
-    return Svg(floor + 20, label, join(*body))
+    if not numbered:
+        return Svg(floor + 20, label, join(*body))
+    fit = side * 12 / 11  # Ticks have 11 of a label's 12 units.
+    lines = 2 if max(map(text_width, labels)) > fit else 1
+    for column, name in enumerate(labels):
+        x, y = left + (column + 0.5) * side, floor + 13 + column % lines * _LINE
+        body.append(text(x, y, name, kind="tick", anchor="middle", width=fit * lines))
+    return Svg(floor + 20 + (lines - 1) * _LINE, label, join(*body))
 
 
 _DEEPEST = 0.48

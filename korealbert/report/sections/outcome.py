@@ -233,7 +233,8 @@ def _strip(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> Fi
         undefined = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
         values = [(cell.test, f"seed {cell.seed}: {undefined[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
-        named = ", ".join(filter(None, (system, benchmark.head_of(system))))
+        head = benchmark.head_of(system)
+        named = system if head in ("", benchmark.head_title) else f"{system}, {head}"  # The title has the benchmark's head.
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
     printed = published.comparable(benchmark.compared_with, benchmark.metric, tables)
     entries = list(printed.select("model", "number", "value", "source").iter_rows())
