@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
@@ -100,11 +100,12 @@ def of_artifact(artifact: Artifact, name: str = "") -> Side:
 
 def compare(first: Side, second: Side) -> list[Section]:
     """Return the differences as sections of a page, none if both sides are the same."""
+    tested = second
     first, second = _renamed(first, _aligned(first, second))
     found = (
         ("settings", "Settings", _settings(first, second)),
         ("corpora", "Corpora", _corpora(first, second)),
-        ("scores", "Scores", _scores(first, second)),
+        ("scores", "Scores", _scores(first, replace(tested, name=second.name))),
         ("curves", "Pretraining", _curves(first, second)),
     )
     return [Section(anchor, title, blocks) for anchor, title, blocks in found if blocks]
@@ -112,12 +113,17 @@ def compare(first: Side, second: Side) -> list[Section]:
 
 def _aligned(first: Side, second: Side) -> Side:
     """Relabel the root of the second side like that of the first if both are artifacts of the same stage."""
-    if first.root == second.root or not (first.root and second.root):
-        return second
-    if first.stages[first.root].recipe["stage"] != second.stages[second.root].recipe["stage"]:
+    if not _are_of_one_stage(first, second):
         return second
     stages = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
     return replace(second, stages=stages)
+
+
+def _are_of_one_stage(first: Side, second: Side) -> bool:
+    """Return whether the sides are artifacts of the same stage under two labels."""
+    if first.root == second.root or not (first.root and second.root):
+        return False
+    return bool(first.stages[first.root].recipe["stage"] == second.stages[second.root].recipe["stage"])
 
 
 def _renamed(first: Side, second: Side) -> tuple[Side, Side]:
@@ -238,7 +244,10 @@ def _corpora(first: Side, second: Side) -> list[Block]:
 
 
 def _scores(first: Side, second: Side) -> list[Block]:
-    sides = [{benchmark.name: benchmark for benchmark in _benchmarks(side)} for side in (first, second)]
+    found = [_benchmarks(side) for side in (first, second)]
+    if _are_of_one_stage(first, second) and len(found[0]) == len(found[1]) == 1:
+        found = [[benchmark] for benchmark in _matched(found[0][0], found[1][0])]
+    sides = [{benchmark.name: benchmark for benchmark in benchmarks} for benchmarks in found]
     rows, notes, seeds = [], [], set()
     for name in sorted(sides[0].keys() & sides[1].keys()):
         one, other = sides[0][name], sides[1][name]
@@ -270,6 +279,21 @@ def _benchmarks(side: Side) -> list[scores.Benchmark]:
     cells = {label: one for label, one in found.items() if label.startswith("finetune/") and one.stats.get("test")}
     tested = {label: one for label, one in cells.items() if (one.path / "metrics.json").is_file()}
     return scores.read(tested, {label: one for label, one in found.items() if label.startswith("summary/")})
+
+
+def _matched(first: scores.Benchmark, second: scores.Benchmark) -> Iterator[scores.Benchmark]:
+    """Yield two benchmarks under one name, and if each has one system, with these under one name: ``pretrained → random``."""
+    both = (first, second)
+    name = " → ".join(dict.fromkeys(each.name for each in both))
+    system = " → ".join(dict.fromkeys(each.lead for each in both))
+    for each in both:
+        if len(first.systems) == len(second.systems) == 1:
+            cells = [replace(cell, system=system) for cell in each.cells]
+            known = each.summary.get("systems", {}).get(each.lead)
+            summary = {**each.summary, "systems": {system: known} if known else {}}
+            yield replace(each, name=name, cells=cells, summary=summary)
+        else:
+            yield replace(each, name=name)
 
 
 def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:

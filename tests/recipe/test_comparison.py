@@ -126,7 +126,9 @@ def test_corpora_and_curves_of_two_trainings_stand_side_by_side(tmp_path: Path) 
     assert "line-1" in drawing and "line-2" in drawing and ">A<" in drawing and ">B<" in drawing
 
 
-def cell(store: Path, test: Path, right: Sequence[bool], seed: int) -> Artifact:
+def cell(
+    store: Path, test: Path, right: Sequence[bool], seed: int, *, system: str = "nsmc", init: str = "pretrained"
+) -> Artifact:
     """Build a fine-tuning run of NSMC with these right and wrong answers."""
 
     def run(spec: FinetuneSpec, inputs: Inputs, out: Path, runtime: Runtime) -> dict[str, object]:
@@ -138,14 +140,14 @@ def cell(store: Path, test: Path, right: Sequence[bool], seed: int) -> Artifact:
         ) as sink:
             sink.write_table(found)
         score = 100 * sum(right) / len(right)
-        metrics = {"task": "nsmc", "title": "NSMC", "init": "pretrained", "seed": seed, "metric": "accuracy"}
+        metrics = {"task": "nsmc", "title": "NSMC", "init": init, "seed": seed, "metric": "accuracy"}
         metrics |= {"selected_by": "accuracy", "dev": {"accuracy": score}, "test": {"accuracy": score}}
         (out / "metrics.json").write_text(json.dumps({**metrics, "examples_test": 400, "examples_test_official": 400}))
         return {"test": {"accuracy": score}}
 
-    spec = FinetuneSpec(task="nsmc", train=test, test=test, seed=seed)  # type: ignore[arg-type]
+    spec = FinetuneSpec(task="nsmc", train=test, test=test, seed=seed, init=init)  # type: ignore[arg-type]
     stage = Stage("finetune", 1, FinetuneSpec, run)
-    return build(stage, spec, {}, Runtime(store=store), label=f"finetune/nsmc/pretrained/{seed}").artifact
+    return build(stage, spec, {}, Runtime(store=store), label=f"finetune/{system}/{init}/{seed}").artifact
 
 
 @pytest.mark.parametrize(("wrong", "verdict"), [(40, "within chance"), (160, "beyond chance")])
@@ -163,6 +165,25 @@ def test_scores_are_compared_in_pairs_as_a_summary_does(tmp_path: Path, wrong: i
     (known,) = json.loads((tmp_path / "summary.json").read_text())["comparisons"]
     ends = [end if known["first"] == "b" else -end for end in known["interval"]]
     assert row[6].replace("−", "-") == " to ".join(f"{end:.2f}" for end in sorted(ends))
+
+
+@pytest.mark.parametrize(
+    ("other", "init", "shown"),
+    [
+        ("nsmc", "random", ["nsmc", "pretrained → random"]),
+        ("bert/small", "pretrained", ["nsmc → small", "pretrained → bert/pretrained"]),
+    ],
+)
+def test_two_fine_tuning_runs_of_a_task_are_compared_whatever_they_started_from(
+    tmp_path: Path, other: str, init: str, shown: list[str]
+) -> None:
+    test = tmp_path / "test.txt"
+    lines = [f"{number}\t영화 {number}\t{number % 2}" for number in range(10)]
+    test.write_text("\n".join(["id\tdocument\tlabel", *lines, ""]), "utf-8")
+    first = cell(tmp_path, test, [True] * 10, 1)
+    second = cell(tmp_path / "b", test, [number >= 4 for number in range(10)], 1, system=other, init=init)
+    (row,) = table(compare(of_artifact(first, "A"), of_artifact(second, "B")), "Test scores")
+    assert row[:2] == shown and row[3:7] == ["100.00", "60.00", "−40.00", "−70.00 to −10.00"]
 
 
 def test_four_of_ten_examples_may_be_chance(tmp_path: Path) -> None:

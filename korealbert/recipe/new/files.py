@@ -7,7 +7,7 @@ import glob
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -299,10 +299,16 @@ def ending_of(tail: str) -> str:
     return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.lower().startswith(ending))
 
 
-def unit(files: Sequence[File]) -> str:
+def units(texts: Mapping[str, Sequence[File]]) -> dict[str, str]:
+    """Return by ending what a document is in text files. A few files beside many short ones of other endings are like these."""
+    if _are_many_short([file for files in texts.values() for file in files]):
+        return dict.fromkeys(texts, "file")
+    return {ending: _unit(files) for ending, files in texts.items()}
+
+
+def _unit(files: Sequence[File]) -> str:
     """Return what a document is in text files: "file", or "record" (a paragraph) or "line" if the files are few or large."""
-    sizes = sorted(file.size for file in files)
-    if len(files) >= MIN_DOCUMENTS and sizes[len(sizes) // 2] < _MAX_DOCUMENT_BYTES and sizes[-1] < _MAX_ONE_DOCUMENT:
+    if _are_many_short(files):
         return "file"
     sample = files[:: -(-len(files) // MIN_DOCUMENTS)]
     fewest = max(MIN_DOCUMENTS, 2 * len(sample))
@@ -322,4 +328,10 @@ def unit(files: Sequence[File]) -> str:
     wrapped = longest <= _MAX_WRAPPED_CHARACTERS and nearly_longest >= _MIN_WRAPPED_SHARE * len(lines) and 2 * ends < len(lines)
     if len(lines) >= fewest and not wrapped:
         return "line"
-    return "record" if sizes[-1] >= _MAX_ONE_DOCUMENT else "file"
+    return "record" if max(file.size for file in files) >= _MAX_ONE_DOCUMENT else "file"
+
+
+def _are_many_short(files: Sequence[File]) -> bool:
+    """Return whether there are enough files to train on, at least half of them short and none very long."""
+    sizes = sorted(file.size for file in files)
+    return len(files) >= MIN_DOCUMENTS and sizes[len(sizes) // 2] < _MAX_DOCUMENT_BYTES and sizes[-1] < _MAX_ONE_DOCUMENT

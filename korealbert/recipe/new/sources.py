@@ -38,7 +38,7 @@ from korealbert.recipe.new.columns import (
     nested_text,
     text_column,
 )
-from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, is_note, unit
+from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, is_note, units
 from korealbert.recipe.tables import RecipeError
 
 _NOTES = " (by its name, notes on other files; read under another name)"
@@ -246,11 +246,11 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
     for group in groups:
         if group.format == "text":
             texts.setdefault(group.tail, []).extend(group.files)
-    found: list[Source] = []
+    documents, found = units(texts), list[Source]()
     for group, stem in zip(groups, stems, strict=True):
         name = _name(stem if stems.count(stem) == 1 else f"{stem}-{ending_of(group.tail).strip('._')}", taken)
         taken.add(name)
-        document = unit(texts[group.tail]) if group.format == "text" else ""
+        document = documents[group.tail] if group.format == "text" else ""
         source = replace(_source_of(group), name=name, paths=tuple(paths), document=document)
         for placed in map(_decodable, _placed(source, roots, group.files, below, taken)):
             if placed.sample.lengths or not placed.sample.fault:

@@ -411,6 +411,20 @@ def test_a_document_is_the_same_in_files_of_all_encodings(tmp_path: Path) -> Non
     assert sorted((source.document, source.files) for source in found) == [("file", 15), ("file", 45)]
 
 
+@pytest.mark.parametrize("ending", [".txt.gz", ".md"])
+def test_a_few_files_beside_many_short_ones_are_documents_too(ending: str, tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {f"{n:02}.txt": prose(n) for n in range(25)}
+    lines = ["\n".join(prose(n + k)[-40 - k :] for k in range(60)).encode() for n in (30, 40, 50)]
+    texts |= {f"a{n}{ending}": gzip.compress(text) if ending.endswith("gz") else text for n, text in enumerate(lines)}
+    found = project.find_sources([written(tmp_path / "t", texts)], tmp_path / "mine").sources
+    assert sorted((source.document, source.files) for source in found) == [("file", 3), ("file", 25)]
+    texts["corpus.md"] = "\n\n".join(map(prose, range(60))) * 200
+    found = project.find_sources([written(tmp_path / "large", texts)], tmp_path / "mine").sources
+    assert [source.document for source in found if source.name == "large-txt"] == ["file"], (
+        "each ending by itself, if one is large"
+    )
+
+
 def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     here = written(tmp_path / "home", {f"texts/{n}.txt": prose(n) for n in range(30)})
     found = project.find_sources(
