@@ -105,7 +105,7 @@ class _Table:
     """Sorted hashes, for looking up many at once."""
 
     def __init__(self, hashes: Hashes) -> None:
-        self._hashes = hashes
+        self._hashes = np.ascontiguousarray(hashes)  # Otherwise every search copies them.
         self._prefixes: npt.NDArray[np.bool_] = np.zeros(1 << _TABLE_BITS, dtype=bool)
         self._prefixes[hashes >> np.uint64(64 - _TABLE_BITS)] = True
 
@@ -125,6 +125,7 @@ class EvaluationTexts:
         self.names, self.actions, self.min_letters = header["names"], header["actions"], header["min_letters"]
         self._texts = {int(key): int(owner) for key, owner in np.load(directory / "texts.npy")}
         self._copies = np.load(directory / "copies.npy")
+        self._words, self._all = ~self._copies["laughter"], np.ones(len(self._copies), dtype=bool)
         windows = np.load(directory / "windows.npy")
         self._openings, self._windows, self._owners = _Table(self._copies["opening"]), _Table(windows[:, 0]), windows[:, 1]
 
@@ -190,15 +191,15 @@ class EvaluationTexts:
         rows = {place: row for row, place in enumerate(hits[0].tolist())}
         found: set[_Copy] = set()
         places, reached = begins.tolist(), set(begins.tolist())
-        wanted, words = np.ones(len(self._copies), dtype=bool), ~self._copies["laughter"]
+        wanted = self._all
         while at := [rows[place] for place in places if place in rows]:
-            edges = (begins, ends) if wanted is not words else (None, None)
+            edges = (begins, ends) if wanted is self._all else (None, None)
             here = hits[0][at], hits[1][at], hits[2][at]
             new = {copy for batch in self._copies_at(here, hashes, wanted, *edges) for copy in batch}
             found |= new
             places = sorted({stop for _, stop, _ in new} - reached)
             reached.update(places)
-            wanted = words  # within a line, where no laughter begins
+            wanted = self._words  # within a line, where no laughter begins
         closed, joined = set(ends.tolist()), []
         for copy in sorted(found, reverse=True):
             if copy[1] in closed:
