@@ -72,11 +72,8 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     ),
     "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' after it; for several files name their dir"),
     "a project where none can be": ("new /proc/x", r"/proc/x: No such file or directory; check its path, or name another"),
-    "a project below a file": ("new a.csv/x --from texts", r"a.csv/x: Not a directory; a part of its path is a file; name an"),
-    "a certificate": (
-        "verify-score a.jsonl",
-        r"; it is no certificate of this version; name the file that --certificate wrote",
-    ),
+    "a project below a file": ("new a.csv/x", r"a.csv/x: Not a directory; a part of its path is a file; name an"),
+    "a certificate": ("verify-score a.jsonl", r"a.jsonl: no certificate \(.*\); name the file that --certificate wrote"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
     "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
     "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
