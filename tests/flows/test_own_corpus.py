@@ -97,4 +97,4 @@ def test_the_page_leads_from_an_empty_directory_to_a_report(home: Path, tmp_path
         check=False,
     )
     assert called.returncode == 0, called.stderr
-    assert "extract/texts cached" in called.stdout and " 35\n" in called.stdout
+    assert "extract/texts cached" in called.stdout and " 36\n" in called.stdout, "deduplication comes later"
