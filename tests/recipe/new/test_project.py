@@ -116,7 +116,7 @@ def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> N
         project.write(tmp_path / name, [tmp_path / f"{name}.txt"])
     little, much = (recipes.load(tmp_path / name / "recipe.toml") for name in ("little", "much"))
     assert little.vocab.size < much.vocab.size and little.pretrain.steps < much.pretrain.steps
-    assert little.vocab.at_most and much.views.views < little.views.views
+    assert little.vocab.at_most and much.views.views <= little.views.views == 4
 
 
 @pytest.mark.parametrize(
