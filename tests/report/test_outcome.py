@@ -10,7 +10,7 @@ import pytest
 
 from korealbert.formatting import MISSING
 from korealbert.report.scores import Benchmark, Cell
-from korealbert.report.sections.outcome import _random_weights, _scores_table, _settings_table
+from korealbert.report.sections.outcome import _about_random, _random_weights, _scores_table, _settings_table
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,5 @@ def test_searched_settings_are_shown_as_selected_for_each_weights() -> None:
     ]
     assert _random_weights(alike) == "random weights fine-tuned the same way"
     assert _random_weights(apart) == "random weights fine-tuned with their own best settings on dev"
+    for benchmarks, is_said in (([alike], False), ([alike, apart], True), ([], False)):
+        assert any("a search chose them" in block.text for block in _about_random(benchmarks)) == is_said  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import NormalDist
 from typing import NamedTuple
@@ -32,9 +32,10 @@ MARKS = "Dots are seeds or models, a tall mark is the mean over seeds"
 """Beginning of the key to the figures of scores."""
 _PUBLISHED_MARKS = ", thin lines are published scores of the same task and metric"
 _RANDOM = (
-    "Random: the same architecture with random weights, fine-tuned on the same examples with the same settings; the gap "
+    "Random: the same architecture with random weights, fine-tuned on the same examples with the same settings{}; the gap "
     "is the effect of pretraining."
 )
+_SEARCHED = ", or where a search chose them, with those that are best on dev for these weights"
 
 
 def introduction(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
@@ -182,7 +183,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
             Text(f"{MARKS}{_PUBLISHED_MARKS if tables else ''}.", quiet=True),
-            *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
+            *_about_random(benchmarks),
             _scores_table(benchmarks),
             *_onnx_table(benchmarks),
             *about_few_seeds(benchmarks),
@@ -196,6 +197,13 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     if table := _filled_table(artifacts):
         blocks.append(table)
     return artifacts.section("outcome", "Outcome", blocks, "pretrain", "finetune")
+
+
+def _about_random(benchmarks: Sequence[Benchmark]) -> Iterator[Block]:
+    """Yield what random weights are, and how they were fine-tuned, if there are any."""
+    compared = [benchmark for benchmark in benchmarks if benchmark.of("random")]
+    if compared:
+        yield Text(_RANDOM.format(_SEARCHED if any(benchmark.is_searched for benchmark in compared) else ""), quiet=True)
 
 
 def _filled_table(artifacts: Artifacts) -> Table | None:
