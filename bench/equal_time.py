@@ -115,14 +115,14 @@ class Encoders:
 
     def train_peers(self, names: Iterable[str]) -> None:
         """Train some of ``PEERS`` in the shape of the recipe's first encoder, on its rows or those of the last."""
-        first = next(iter(self.evaluation().encoder.values())).recipe
-        assert first is not None
+        ours = {name: encoder.recipe for name, encoder in self.evaluation().encoder.items() if encoder.recipe}
+        first = next(iter(ours.values()))
         model, batch = first.pretrain.model, first.pretrain.global_batch_size
         shape = {name: getattr(model, name) for name in trainer_peers.SHAPE}
         for name in names:
             print(name, flush=True)
             spec = trainer_peers.PeerSpec(seconds=self.seconds, batch_size=batch, **shape, **PEERS[name])
-            encoder = [*self.evaluation().encoder][-1 if name in LAST_ROWS else 0]
+            encoder = [*ours][-1 if name in LAST_ROWS else 0]
             inputs = {role: self.built[f"encoder/{encoder}/{role}"] for role in ("vocab", "examples")}
             trained = self.build_peer(Job(trainer_peers.STAGE, spec, inputs, name, False), self.runtime).artifact
             self.trainings[name] = [trained]
