@@ -8,11 +8,12 @@ processes start. The stage, the agent of its training process and this process a
 
 Steps are small, with a checkpoint every four, a scoring every six, and a change to long sequences half-way. ``--packed`` trains
 a modern encoder by Muon on packed rows, with other rotary frequencies in long sequences. Exits with 1 unless weights,
-configuration, metrics and events are equal.
+configuration, metrics and events are equal. The same command goes on after the last kill of an interrupted soak.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -29,7 +30,6 @@ from typing import Any
 import psutil
 
 from bench.common import options
-from bench.pretrain import rows
 from korealbert.artifact import Artifact, build
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
@@ -179,6 +179,31 @@ class Run:
         return None
 
 
+class Record:
+    """The kills so far, one a line after a first one with what they were made for."""
+
+    def __init__(self, path: Path, made_for: dict[str, Any]) -> None:
+        self._path, self._first = path, made_for
+        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        self.lines = found if found[:1] == [made_for] else []
+        """Empty if the file records other kills, or none."""
+
+    @property
+    def kills(self) -> list[dict[str, Any]]:
+        return self.lines[1:]
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self._path.unlink(missing_ok=True)
+        self.add(self._first)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Record a kill."""
+        self.lines.append(line)
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 def files_of_half_written(store: Path, since_ns: int) -> int:
     """Return the files of the checkpoint that is being written, -1 if none is; what earlier runs have left does not count."""
     for path in store.glob("pretrain-*.partial/.checkpoints/step-*.partial"):
@@ -199,33 +224,36 @@ def main() -> int:
     parser.add_argument("--store", type=Path, default=Path("store/soak-pretrain"))
     parser.add_argument("--packed", action="store_true", help="a modern encoder on packed rows instead of an ALBERT")
     arguments = parser.parse_args()
+    from bench.pretrain import rows  # It imports torch, which the stage's process does not need
+
     vocab, *short = rows(32, arguments.store, copies=1, heldout_share=0.2)
     _, *long = rows(64, arguments.store, copies=1, heldout_share=0.2)
     paths = [str(artifact.path.resolve()) for artifact in (vocab, *short, *long)]
-    spec, lot = spec_for(arguments.kills, packed=arguments.packed), random.Random(arguments.seed)  # noqa: S311
+    spec = spec_for(arguments.kills, packed=arguments.packed)
     stores = {name: (arguments.store / name).resolve() for name in ("straight", "killed")}
-    for store in stores.values():
-        shutil.rmtree(store, ignore_errors=True)
+    record = Record(arguments.store / "kills.jsonl", {"spec": spec.model_dump(mode="json"), "seed": arguments.seed})
+    if not record.lines:
+        for store in stores.values():
+            shutil.rmtree(store, ignore_errors=True)
+        record.begin()
     begun = time.monotonic()
     train(stores["straight"], spec, paths)
-    straight = time.monotonic() - begun
-    hits: Counter[str] = Counter()
-    steps, seconds_to_start = [], straight
-    for moment in moments(arguments.kills, lot):
+    seconds_to_start = time.monotonic() - begun
+    for moment in moments(arguments.kills, random.Random(arguments.seed))[len(record.kills) :]:  # noqa: S311
+        begun = time.monotonic()
         run = Run(stores["killed"], spec, paths)
         run.wait_for(moment, seconds_to_start)
         hit = run.kill(moment.process)
         if hit is None:
             break
-        where = "while starting" if run.step is None else f"after step {run.step:,}"
-        print(f"{hits.total() + 1:5}: {hit}, {where}", flush=True)
-        hits[hit if run.step is not None else "while starting"] += 1
-        steps += [run.step] if run.step is not None else []
+        hit = hit if run.step is not None else f"{hit}, while starting"
+        record.add({"hit": hit, "step": run.step, "seconds": time.monotonic() - begun})
         seconds_to_start = run.seconds_to_start or seconds_to_start
     train(stores["killed"], spec, paths)
-    for hit, count in hits.most_common():
+    kills = record.kills
+    for hit, count in Counter(kill["hit"] for kill in kills).most_common():
         print(f"{count:5} × {hit}")
-    tenths = Counter(10 * step // spec.steps for step in steps)
+    tenths = Counter(10 * kill["step"] // spec.steps for kill in kills if kill["step"] is not None)
     print(f"kills in each tenth of the steps: {', '.join(str(tenths[tenth]) for tenth in range(10))}")
     directories = [next(store.glob("pretrain-*[0-9a-f]")) for store in stores.values()]
     files = [
@@ -234,10 +262,10 @@ def main() -> int:
     ]
     same = files[0] == files[1]
     print(
-        f"{hits.total()} kills, {spec.steps:,} steps, {time.monotonic() - begun:.0f} s (straight: {straight:.0f} s): "
+        f"{len(kills)} kills, {spec.steps:,} steps, {sum(kill['seconds'] for kill in kills):.0f} s: "
         f"{', '.join(sorted(files[0]))} {'equal' if same else 'DIFFER'}"
     )
-    return 0 if same and hits.total() == arguments.kills else 1
+    return 0 if same and len(kills) == arguments.kills else 1
 
 
 if __name__ == "__main__":

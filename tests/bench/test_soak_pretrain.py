@@ -6,7 +6,7 @@ import os
 import random
 from pathlib import Path
 
-from bench.soak_pretrain import STEPS_PER_KILL, files_of_half_written, moments, spec_for
+from bench.soak_pretrain import STEPS_PER_KILL, Record, files_of_half_written, moments, spec_for
 
 
 def test_kills_are_spread_over_all_steps() -> None:
@@ -29,3 +29,13 @@ def test_only_a_checkpoint_of_this_run_is_half_written(tmp_path: Path) -> None:
     own.mkdir()
     (own / "model.safetensors").touch()
     assert files_of_half_written(tmp_path, 2_000) == 1
+
+
+def test_an_interrupted_soak_goes_on_unless_its_settings_differ(tmp_path: Path) -> None:
+    path = tmp_path / "kills.jsonl"
+    record = Record(path, {"seed": 1})
+    assert not record.lines
+    record.begin()
+    record.add({"step": 3})
+    assert Record(path, {"seed": 1}).kills == [{"step": 3}]
+    assert not Record(path, {"seed": 2}).lines
