@@ -35,7 +35,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from bench.common import options
-from korealbert.model import elementwise, encoder, linear, modern
+from korealbert.model import elementwise, encoder, modern
 from korealbert.model.config import ModelSpec, ModernSpec
 from korealbert.pretrain import objective as objectives
 from korealbert.pretrain.cross_entropy import chunks
@@ -74,10 +74,9 @@ def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[No
         for module in (encoder, modern):
             patches.enter_context(patch.object(module, "use_varlen", lambda *_: True))
             patches.enter_context(patch.object(module, "residual", lambda x: x.to(torch.get_autocast_dtype("cpu"))))
-        patches.enter_context(patch.object(linear, "_compiled_for_gpu", lambda _: True))
+        patches.enter_context(patch.object(elementwise, "compiled_for_gpu", lambda _: True))
         patches.enter_context(patch.object(elementwise, "_ours", lambda _: False))
         patches.enter_context(patch.object(modern, "_MASKED_LENGTH", torch.inf))
-        patches.enter_context(patch.object(modern, "_rotate", modern._rotate_at_once))
         patches.enter_context(patch.object(objectives, "chunks", lambda *sizes: chunks(*sizes[:3], torch.device("cuda"))))
         patches.enter_context(patch.object(objectives, "_leaves_out_unused", lambda _: False))
         patches.enter_context(patch.object(F, "layer_norm", in_fp32))

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from korealbert.model import elementwise
+
 
 def linear(linear_map: nn.Linear, x_BLK: Tensor) -> Tensor:
     """Return the map of [B, L, K], [B, L, M].
@@ -18,7 +20,7 @@ def linear(linear_map: nn.Linear, x_BLK: Tensor) -> Tensor:
     Compiled for GPUs, the gradient of its bias is summed over the tokens of each row, then over rows. The first sum joins the
     kernel that computes what it sums; a sum over all tokens would read that from memory again.
     """
-    if not _compiled_for_gpu(x_BLK):
+    if not elementwise.compiled_for_gpu(x_BLK):
         return cast(Tensor, linear_map(x_BLK))
     return cast(Tensor, _Linear.apply(*_cast(x_BLK, linear_map.weight, linear_map.bias)))  # type: ignore[no-untyped-call]
 
@@ -29,13 +31,9 @@ def thirds(x_BLK: Tensor, weight_MK: Tensor, bias_M: Tensor) -> tuple[Tensor, ..
     Compiled for GPUs, the gradient of each part is multiplied by its part of the weight; torch would first join the gradients,
     that is, read and write all of them.
     """
-    if not _compiled_for_gpu(x_BLK):
+    if not elementwise.compiled_for_gpu(x_BLK):
         return F.linear(x_BLK, weight_MK, bias_M).chunk(3, dim=-1)
     return cast(tuple[Tensor, ...], _Thirds.apply(*_cast(x_BLK, weight_MK, bias_M)))  # type: ignore[no-untyped-call]
-
-
-def _compiled_for_gpu(x: Tensor) -> bool:
-    return x.device.type == "cuda" and torch.compiler.is_compiling()
 
 
 def _cast(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from korealbert.model import linear as linears
+from korealbert.model import elementwise
 from korealbert.model.linear import linear, thirds
 
 
@@ -35,7 +35,7 @@ def test_a_map_and_its_gradients(
         return result, *torch.autograd.grad((result * weights).sum(), [x, layer.weight, layer.bias])
 
     plain = results()
-    monkeypatch.setattr(linears, "_compiled_for_gpu", lambda _: True)
+    monkeypatch.setattr(elementwise, "compiled_for_gpu", lambda _: True)
     tolerance: dict[str, Any] = {"rtol": 0.02, "atol": 0.02} if half else {}
     for ours, torchs in zip(results(), plain, strict=True):
         torch.testing.assert_close(ours, torchs, **tolerance)
