@@ -91,8 +91,9 @@ soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments 
 soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds, killed repeatedly, build no finished cell again; about twenty minutes
 	$(BIN)/python -m bench.soak_finetune
 
-soak-pretrain: $(VENV)/installed  ## a pretraining run killed a hundred times ends in the same bytes; about twenty minutes
+soak-pretrain: $(VENV)/installed  ## two pretraining runs, each killed a hundred times, end in the same bytes; about an hour
 	$(BIN)/python -m bench.soak_pretrain
+	$(BIN)/python -m bench.soak_pretrain --packed --store store/soak-pretrain-packed
 
 soak-mutations: $(VENV)/installed  ## ten thousand damaged documents of DATA for every parser; about twenty minutes
 	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst

@@ -9,7 +9,8 @@ autocast. Operations are fused into kernels roughly like torch.compile fuses the
   both run over as many elements and their other inputs were computed before. A kernel reads each of its inputs once. A result
   is written if another kernel or a matrix product reads it.
 - Values of the forward pass that the backward pass reads are saved, or recomputed if that moves fewer bytes.
-- Sums over rows (gradients of biases and norms), matrix products and attention are kernels of their own.
+- The gradients of a LayerNorm's weight and bias are summed in the kernel that computes that of its input.
+- Other sums over all tokens (gradients of biases), matrix products and attention are kernels of their own.
 
 The time without matrix products is that of all bytes that the other kernels, including attention, read and write at 3.35 TB/s
 (data sheet of the H100 SXM). Caches keep nothing between kernels, and launches take no time. The bytes of matrix products and
@@ -73,9 +74,9 @@ def as_on_a_gpu(varlen_attn: Callable[..., Tensor] | None = None) -> Iterator[No
         for module in (encoder, modern):
             patches.enter_context(patch.object(module, "use_varlen", lambda *_: True))
             patches.enter_context(patch.object(module, "residual", lambda x: x.to(torch.get_autocast_dtype("cpu"))))
+        patches.enter_context(patch.object(elementwise, "compiled_for_gpu", lambda _: True))
         patches.enter_context(patch.object(elementwise, "_ours", lambda _: False))
         patches.enter_context(patch.object(modern, "_MASKED_LENGTH", torch.inf))
-        patches.enter_context(patch.object(modern, "_rotate", modern._rotate_at_once))
         patches.enter_context(patch.object(objectives, "chunks", lambda *sizes: chunks(*sizes[:3], torch.device("cuda"))))
         patches.enter_context(patch.object(objectives, "_leaves_out_unused", lambda _: False))
         patches.enter_context(patch.object(F, "layer_norm", in_fp32))
@@ -155,8 +156,7 @@ class Recorder(TorchDispatchMode):
         self, func: Any, name: str, args: Any, kwargs: Any, given: list[Tensor], made: list[Tensor], written: bool
     ) -> None:
         if name == "native_layer_norm_backward":
-            self._add("layer_norm_weight_gradients", "column", given[:4], made[1:])
-            self._add(name, "fused", given, made[:1])
+            self._add(name, "fused", given, made)  # The compiler sums the gradients of its weight and bias in the same kernel.
             return
         kind: _Kind = "product" if name in _PRODUCTS else "attention" if "varlen" in name else "fused"
         if self.phase == "update":
@@ -347,18 +347,22 @@ def _sources(kernel: _Kernel, value: int) -> dict[Any, int]:
 def step_of_case(name: str) -> Step:
     """Count one step of a case with 16,384 tokens, from two depths: every three layers cost the same."""
     model, length = CASES[name]
+    few, period, layers = layers_of(model)
+    return recorded(model, length, few).with_more(recorded(model, length, few + period), (layers - few) // period)
+
+
+def layers_of(model: str) -> tuple[int, int, int]:
+    """Return few layers, after how many more the pattern of layers repeats, and all layers of a model."""
     layers = ModelSpec().num_layers if model != "modern" else ModernSpec(architecture="modern").num_layers
-    few = layers % _LAYER_PERIOD + _LAYER_PERIOD
-    return _recorded(model, length, few).with_more(
-        _recorded(model, length, few + _LAYER_PERIOD), (layers - few) // _LAYER_PERIOD
-    )
+    return layers % _LAYER_PERIOD + _LAYER_PERIOD, _LAYER_PERIOD, layers
 
 
 _LAYER_PERIOD = 3
 """Layers after which the pattern of global and local attention repeats."""
 
 
-def _recorded(model: str, length: int, layers: int) -> Step:
+def recorded(model: str, length: int, layers: int) -> Step:
+    """Count one step of a model with so many layers."""
     with FakeTensorMode(), as_on_a_gpu(), patch.object(objectives, "initialise"):
         spec, objective, batch = step_inputs(model, length, layers)
         optimizer = make_optimizer(objective.model, spec.optimizer)

@@ -76,6 +76,11 @@ def _ours(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16 or (torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16)
 
 
+def compiled_for_gpu(x: Tensor) -> bool:
+    """Return whether torch is compiling what is computed from this tensor for a GPU."""
+    return x.device.type == "cuda" and torch.compiler.is_compiling()
+
+
 class _TanhGelu(torch.autograd.Function):
     """x σ(u) with u = 2 √(2/π) (x + 0.044715 x³), which equals the variant by tanh. Computed in fp32, rounded once."""
 

@@ -11,11 +11,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from korealbert.model.attention import Attend, VarlenAttention, masked, residual, use_varlen
 from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.elementwise import Dropout, gelu
+from korealbert.model.linear import linear, thirds
 
 
 class _Embeddings(nn.Module):
@@ -77,9 +77,8 @@ class _SelfAttention(nn.Module):
 
     def forward(self, hidden_BLH: Tensor, attending: Attend, joined: tuple[Tensor, Tensor]) -> Tensor:
         """Map [B, L, H] to [B, L, H]; ``joined`` is the result of that method."""
-        mapped_BLH3 = F.linear(hidden_BLH, *joined)
         query_BNLD, key_BNLD, value_BNLD = (
-            x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2) for x_BLH in mapped_BLH3.chunk(3, dim=2)
+            x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2) for x_BLH in thirds(hidden_BLH, *joined)
         )
         mixed_BNLD = attending(query_BNLD, key_BNLD, value_BNLD, self.dropped_weights)
         mixed_BLH = self.output(mixed_BNLD.transpose(1, 2).flatten(2))
@@ -100,7 +99,7 @@ class _FeedForward(nn.Module):
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Map [B, L, H] to [B, L, H], each position by itself."""
-        transformed_BLH = self.outer(gelu(self.inner(hidden_BLH), approximate=self.approximate))
+        transformed_BLH = self.outer(gelu(linear(self.inner, hidden_BLH), approximate=self.approximate))
         normed_BLH = residual(self.norm(hidden_BLH + self.dropout(transformed_BLH)))
         return normed_BLH
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from korealbert.model import elementwise
 from korealbert.model.attention import Attend, VarlenAttention, attend, by_products, masked, residual, use_varlen
 from korealbert.model.config import ModernConfig
 from korealbert.model.elementwise import Dropout
@@ -39,10 +40,14 @@ class _Rotation(NamedTuple):
         """Return the angles at these positions, [B, 1, L, D]."""
         return _Rotation(self.cos_LD[positions_BL].unsqueeze(1), self.sin_LD[positions_BL].unsqueeze(1))
 
-    def rotate(self, x_2BNLD: Tensor) -> Tensor:
-        """Rotate queries and keys; computed in fp32, returned in their own type."""
-        turned_2BNLD: Tensor = _Rotate.apply(x_2BNLD, self.cos_LD, self.sin_LD)  # type: ignore[no-untyped-call]
-        return turned_2BNLD
+    def rotate(self, x_2BNLD: Tensor) -> tuple[Tensor, ...]:
+        """Rotate queries and keys; computed in fp32, returned in their own type.
+
+        Compiled for GPUs, each has a kernel of its own: in one tensor they would be copied before attention.
+        """
+        parts = x_2BNLD.unbind() if elementwise.compiled_for_gpu(x_2BNLD) else (x_2BNLD,)
+        turned = [_Rotate.apply(part, self.cos_LD, self.sin_LD) for part in parts]  # type: ignore[no-untyped-call]
+        return tuple(turned) if len(turned) > 1 else turned[0].unbind()
 
 
 class _Rotate(torch.autograd.Function):
@@ -65,6 +70,8 @@ _ROTATED_AT_ONCE = 1 << 18
 
 def _rotate(x_2BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
     """Rotate; on a CPU few rows at once, so that intermediate results stay in its cache."""
+    if elementwise.compiled_for_gpu(x_2BNLD):
+        return _rotate_in_one_kernel(x_2BNLD, cos_LD, sin_LD)
     if x_2BNLD.device.type != "cpu" or torch.compiler.is_compiling():
         return _rotate_at_once(x_2BNLD, cos_LD, sin_LD)
     turned_2BNLD = torch.empty(x_2BNLD.shape, dtype=x_2BNLD.dtype)
@@ -83,6 +90,16 @@ def _rotate_at_once(x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
     turned_BNLD[..., :half] -= second * sin_LD[..., :half]
     turned_BNLD[..., half:] += first * sin_LD[..., half:]
     return turned_BNLD.to(x_BNLD.dtype)
+
+
+def _rotate_in_one_kernel(x_BNLD: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
+    """Rotate without changing parts in place, which torch's compiler makes many passes over memory of. The result has its
+    tokens one after another in memory, as variable-length attention wants them."""
+    cos, sin = (x.unsqueeze(1) if x.ndim == 2 else x.transpose(1, 2) for x in (cos_LD, sin_LD))
+    first, second = x_BNLD.transpose(1, 2).float().chunk(2, dim=-1)
+    (cos, _), (sin, _) = cos.chunk(2, dim=-1), sin.chunk(2, dim=-1)
+    halves = first * cos - second * sin, second * cos + first * sin
+    return torch.cat([half.to(x_BNLD.dtype) for half in halves], dim=-1).transpose(1, 2)
 
 
 def sequence_numbers(lengths_BS: Tensor, length: int) -> Tensor:

@@ -1,7 +1,7 @@
 """The forward pass on CUDA tensors without values: torch must be a CUDA build, no GPU is needed. ``make test-fake-cuda``.
 
 What ``as_on_a_gpu`` stands in for on any machine is what the model does by itself on such tensors. A backward pass is not
-possible: torch's autograd asks the driver for a context first.
+possible: torch's autograd asks the driver for a context first. Kernels of both passes are planned by torch's compiler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bench.roofline import CASES, Recorder, as_on_a_gpu, step_inputs
+from bench.roofline import CASES, Recorder, as_on_a_gpu, recorded, step_inputs
+from korealbert.model import elementwise
 from korealbert.pretrain import objective as objectives
 
 pytestmark = pytest.mark.skipif(torch.version.cuda is None, reason="torch is no CUDA build")
@@ -39,11 +40,12 @@ def fake_cuda() -> Iterator[None]:
         patches.enter_context(patch("torch.cuda.amp.common.amp_definitely_not_available", lambda: False))
         patches.enter_context(patch("torch.cuda.is_bf16_supported", lambda: True))
         patches.enter_context(patch("torch.cuda.get_device_properties", lambda _: H100))
+        patches.enter_context(patch.object(elementwise, "compiled_for_gpu", lambda _: True))
         patches.enter_context(patch.object(objectives, "initialise"))
         yield
 
 
-def recorded(case: str, device: str) -> list[tuple[Any, ...]]:
+def operations(case: str, device: str) -> list[tuple[Any, ...]]:
     """Return each operation of a forward pass with the bytes that it reads and writes."""
     with torch.device(device):
         _, objective, batch = step_inputs(*CASES[case], layers=LAYERS)
@@ -59,9 +61,9 @@ def recorded(case: str, device: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_stand_in_of_a_gpu_does_the_operations_of_cuda(case: str) -> None:
     with fake_cuda():
-        on_cuda = recorded(case, "cuda")
+        on_cuda = operations(case, "cuda")
     with FakeTensorMode(), as_on_a_gpu(), patch.object(objectives, "initialise"):
-        assert recorded(case, "cpu") == on_cuda
+        assert operations(case, "cpu") == on_cuda
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -79,3 +81,16 @@ def test_a_forward_pass_on_cuda_is_one_graph(case: str) -> None:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             torch.compile(objective, backend=compiled, fullgraph=True)(*batch)
     assert len(graphs) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Your compiler for AOTAutograd")
+@pytest.mark.parametrize(("model", "length", "layers"), [("albert", 128, 2), ("modern", 1024, 3)])
+def test_the_compiler_plans_to_move_about_as_many_bytes_as_are_counted(model: str, length: int, layers: int) -> None:
+    from bench.compiled_bytes import bytes_by_kind, kernels_of_step  # It imports what warns.
+
+    counted = recorded(model, length, layers).bytes_by_kind
+    planned = bytes_by_kind(kernels_of_step(model, length, layers))
+    # The compiler takes a slice for its whole tensor (values of a modern encoder), and so do gathers (embeddings, labels).
+    tolerance = 0.06 if model == "albert" else 0.2
+    assert planned["attention"] == pytest.approx(counted["attention"], rel=tolerance)
+    assert planned["fused"] == pytest.approx(counted["fused"] + counted["column"], rel=tolerance)

@@ -14,7 +14,7 @@ from korealbert.model.parameters import training_flops
 
 @pytest.mark.parametrize(
     ("case", "milliseconds", "kernels"),
-    [("albert-128", 7.2, 620), ("albert-1024", 7.2, 620), ("bert-128", 8.9, 840), ("modern-1024", 12.5, 980)],
+    [("albert-128", 5.9, 670), ("albert-1024", 5.9, 670), ("bert-128", 7.5, 860), ("modern-1024", 11.7, 980)],
 )
 def test_the_step_without_matrix_products_stays_within_its_budget(case: str, milliseconds: float, kernels: int) -> None:
     """The figures are in docs/results.md; the goal at 128 is 4 ms."""

@@ -15,7 +15,7 @@ from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model import modern
+from korealbert.model import elementwise, modern
 from korealbert.model.attention import attend
 from korealbert.model.config import ModernConfig, ModernSpec, even_rows
 from korealbert.model.heads import PretrainingModel, initialise
@@ -347,6 +347,19 @@ def test_local_attention_under_a_mask_is_that_by_blocks(dtype: torch.dtype, half
         torch.testing.assert_close(by_blocks, under_mask, rtol=0, atol=1e-5 if dtype == torch.float32 else 0.05)
 
 
+def test_rotation_as_it_is_compiled_for_gpus_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    rotation = modern._Rotation.of(20, 8, 10_000.0, torch.device("cpu"))
+    query_key = torch.randn(2, 3, 2, 20, 8, requires_grad=True)
+    for one in (rotation, rotation.at(torch.randint(20, (3, 20)))):
+        found = []
+        for compiled in (False, True):
+            monkeypatch.setattr(elementwise, "compiled_for_gpu", lambda _, compiled=compiled: compiled)
+            turned = torch.stack(one.rotate(query_key))
+            found.append((turned, *torch.autograd.grad(turned.sin().sum(), query_key)))
+        assert all(map(torch.equal, *found))
+
+
 def test_few_rows_at_once_are_rotated_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     query_key = torch.randn(2, 5, 3, 20, 8, generator=torch.Generator().manual_seed(1)).bfloat16()
     rotation = modern._Rotation.of(20, 8, 10_000.0, torch.device("cpu"))
@@ -354,8 +367,8 @@ def test_few_rows_at_once_are_rotated_to_the_same_bits(monkeypatch: pytest.Monke
     turned = []
     for rows in (1, 2, 5):
         monkeypatch.setattr(modern, "_ROTATED_AT_ONCE", rows * query_key[:, :1].numel())
-        turned += [rotation.rotate(query_key), rotation.at(places).rotate(query_key)]
-    assert all(torch.equal(first, other) for first, other in zip(turned, turned[2:], strict=False))
+        turned += [*rotation.rotate(query_key), *rotation.at(places).rotate(query_key)]
+    assert all(torch.equal(first, other) for first, other in zip(turned, turned[4:], strict=False))
 
 
 def test_rows_after_the_pieces_are_neither_predicted_nor_exported(tmp_path: Path) -> None:
