@@ -61,7 +61,7 @@ class Rule(Spec):
 
     id: str
     """Name in logs and statistics: family and variant (``T1-email``)."""
-    zones: tuple[_Zone, ...]
+    zones: tuple[_Zone, ...] = Field(min_length=1)
     """head: the first 3 non-blank lines. tail: the last line, repeatedly. any: every line."""
     take: Literal["line", "prefix", "suffix"]
     """line: a whole line. prefix: the start of a line, not in the tail. suffix: a whole line, or its end after a sentence."""
@@ -351,5 +351,5 @@ def _compile(pattern: str, macros: dict[str, str], path: Path, rule_id: str) -> 
     where = f"{path}, rule {rule_id}"
     try:
         return re.compile(_fill(pattern, macros, where))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{where}: not a regular expression: {error}; in TOML write patterns in single quotes") from error

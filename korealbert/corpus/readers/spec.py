@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -131,12 +132,15 @@ class WikiOptions(Spec):
     has no page for it."""
 
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
 class ExtractSpec(Spec):
     """One source of raw text."""
 
     later: ClassVar[frozenset[str]] = frozenset({"columns", "quoted", "exclude", "skip_rows"})
 
-    source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
+    source: str
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
@@ -205,6 +209,13 @@ class ExtractSpec(Spec):
     """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard, the unit of parallel work and of resuming."""
+
+    @field_validator("source")
+    @classmethod
+    def _source(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("a name has small Latin letters, digits and . _ -, because it is part of every document's id")
+        return name
 
     @field_validator("delimiter", mode="before")
     @classmethod
