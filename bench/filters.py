@@ -1,9 +1,9 @@
 """How much the quality filters drop of real Korean prose, and of junk.
 
 python -m bench.filters DATA [--documents 2000]: ``DATA`` is the folder of the real corpora. For eight genres that people wrote,
-it prints the share of documents and characters that the genre's preset drops, and by which filters. For eight kinds of junk,
-made from that prose or from templates, it prints the share that each preset catches. Exits with 1 if more than 0.5 % of the
-Korean documents of a genre are dropped, or less than 95 % of a kind of junk is caught.
+and for songs made of novels, it prints the share of documents and characters that the genre's preset drops, and by which
+filters. For eight kinds of junk, made from that prose or from templates, it prints the share that each preset catches. Exits
+with 1 if more than 0.5 % of the Korean documents of a genre are dropped, or less than 95 % of a kind of junk is caught.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ GENRES: dict[str, tuple[str, Table]] = {
     "books": ("books", {"format": "books", "paths": "books_introductions", "members": "*.csv"}),
     "leads": ("leads", {"format": "json", "paths": "news_leads", "members": "*/kr_articles.json"}),
     "reviews": ("reviews", {"format": "json", "paths": "reviews_nsmc_raw", "members": "*.json", "document": "file"}),
+    "verse": ("verse", {"format": "json", "paths": "novels_koconovel", "members": "*.jsonl", "fields": _NAMELESS}),
 }
 """Preset and table of each genre; ``_FIELDS`` has the names of fields that differ from the defaults."""
 _FIELDS: dict[str, Table] = {
@@ -105,6 +106,19 @@ def _hashtags(prose: str, chance: random.Random) -> str:
     return f"{prose[:80]} " + " ".join(f"#{word}" for word in prose.split()[:60])
 
 
+def _song(prose: str, chance: random.Random) -> str:
+    """Return the words of a text as three to six stanzas of four lines, with a refrain of one to four lines after each.
+
+    There is no corpus of verse here; this has the form of one, with more prose in its lines.
+    """
+    words = iter(prose.split())
+    lines = iter(lambda: " ".join(islice(words, chance.randint(2, 5))), "")
+    refrain = list(islice(lines, chance.randint(1, 4)))
+    between = chance.choice(["\n", "\n\n"])
+    stanzas = ["\n".join(islice(lines, 4)) for _ in range(chance.randint(3, 6))]
+    return "\n\n".join(between.join([stanza, "\n".join(refrain)]) for stanza in stanzas if stanza)
+
+
 JUNK: dict[str, Callable[[str, random.Random], str]] = {
     "one sentence again and again": _loop,
     "the whole text three times": _paragraphs,
@@ -123,6 +137,9 @@ def prose(data: Path, genre: str) -> Iterator[str]:
     table["paths"] = [str(data / "corpus" / f"{table['paths']}.tar.zst")]
     table["fields"] = _FIELDS.get(genre, table.get("fields", {}))
     texts = (normalise(document.text).text for document in documents(ExtractSpec.model_validate({"source": genre, **table})))
+    if genre == "verse":
+        chance = random.Random(1)  # noqa: S311
+        texts = (_song(text, chance) for text in texts)
     return (text for text in texts if len(text) >= 100)
 
 

@@ -241,8 +241,8 @@ def read_toml(path: Path, kind: type[_SpecT], what: str, *, within: Path | None 
     Raises ValueError with the file and every field that is wrong.
     """
     try:
-        return kind.model_validate(tomllib.loads(path.read_text("utf-8")), context={"within": within})
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return kind.model_validate(tomllib.loads(path.read_text("utf-8-sig")), context={"within": within})
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not {what}: {error}") from error
     except ValidationError as error:
         raise ValueError(explained(str(path), kind, error)) from error

@@ -144,7 +144,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+        remedy = "; a name with other than Latin letters stands in quotes" if "for a key part" in str(error) else ""
+        raise RecipeError(f"{path}: not valid TOML: {error}{remedy}") from None
 
 
 def _override(tables: dict[str, Any], name: str, value: Any) -> None:

@@ -162,6 +162,12 @@ def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) 
     editable.write_text(text + "\n[clean.newz]\n", "utf-8")
     with pytest.raises(RecipeError, match=r"\[clean\.newz\]: no source of this name \(did you mean 'news'\?\)"):
         recipes.load(editable)
+    editable.write_text(text + "\n[extract.소식]\n", "utf-8")
+    with pytest.raises(RecipeError, match=r"not valid TOML: .*; a name with other than Latin letters stands in quotes"):
+        recipes.load(editable)
+    editable.write_text(text + '\n[extract."소식"]\nformat = "text"\npaths = ["a"]\n', "utf-8")
+    with pytest.raises(RecipeError, match=r"\[extract\.소식\], field 'source': a name has small Latin letters"):
+        recipes.load(editable)
     editable.write_text(text + "\n[clean.", "utf-8")
     with pytest.raises(RecipeError, match="not valid TOML"):
         recipes.load(editable)

@@ -111,10 +111,21 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_symbols_per_word": 0.4,
         "max_duplicate_line_characters": 0.3,
     },
+    "verse": {
+        "min_characters": 40,
+        "max_ellipsis_lines": 0.6,
+        "max_duplicate_lines": 0.5,
+        "max_duplicate_line_characters": 0.5,
+        "max_duplicate_paragraphs": 0.5,
+        "max_duplicate_paragraph_characters": 0.5,
+        "max_top_ngrams": (0.55, 0.55, 0.55),
+        "max_duplicate_ngrams": (0.5,) * 6,
+    },
     "english": {"min_hangul_share": 0.0, "min_function_word_share": 0.0},
 }
 """Genre → limits that differ from the defaults, so that at most 1 in 200 human-written documents of the genre is dropped
-(``bench/filters.py``; docs/results.md): a court's ruling repeats its summary, a review breaks off ("…")."""
+(``bench/filters.py``; docs/results.md): a court's ruling repeats its summary, a review breaks off ("…"), up to
+half of a song is its refrain."""
 
 
 class Limits(Spec):
@@ -122,7 +133,7 @@ class Limits(Spec):
 
     The limits of a genre are used by naming it instead of the table, or as its ``preset``: ``limits = "law"``,
     ``limits = { preset = "law", min_characters = 500 }``. The genres are news, novels, encyclopedia, books, petitions, law,
-    leads, reviews and english.
+    leads, reviews, verse (poems, songs, hymns) and english.
     """
 
     @model_validator(mode="before")

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -60,7 +61,7 @@ class Rule(Spec):
 
     id: str
     """Name in logs and statistics: family and variant (``T1-email``)."""
-    zones: tuple[_Zone, ...]
+    zones: tuple[_Zone, ...] = Field(min_length=1)
     """head: the first 3 non-blank lines. tail: the last line, repeatedly. any: every line."""
     take: Literal["line", "prefix", "suffix"]
     """line: a whole line. prefix: the start of a line, not in the tail. suffix: a whole line, or its end after a sentence."""
@@ -90,6 +91,8 @@ class Rule(Spec):
     """For the zone any: remove up to this many headlines (short lines, no full sentences) directly below the line, too."""
     alone: bool = False
     """For whole lines of the tail: skip the line if the one above matches too, because both are entries of a list."""
+    once: bool = False
+    """Skip the rule if it matches two lines with others between them: dates above paragraphs are the days of a diary."""
     outlets: tuple[str, ...] = ()
     """Only for these outlets; empty means all."""
     note: str = ""
@@ -180,7 +183,8 @@ class NewsRules:
         )
         for zone, candidates in zones:
             for rule, start, end in candidates:
-                if rule.sentences or not _LONG_SENTENCE.search(view, start, end):
+                content = not rule.sentences and _LONG_SENTENCE.search(view, start, end)
+                if not content and not (rule.once and self._recurs(rule, view, lines)):
                     return rule, zone, *_with_whitespace(view, start, end)
         return None
 
@@ -249,6 +253,11 @@ class NewsRules:
             for start in (*starts, *reversed(glued[-_MAX_GLUED_PARTS:])):
                 if self._matches(rule, view, start, last.end):
                     yield rule, start, last.end
+
+    def _recurs(self, rule: Rule, view: str, lines: list[_Line]) -> bool:
+        """Return whether the rule matches two lines that are not next to each other."""
+        found = [number for number, line in enumerate(lines) if self._matches(rule, view, line.start, line.end)]
+        return any(after - number > 1 for number, after in pairwise(found))
 
     def _prefix(self, rule: Rule, view: str, line: _Line) -> re.Match[str] | None:
         match = self._patterns[rule.id].match(view, line.start, line.end)
@@ -342,5 +351,5 @@ def _compile(pattern: str, macros: dict[str, str], path: Path, rule_id: str) -> 
     where = f"{path}, rule {rule_id}"
     try:
         return re.compile(_fill(pattern, macros, where))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{where}: not a regular expression: {error}; in TOML write patterns in single quotes") from error

@@ -100,7 +100,15 @@ _PHONE_CUE = re.compile(
     r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
 )
 _PHONE_CUE_REACH = 20
-_FIGURE_CUE = re.compile(r"(?:인구|수치|값|숫자|합계|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{0,3}(?:[가-힣]{2,4} )?\Z")
+_TOTAL = "합계|소계|총계|누계|평균"
+_FIGURE_CUE = re.compile(
+    rf"(?:{_TOTAL}|인구|수치|값|숫자|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{{0,3}}(?:[가-힣]{{2,4}} )?\Z"
+)
+_FIGURE_UNIT = re.compile(rf" ?(?:{_TOTAL}|{_COUNTED})(?![가-힣])")
+"""A word after a number that is a figure."""
+_FIGURES_NEARBY = re.compile(rf"(?<![0-9])(?<![0-9] )(?!{_AREA} |01[016-9] )[0-9]{{2,3}} [0-9]{{3,4}} [0-9]{{4}}(?![0-9])")
+"""A number of the same form that is none of a telephone: both are rows or columns of a table."""
+_NEARBY_REACH = 60
 _DOT = r"(?:\.| ?[(\[](?i:\.|dot|닷|점)[)\]] ?| (?i:dot) | ?[닷점] ?)"
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
@@ -246,12 +254,21 @@ def _email(match: re.Match[str]) -> int | None:
     return match.start() if mail and not english else None
 
 
+def _is_figure(match: re.Match[str], before: str) -> bool:
+    """Return whether a number of three parts is a figure, by words next to it or, except for mobile numbers, others near it."""
+    if _FIGURE_CUE.search(before):
+        return True
+    start, end = max(0, match.start() - _NEARBY_REACH), match.end() + _NEARBY_REACH
+    nearby = _FIGURE_UNIT.match(match.string, match.end()) or _FIGURES_NEARBY.search(match.string, start, end)
+    return match["bare"] is not None and nearby is not None
+
+
 def _phone(match: re.Match[str]) -> int | None:
     """Check numbers without hyphens and brackets: they need a cue word before them, or blanks and no cue of a figure."""
     before = _before(match, _PHONE_CUE_REACH)
     if _PHONE_CUE.search(before):
         return match.start()
-    figure = _FIGURE_CUE.search(before) is not None
+    figure = _is_figure(match, before) if match["bare"] or match["parted"] else False
     if match["unsure"] or (figure and match["parted"]):
         return None
     if bare := match["bare"]:

@@ -55,7 +55,7 @@ class TitleRules:
         for rule in self.rules:
             try:
                 self._compiled.append((rule, re.compile(rule.pattern)))
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"{path}, rule {rule.id}: not a regular expression: {error}") from error
 
     def judge(self, title: str, text: str) -> Drop | None:

@@ -36,7 +36,7 @@ _CONTROL_CHARS = re.compile(r"[\x00-\x20\x7f]+")
 def _check_pattern(value: str) -> str:
     try:
         re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"not a regular expression: {error}") from None
     return value
 

@@ -405,7 +405,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=14,
+    version=15,
     spec=DedupSpec,
     run=run,
     table="dedup",

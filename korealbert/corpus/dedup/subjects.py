@@ -29,9 +29,14 @@ _SENTENCE_END = re.compile(r"(?:다(?:고|는|며|면)?|요)$")
 """Endings of other verbs, whose first two syllables count: 알려졌다 and 알려진다 are not names."""
 _MIN_DIFFERENT_NUMBERS, _MAX_COMMON_SHARE = 3, 0.5
 """Subjects differ if each text has this many numbers of its own, and less than this share of all numbers is in both."""
+_MIN_NUMBERS = 2
+"""Subjects also differ if each text has this many numbers and none is in both: the exchange rates of two days."""
 _MIN_FREQUENCY_RATIO = 2
 """A name is specific to its text if that has it this many times as often as the other text."""
 
+_THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+_DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
+"""A decimal point; the points of a date (2019.10.1) part numbers."""
 _FIRST_SENTENCE = re.compile(r"[^\n]{0,200}?[.?!](?=\s)|[^\n]{1,200}")
 _MIN_SUBJECT_FREQUENCY = 3
 """A text is about those words of its first sentence that it has this many times."""
@@ -55,6 +60,8 @@ def different_subjects(one: Compared, other: Compared) -> bool:
     numbers, others = (each.words[(each.words & np.uint64(1) == 1) & begins_run(each.words)] for each in (one, other))
     common = len(np.intersect1d(numbers, others, assume_unique=True))
     different = min(len(numbers), len(others)) - common
+    if not common and different >= _MIN_NUMBERS:
+        return True
     if different >= _MIN_DIFFERENT_NUMBERS and common < _MAX_COMMON_SHARE * (len(numbers) + len(others) - common):
         return True
     return _has_own_subject(one, other) and _has_own_subject(other, one)
@@ -77,8 +84,9 @@ def _hashes(text: str, *, of_title: bool) -> Hashes:
     Words of a title are also hashed with their endings. Words of a text with four and more syllables are also hashed as their
     first and last two, because 무단횡단 may be written 무단 횡단.
     """
-    lowered = composed(text, "NFKC").lower()
+    lowered = _THOUSANDS.sub("", composed(text, "NFKC").lower())
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
+    kinds[[point.start() for point in _DECIMAL.finditer(lowered)]] = _DIGIT
     edges = np.flatnonzero(np.diff(kinds, prepend=0, append=0))
     starts, widths, kind = edges[:-1], np.diff(edges), kinds[edges[:-1]]
     hangul, others = kind == _HANGUL, (kind == _DIGIT) | (kind == _LETTER)

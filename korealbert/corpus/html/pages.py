@@ -41,7 +41,8 @@ _MAX_FASTWARC_HEADER = 1 << 30
 """fastwarc's default limit of 32,000 bytes is below the 100 KB that a crawl accepts."""
 # Some programs and editors write line feeds alone instead of the line ends of the standard.
 _VERSION = re.compile(rb"WARC/\d\.\d{1,2}\r?\n")
-_NEXT_HEADER = re.compile(rb"\nWARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:")
+_NEXT_HEADER = re.compile(rb"\n(?=WARC/\d\.\d{1,2}\r?\n[\w-]{1,64}:)|(?<=[^\n])(?=WARC/1\.[01]\r\nWARC-[\w-]{1,59}:)")
+"""Before a header. Within a line one stands where a writer was killed and began again."""
 _MAX_NEXT_HEADER_BYTES = len(b"\nWARC/1.00\r\n") + 65
 _HEADER_END = re.compile(rb"\n\r?\n")
 _LINE_END = re.compile("\r?\n")
@@ -373,7 +374,7 @@ class _WarcFramer:
         while True:
             found = _NEXT_HEADER.search(self._buffer, 0, at_most or len(self._buffer))
             if found is not None:
-                self._drop(found.start() + 1)
+                self._drop(found.end())
                 return
             if at_most and len(self._buffer) >= at_most:
                 self._drop(at_most - _MAX_NEXT_HEADER_BYTES)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from korealbert.corpus.markup.layout import LETTER
+from korealbert.corpus.markup.layout import LETTER, REDIRECT
 from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
@@ -45,7 +45,7 @@ _HIDDEN = re.compile(r"<!--|<(noinclude)\b[^<>]*>", re.IGNORECASE)
 _ONLY = re.compile(r"<(onlyinclude)\b[^<>]*>", re.IGNORECASE)
 _EMPTY = re.compile(r"<noinclude\s*/>", re.IGNORECASE)
 _INCLUDED = re.compile(r"</?includeonly\b[^<>]*>", re.IGNORECASE)
-_REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[([^\[\]|]+)", re.IGNORECASE)
+_REDIRECT = re.compile(rf"{REDIRECT}\s*:?\s*\[\[([^\[\]|]+)", re.IGNORECASE)
 _LAYOUT = re.compile(
     r"^\s*\{\||<(?:table|div|ref|references|gallery|center|ul|ol|dl|h[1-6])\b|display:\s*none", re.IGNORECASE | re.MULTILINE
 )

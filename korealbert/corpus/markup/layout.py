@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,9 @@ def _decoded(entity: re.Match[str]) -> str:
 
 
 LETTER = re.compile(r"[^\W_]")
+
+REDIRECT = rf"[\s\ufeff]*#(?:redirect|넘겨주기|{unicodedata.normalize('NFD', '넘겨주기')})"
+"""Pattern of the word that makes a page a redirect, before ``prepare``."""
 
 REMOVED = "\x00"
 """Put in the place of removed markup. A line with nothing else is not blank, so that it does not end a paragraph."""

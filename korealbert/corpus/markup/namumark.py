@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from korealbert.corpus.markup.formulas import formula
-from korealbert.corpus.markup.layout import REMOVED, URL, WikiText, decode_entities, drop_namespace, finish, prepare
+from korealbert.corpus.markup.layout import REDIRECT, REMOVED, URL, WikiText, decode_entities, drop_namespace, finish, prepare
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, source_length
@@ -34,7 +34,7 @@ from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED, read_scripts
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
-_REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s+\S", re.IGNORECASE)
+_REDIRECT = re.compile(rf"{REDIRECT}\s+\S", re.IGNORECASE)
 _DOLLAR_MATH = re.compile(r"\$(?=[^\s$])[^$\n가-힣]{1,300}(?<=\S)\$(?!\d)")
 _ATTACHMENT = re.compile(r"attachment:(?:\"[^\"\n]*+\"|[^\s|\[\]\"]++)", re.IGNORECASE)
 

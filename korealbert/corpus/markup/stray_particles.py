@@ -68,17 +68,38 @@ _MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총)(?= ?{REMOVED}))? *{REM
 _NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
 _AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
 _AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
-_COUNTER = "(?:명|개|[ck]?m²?|㎢|kg|%|달러)"
+_COUNTER = "(?:명|개| ?(?:[ck]?m²?|㎢|kg|%)|달러)"
+_MEASURED_NOUN = "해발 고도|해발|고도|높이|길이|넓이|면적|너비|폭|깊이|반지름|지름|직경|무게"
+_LEAD = rf"(?:(?:{_MEASURED_NOUN}|[시초]속|섭씨|영하|기원전|서기|[북남]위|[동서]경)(?: (?:약|총|최[대소]))?|만|약|총|최[대소])"
+"""Words after which a number follows."""
+_AFTER_LEAD = (
+    rf"(?:(?<=[만약총폭] {REMOVED})(?<![가-힣][만약총폭] {REMOVED})|(?<=기원전 {REMOVED})|(?<="
+    rf"(?:해발|고도|[높길]이|넓이|면적|너비|깊이|지름|직경|무게|[시초]속|섭씨|영하|서기|[북남]위|[동서]경|최[대소]) {REMOVED}))"
+)
+_LED_END = re.compile(REMOVED + _AFTER_LEAD)
+_REMOVED_NUMBER = rf"{REMOVED}[ {REMOVED}]*(?:(?<= )[명개](?![가-힣]{{2}})|{_UNIT}|도|톤)?+"
+_LED = rf"(?<![^\s{LINE_BREAK}]){_LEAD} {_REMOVED_NUMBER}"
+"""Such a word before a number that was removed, and its unit; between a word and its footnote is no blank."""
+_LED_PHRASE = re.compile(
+    rf"(?:{_LED}(?:(?:[의로에쯤이가은는을를]|으로|에서|까지|부터|가량|정도)?(?: 동안)? +(?![-\d])|, (?={_LEAD} {REMOVED})))+"
+)
+"""An amount within a sentence: 해발 {{높이}} m의 산이다."""
+_ORDINAL_END = re.compile(rf"{REMOVED}(?:(?<=제{REMOVED})|(?<=제 {REMOVED}))")
+_ORDINAL = re.compile(rf"제(?<![가-힣]제) ?{REMOVED}+(?:대|회|차|호|기|권|세기|장|조|항|사단|연대|여단|군단)의? +")
+_AMOUNT = rf"(?:{_LED}|(?:인구|학생 수|{_MEASURED_NOUN})[은는] (?:(?:약|총) )?{_REMOVED_NUMBER}|{_NUMBER}{REMOVED}{_COUNTER})"
 _BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
-_COUNTS_END = re.compile(rf"{REMOVED}{_COUNTER}이[고며],? +")
+_AFTER_TOPIC = rf"(?<=[구적이수비폭도름경게][은는] {REMOVED})"
+_AFTER_AMOUNT = rf"{REMOVED}(?:{_COUNTER}|[세살]|(?:{_AFTER_LEAD}|{_AFTER_TOPIC})[ {REMOVED}]*(?:{_UNIT}|도|톤)?+)"
+_COUNTS_END = re.compile(rf"{_AFTER_AMOUNT}이[고며],? +")
 _COUNTS = re.compile(
-    rf"(?:{_BEGIN}|(?<=[가-힣], ))[^.?!,\"“”\n{LINE_BREAK}]*{_NUMBER}{_COUNTS_END.pattern}",
+    rf"(?:{_BEGIN}|(?<=[가-힣], ))[^.?!,\"“”\n{LINE_BREAK}]*?{_AMOUNT}이[고며],? +",
     re.MULTILINE,
 )
 """A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
-_IS_A_NUMBER_END = re.compile(rf"{REMOVED}(?:[세살]|{_COUNTER})(?:이다|이었다|였다|입니다)\.(?: +|$)", re.MULTILINE)
+_IS = r"(?:이다|이었다|였다|입니다)\.(?: +|$)"
+_IS_A_NUMBER_END = re.compile(rf"{_AFTER_AMOUNT}{_IS}", re.MULTILINE)
 _IS_A_NUMBER = re.compile(
-    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*){_NUMBER}{_IS_A_NUMBER_END.pattern}",
+    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)(?:{_AMOUNT}|{_NUMBER}{REMOVED}[세살]){_IS}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
@@ -122,6 +143,10 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
         text = _COUNTS.sub(REMOVED, text)
     if _IS_A_NUMBER_END.search(text):
         text = _IS_A_NUMBER.sub(_without_number, text)
+    if _LED_END.search(text):
+        text = _LED_PHRASE.sub(REMOVED, text)
+    if _ORDINAL_END.search(text):
+        text = _ORDINAL.sub(REMOVED, text)
     lost["line"] += before - len(text)
     return _AFTER_MARK.sub(replacement, text)
 

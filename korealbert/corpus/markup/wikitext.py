@@ -12,6 +12,7 @@ from korealbert.corpus.markup.layout import (
     FOOTNOTE_START,
     LETTER,
     LINE_BREAK,
+    REDIRECT,
     REMOVED,
     Prose,
     WikiText,
@@ -27,7 +28,7 @@ from korealbert.corpus.markup.wikitext_brackets import Brackets
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import read_scripts, script_mark
 
-_REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
+_REDIRECT = re.compile(rf"{REDIRECT}\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
 _VARIANT = re.compile(r"-\{(?:([^{}|;:]*)\|)?([^{}]*)\}-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -131,20 +132,23 @@ class WikiOptions(Spec):
     has no page for it."""
 
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
 class ExtractSpec(Spec):
     """One source of raw text."""
 
     later: ClassVar[frozenset[str]] = frozenset({"columns", "quoted", "exclude", "skip_rows"})
 
-    source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
+    source: str
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
     mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file). news,
     json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text: ``title<TAB>body``
-    files. csv, books: CSV with a header. parquet: one document in each row. text: plain text or Markdown. html: one page in
-    each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's WET files, that is WARC files with the texts of
-    pages (conversion records), whose fields are text, url, date, languages and id.
+    files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown, or subtitles, whose
+    times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's WET files,
+    that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
@@ -205,6 +209,13 @@ class ExtractSpec(Spec):
     """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard, the unit of parallel work and of resuming."""
+
+    @field_validator("source")
+    @classmethod
+    def _source(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("a name has small Latin letters, digits and . _ -, because it is part of every document's id")
+        return name
 
     @field_validator("delimiter", mode="before")
     @classmethod

@@ -32,6 +32,16 @@ _MARKDOWN_EMPHASIS = re.compile(
 """Stars around words. Those of a masked number (제***-****-****4호) are text, and so is a backtick after a digit or Latin
 letter, which is a prime: 체인기어(5`)."""
 
+_CLOCK = r"(?:\d{1,3}:)?\d{2}:\d{2}[.,]\d{3}"
+_CUE = re.compile(
+    rf"(?:^[ \t]*\r?\n)*(?:^\ufeff?[ \t]*\d{{1,6}}[ \t]*\r?\n)?^[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""Number and times above a line of subtitles (SubRip, WebVTT), and the blank lines before them."""
+_CUE_MARK = re.compile(
+    r"</?(?:[ibucv]|font)(?:[ .][^<>\n]*)?>|\{\\[^{}\n]*\}|^\ufeff?WEBVTT[^\n]*\n", re.IGNORECASE | re.MULTILINE
+)
+
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """Yield one document for the file; the entries of its front matter are fields."""
@@ -41,7 +51,7 @@ def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
         front, body = _split_front_matter(text)
         others = (names.title, names.outlet, names.category, names.url, names.published)
         record = {name: front[name] for name in others if name in front}
-        record |= {names.text[0]: _strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
+        record |= {names.text[0]: _text(spec, body), names.id: front.get(names.id, records.file)}
         return document_of(spec, record, records, (start, end), tally)
 
     return read_each(records, [(0, len(records.data))], tally, read)
@@ -56,7 +66,7 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
     names = spec.field_map
 
     def read(text: str, start: int, end: int) -> Outcome:
-        record = {names.text[0]: _strip_markdown(text) if spec.markdown else text, names.id: native_id(records, start)}
+        record = {names.text[0]: _text(spec, text), names.id: native_id(records, start)}
         return document_of(spec, record, records, (start, end), tally)
 
     return read_each(records, _blocks(records, start, LINE_END if spec.document == "line" else BLANK_LINE), tally, read)
@@ -103,6 +113,13 @@ def _scalar(value: str) -> str:
         if len(value) >= 2 and value[0] == value[-1] == quote:
             return value[1:-1].replace(quote * 2, quote) if quote == "'" else value[1:-1].replace('\\"', '"')
     return value
+
+
+def _text(spec: ExtractSpec, source: str) -> str:
+    """Return a source without the times of subtitles and, if it is Markdown, without marks."""
+    if "-->" in source and _CUE.search(source):
+        source = _CUE_MARK.sub("", _CUE.sub("", source))
+    return _strip_markdown(source) if spec.markdown else source
 
 
 def _strip_markdown(text: str) -> str:

@@ -160,6 +160,48 @@ def test_a_poem_may_have_a_refrain(genre: str) -> None:
     assert reason(poem, min_characters=20) == "duplicate_lines"
 
 
+_STANZAS = (
+    ("동해 물과 백두산이 마르고 닳도록", "하느님이 보우하사 우리나라 만세"),
+    ("남산 위에 저 소나무 철갑을 두른 듯", "바람 서리 불변함은 우리 기상일세"),
+    ("가을 하늘 공활한데 높고 구름 없이", "밝은 달은 우리 가슴 일편단심일세"),
+    ("이 기상과 이 맘으로 충성을 다하여", "괴로우나 즐거우나 나라 사랑하세"),
+)
+_REFRAIN = ("무궁화 삼천리 화려 강산", "대한 사람 대한으로 길이 보전하세")
+_BEATITUDES = """
+심령이 가난한 자는 복이 있나니 천국이 저희 것임이요
+애통하는 자는 복이 있나니 저희가 위로를 받을 것임이요
+온유한 자는 복이 있나니 저희가 땅을 기업으로 받을 것임이요
+의에 주리고 목마른 자는 복이 있나니 저희가 배부를 것임이요
+긍휼히 여기는 자는 복이 있나니 저희가 긍휼히 여김을 받을 것임이요
+마음이 청결한 자는 복이 있나니 저희가 하나님을 볼 것임이요
+화평케 하는 자는 복이 있나니 저희가 하나님의 아들이라 일컬음을 받을 것임이요
+의를 위하여 핍박을 받은 자는 복이 있나니 천국이 저희 것임이라
+"""
+
+
+def test_half_of_a_song_may_be_its_refrain() -> None:
+    """The national anthem, a call with an answer after each line, and the Beatitudes (개역한글, 1961)."""
+    verse = Limits.model_validate("verse")
+    anthem = "\n\n".join("\n".join([*stanza, *_REFRAIN]) for stanza in _STANZAS)
+    calls = "\n".join(f"{line}\n쾌지나 칭칭 나네" for stanza in _STANZAS for line in stanza)
+    for song, of_news in ((anthem, "duplicate_lines"), (calls, "duplicate_lines"), (_BEATITUDES, "top_ngram")):
+        assert judge(song, verse) is None
+        assert reason(song) == of_news
+
+
+def test_junk_is_no_verse() -> None:
+    verse, line = Limits.model_validate("verse"), "무궁화 삼천리 화려 강산에 꽃이 피네"
+    lines = [line for stanza in _STANZAS for line in stanza]
+    junk = {
+        "\n".join([*lines, *[line] * 10]): "duplicate_lines",
+        " ".join([*lines, *[line] * 12]): "duplicate_ngrams",
+        "\n\n".join(["\n".join(lines)] * 3): "duplicate_lines",
+        "대출 상담 지금 바로 " * 30: "top_ngram",
+        " ".join(f"#{word}" for line in lines for word in line.split()): "symbols",
+    }
+    assert {text: drop and drop.reason for text in junk for drop in [judge(text, verse)]} == junk
+
+
 def test_a_drop_tells_metric_value_and_limit() -> None:
     drop = judge("가을이 왔다.", Limits())
     assert drop is not None

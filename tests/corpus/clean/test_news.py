@@ -152,6 +152,9 @@ def test_texts_are_the_same_if_rules_are_tried_on_all_lines(without_words: NewsR
         ("[[rule]]\nid='X'\nzones=['head']\ntake='line'\npattern='(가'", "rule X: not a regular expression"),
         ("[[rule]]\nid='X'\nzones=['foot']\ntake='line'\npattern='가'", "rule.0.zones.0"),
         ("[[rule]\n", "not a rules file"),
+        ("rule = " + "[" * 5_000, "not a rules file"),
+        ("[[rule]]\nid='X'\nzones=['head']\ntake='line'\npattern='가{99999999999}'", "rule X: not a regular expression"),
+        ("[[rule]]\nid='X'\nzones=[]\ntake='line'\npattern='가'", "rule.0.zones"),
     ],
 )
 def test_an_invalid_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
@@ -160,6 +163,12 @@ def test_an_invalid_rules_file_is_named_with_its_rule(content: str, message: str
     with pytest.raises(ValueError, match=message) as caught:
         NewsRules(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_rules_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "news.toml"
+    path.write_text("\ufeff[[rule]]\nid='X'\nzones=['head']\ntake='line'\npattern='가'", "utf-8")
+    assert NewsRules(path).clean("가\n나").text == "나"
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,10 @@ def test_numbers_distinguish_subjects_without_titles() -> None:
     monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
     assert different_subjects(compared(monday), compared(tuesday))
     assert not different_subjects(compared(monday), compared(monday.replace("871", "872")))
+    rate = "환율은 {}원으로 마감했다. 전날보다 {}원 올랐다. 시장은 조용했다."
+    assert different_subjects(compared(rate.format("1,201.5", "3.2")), compared(rate.format("1,188.1", "5.7")))
+    assert not different_subjects(compared(rate.format("1,201.5", "3.2")), compared(rate.format("1201.5", "5.7")))
+    assert not different_subjects(compared(rate.format("2019.10.1", "3")), compared(rate.format("2019. 10. 1", "4")))
     assert not different_subjects(compared(prose(1, 5)), compared(prose(1, 5)))
     assert not different_subjects(compared("강은 길다.", "강"), compared("강은 길다.", "산"))
     assert not different_subjects(compared("", "강"), compared("", ""))

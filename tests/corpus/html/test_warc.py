@@ -73,6 +73,7 @@ def test_damage_costs_only_the_record_it_lies_in(tmp_path: Path) -> None:
     broken = whole[:header] + b"JUNK" + whole[header + 4 :]
     (tmp_path / "broken.warc").write_bytes(broken)
     (tmp_path / "cut.warc").write_bytes(whole[:-40])
+    (tmp_path / "killed.warc").write_bytes(whole[:-40] + whole)
     (tmp_path / "cut.warc.gz").write_bytes(gzip.compress(whole)[:-40])
     (tmp_path / "none.warc").write_bytes(b"<html>no archive</html>")
     results = {path.name: extract(tmp_path / "store", path, format="warc") for path in sorted(tmp_path.glob("*.warc*"))}
@@ -81,6 +82,8 @@ def test_damage_costs_only_the_record_it_lies_in(tmp_path: Path) -> None:
     assert f"byte {header}" in results["broken.warc"].quarantined[0].position
     assert [document.title for document in results["cut.warc"].documents] == ["하나", "둘"]
     assert results["cut.warc"].reasons == ["truncated_record"]
+    assert [document.title for document in results["killed.warc"].documents] == ["하나", "둘", "하나", "둘", "셋"]
+    assert results["killed.warc"].reasons == ["malformed_record"]
     assert results["cut.warc.gz"].reasons == ["truncated_file"]
     assert results["none.warc"].reasons == ["malformed_record"]
 

@@ -7,7 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -127,6 +127,34 @@ def test_the_sample_dump(dump: str, folder: str, tmp_path: Path, sample_dir: Pat
         else:
             assert kept.pop(case["title"]) == case["text"], case["title"]
     assert (kept, dropped, found.quarantined) == ({}, {}, [])
+
+
+AMOUNTS = [
+    ("강은 길다. 길이는 약 {}이다.", "강은 길다."),
+    ("해발 {} m의 산이다. 높이 {}m, 너비 {} m의 벽이 있다.", "산이다. 벽이 있다."),
+    ("인구는 {}이며, 면적은 {} km²이다. 강이 흐른다.", "강이 흐른다."),
+    ("강은 시속 {} km로 흐르고, 북위 {}, 동경 {}에서 약 {} 떨어져 있다.", "강은 흐르고, 떨어져 있다."),
+    ("그는 제{}대 시장이며, 총 {}명의 일꾼과 약 {} 동안 일했다.", "그는 시장이며, 일꾼과 일했다."),
+    ("그것만 {}이다. 약 {} 3개이다. 영하 {} -5도이다.", "그것만 이다. 약 3개이다. 영하 -5도이다."),
+]
+
+
+@pytest.mark.parametrize(("source", "text"), AMOUNTS)
+@pytest.mark.parametrize(("extract", "removed"), [(extract_wikitext, "{{없는 틀}}"), (extract_namumark, "[age(1980-01-01)]")])
+def test_an_amount_goes_with_its_number(extract: Extractor, removed: str, source: str, text: str) -> None:
+    """What says that a number follows, and its unit, are no sentence without it; a footnote stands next to its word."""
+    assert extract(source.replace("{}", removed), DEFAULT).text == text
+    assert (
+        extract_wikitext("약<ref>가</ref>의 효능과 폭<ref>가</ref>이 넓은 강이다.", DEFAULT).text
+        == "약의 효능과 폭이 넓은 강이다."
+    )
+
+
+@BOTH
+@pytest.mark.parametrize("before", ["", " \n", "\ufeff"])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_redirect_in_any_form(extract: Extractor, form: Literal["NFC", "NFD"], before: str) -> None:
+    assert extract(before + unicodedata.normalize(form, "#넘겨주기 [[나루]]"), DEFAULT).redirect
 
 
 @BOTH

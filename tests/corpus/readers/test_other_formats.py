@@ -165,3 +165,16 @@ def test_other_files_in_utf_16_are_no_pages() -> None:
     assert is_html(f"<p>{SENTENCE}".encode("utf-16"))
     for text in (SENTENCE, OBJECT, DUMP, ARTICLES):
         assert not is_html(text.encode("utf-16")) and not is_html(text.encode())
+
+
+def test_subtitles_are_text_without_their_times(tmp_path: Path) -> None:
+    """SubRip and WebVTT; an arrow or a time within prose stays."""
+    cues = "1\n00:00:01,000 --> 00:00:02,500\n<i>강은 길다.</i>\n\n2\n00:01:02,345 --> 00:01:04,000 X1:1\n- 새가 온다.\n배다.\n"
+    prose = "가 --> 나\n00:00:01,000 --> 다\n12:30 <i>가</i>"
+    sources = ["\ufeff" + cues.replace("\n", "\r\n"), "WEBVTT\n\n" + cues.replace(",", "."), prose]
+    paths = [tmp_path / name for name in ("a.srt", "b.vtt", "c.txt")]
+    for path, source in zip(paths, sources, strict=True):
+        path.write_text(source, "utf-8")
+    found = extract(tmp_path / "store", paths, format="text", document="file")
+    spoken = "강은 길다.\n- 새가 온다.\n배다."
+    assert found.texts == [spoken, spoken, prose]
