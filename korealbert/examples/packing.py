@@ -33,6 +33,8 @@ _CHARACTERS_AT_ONCE = 1_000_000
 """Documents are encoded together up to either limit, so that memory does not grow with their size."""
 _FEW_HELD_OUT = 50
 """If this many documents are held out on average, the probability that none is stays below 10^-21."""
+LONGEST_ROW = 8192
+"""Most tokens of a row."""
 MAX_SHARDS = 256
 """Maximum number of row shards. Document shards are grouped if there are more, because a batch reads from every row shard."""
 _SPLITS = ("train", "heldout")
@@ -44,7 +46,7 @@ class ExamplesSpec(Spec):
 
     later: ClassVar[frozenset[str]] = frozenset({"heldout_rest"})
 
-    sequence_length: int = Field(default=128, ge=16, le=8192)
+    sequence_length: int = Field(default=128, ge=16, le=LONGEST_ROW)
     """L: tokens of an example, including ``[CLS]`` and two ``[SEP]``. KoreALBERT has 128, ALBERT 512."""
     short_seq_prob: float = Field(default=0.1, ge=0.0, le=1.0)
     """Share of chunks with a random shorter target length."""

@@ -51,9 +51,21 @@ def _counted(volume: Volume, artifact: Artifact) -> Volume:
         found["text"] = text
     if "rows_train" in stats:
         found["rows"] = stats["rows_train"]
+        if attended := _attended(stats.get("length_histogram", {})):
+            found["attended"] = attended
     if artifact.manifest["recipe"]["stage"] == "vocab":
         found["pieces"] = stats["pieces"]
     return replace(volume, **found)
+
+
+def _attended(histogram: Mapping[str, int]) -> float:
+    """Return how many positions of its own row a token attends to on average, 0 without rows.
+
+    ``histogram`` is that of ``ExamplesStats``. Its lengths are without ``[CLS]`` and ``[SEP]``.
+    """
+    rows = {sum(map(int, ends.split("-"))) / 2 + 2: number for ends, number in histogram.items()}
+    tokens = sum(length * number for length, number in rows.items())
+    return sum(length**2 * number for length, number in rows.items()) / max(1, tokens)
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,13 @@ def _long_specs(reader: Reader, examples: packing.ExamplesSpec, pretrain: Pretra
     # that are held out of the long rows are held out of the short ones too.
     held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
     inherited = {**reader.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
-    rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **reader.table("examples_long")})
+    changed = reader.table("examples_long")
+    if length > packing.LONGEST_ROW and "sequence_length" not in changed:
+        raise RecipeError(
+            f"{reader.path}, [pretrain.long]: by default its rows have all {length} positions of [pretrain.model], but a row "
+            f"has at most {packing.LONGEST_ROW} tokens; set sequence_length in [examples_long], or lower max_positions"
+        )
+    rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **changed})
     if not short < rows.sequence_length <= length:
         raise RecipeError(
             f"{reader.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "

@@ -100,6 +100,16 @@ def test_mistakes_about_long_sequences_are_named(editable: Path, added: str, mes
         recipes.load(editable)
 
 
+def test_positions_beyond_the_longest_rows_take_long_rows_of_a_given_length(editable: Path) -> None:
+    edit(editable, "num_layers = 3", "num_layers = 3\nmax_positions = 16384")
+    editable.write_text(editable.read_text() + LONG)
+    with pytest.raises(RecipeError, match=r"\[pretrain.long\]: .* all 16384 positions .* at most 8192 .* \[examples_long\]"):
+        recipes.load(editable)
+    editable.write_text(editable.read_text() + "[examples_long]\nsequence_length = 4096\n")
+    rows = recipes.load(editable).examples_long
+    assert rows is not None and rows.sequence_length == 4096
+
+
 def test_a_loss_may_have_its_targets_in_long_rows_alone() -> None:
     spec = {"steps": 20, "long": {"from_step": 10}}
     pairs, none = ViewsSpec(), ViewsSpec(sentence_task="none")

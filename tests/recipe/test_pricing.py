@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +16,15 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, Store, build
 from korealbert.artifact.stage import host_facts
+from korealbert.model.parameters import training_flops
 from korealbert.pretrain import cooccurrence
+from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import _advice, _unshared, plan, total
-from korealbert.recipe.pricing import Prices, _typical, _without_seed
+from korealbert.recipe.pricing import Prices, _attended, _typical, _without_seed
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import Volume, Work, _activations, estimate, unpacked
 from tests.building import build_all
@@ -269,6 +272,29 @@ def test_activations_are_those_that_a_step_was_seen_to_keep(
     spec = PretrainSpec(model={**model, "max_positions": 4096}, steps=1)
     config = spec.config_for(vocab_size=pieces, sequence_length=length)
     assert _activations(config, rows, length, precision) / 1e6 == pytest.approx(measured, rel=0.25)
+
+
+def test_packed_rows_cost_what_tokens_attend_to_in_their_own_documents() -> None:
+    """Of Korean Wikipedia's pieces, those of rows of 8,192 are in documents, or parts of them, of 3,539 pieces on average."""
+    vocab, rows_of = Volume(pieces=50_000), registry.by_name()["examples"]
+    settings: dict[str, Any] = {"steps": 2, "sop_weight": 0.0, "wop_weight": 0.0, "model": {"architecture": "modern"}}
+
+    def operations(length: int, packing: str, histogram: dict[str, int] | None = None) -> float:
+        documents = {"documents": Volume(text=1e9), "vocab": vocab}
+        rows, _ = estimate(rows_of, rows_of.spec(sequence_length=length), documents)
+        if histogram is not None:
+            rows = replace(rows, attended=_attended(histogram))
+        given = {"vocab": vocab, "examples": rows, "views": replace(rows, slots=(length // 20, 0))}
+        return estimate(pretrain.STAGE, PretrainSpec(**settings | {"packing": packing}), given)[1].operations
+
+    config = PretrainSpec(**settings).config_for(vocab_size=50_000, sequence_length=8192)
+    counted = 2 * 2048 * training_flops(config, length=8192, mlm_slots=409, wop_slots=0, seen=3539)
+    assert operations(8192, "best_fit") == pytest.approx(counted, rel=0.02)
+    assert counted < 0.8 * operations(8192, "none")
+    assert operations(128, "best_fit") > 0.99 * operations(128, "none")
+    short = operations(8192, "best_fit", {"1-512": 1_000, "513-1024": 0})
+    assert short < 0.6 * operations(8192, "none"), "counted, once the rows are built"
+    assert operations(8192, "best_fit", {"7681-8189": 5}) == pytest.approx(operations(8192, "none"), rel=0.02)
 
 
 def test_a_plan_says_what_does_not_fit_into_a_chip() -> None:
