@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -55,6 +56,13 @@ _MIN_RECORD_BYTES = 4
 FREE_RECORDS = 1 << 15
 """A file with more records than this must have one compressed byte for each further one: parsing and writing one takes 10 to
 120 µs, whatever it holds. Wikipedia's empty and redirecting pages have 40 bytes and more."""
+
+_GZIP_HEADER = re.compile(rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\r\xff]", re.DOTALL)
+_GZIP_HEADER_BYTES = 10
+_KEPT_BYTES = 1 << 16
+"""Compressed bytes before the place where zlib notices damage, in which the next gzip member may begin."""
+_MAX_DAMAGED_MEMBERS = 1_000
+"""Damaged gzip members of a file after which it is not read on, because each costs time."""
 
 COMPRESSED_BYTES_PER_READ = 1 << 14
 """Small, because unused input is copied for each gzip member."""
@@ -177,6 +185,21 @@ class RawFile:
             missing -= len(part)
             self.bytes_read += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def skip_damaged_member(self) -> bool:
+        """Move from a fault within a gzip member to the next member; return whether there is one.
+
+        The bytes read next are the first of that member.
+        """
+        damaged = self.fault is not None and self.fault.reason in ("corrupt_file", "truncated_file")
+        if not (damaged and isinstance(self._stream, _ConcatenatedStreams) and self._suffix.lower() == ".gz"):
+            return False
+        try:
+            found = self._stream.skip_to_gzip()
+        except ReadFault:  # of the file that contains this one
+            found = False
+        self.fault = None if found else self.fault
+        return found
 
     def read_text(self, size: int = BYTES_PER_READ) -> bytes:
         """``read``, but millions of empty records, or of blanks and line ends in a row, are a fault: they only cost time."""
@@ -308,7 +331,26 @@ class _ConcatenatedStreams:
     def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:
         self._source, self._decompressor_of = source, decompressor
         self._decompressor = decompressor()
-        self._empty = 0
+        self._empty = self._damaged = 0
+        self._pending = b""
+        """Bytes to decompress before those of the source."""
+        self._recent = b""
+        """The last compressed bytes of the current stream, without its first."""
+
+    def skip_to_gzip(self) -> bool:
+        """Leave a damaged stream and begin the next of gzip; return whether there is one."""
+        self._damaged += 1
+        while self._damaged <= _MAX_DAMAGED_MEMBERS:
+            if found := _GZIP_HEADER.search(self._recent):
+                self._pending = self._recent[found.start() :]
+                self._recent = self._pending[1:]
+                self._decompressor = self._decompressor_of()
+                return True
+            block = self._source(COMPRESSED_BYTES_PER_READ)
+            if not block:
+                break
+            self._recent = self._recent[1 - _GZIP_HEADER_BYTES :] + block
+        return False
 
     def read1(self, size: int) -> bytes:
         """Return at most ``size`` bytes; none at the end."""
@@ -321,13 +363,16 @@ class _ConcatenatedStreams:
                     if not block:
                         return b""
                     data = block.lstrip(b"\0")
-                self._decompressor = self._decompressor_of()
+                self._decompressor, self._recent = self._decompressor_of(), data[1:]
                 self._empty += 1
                 if self._empty > MAX_EMPTY_STREAMS:
                     remedy = f"more than {MAX_EMPTY_STREAMS:,} empty streams in a row; {_SALVAGED}"
                     raise ReadFault("decompression_bomb", "", remedy)
             elif self._decompressor.needs_input:
-                data = self._source(COMPRESSED_BYTES_PER_READ)
+                data, self._pending = self._pending, b""
+                if not data:
+                    data = self._source(COMPRESSED_BYTES_PER_READ)
+                    self._recent = (self._recent + data)[-_KEPT_BYTES:] if self._recent else data[1:]
                 if not data:
                     raise EOFError("the compressed file ended before its end-of-stream marker")
             part: bytes = self._decompressor.decompress(data, size)

@@ -41,7 +41,10 @@ _INLINE = {
     *("tt", "u", "var", "wbr"),
 }
 """Elements within a paragraph."""
+_IN_PARAGRAPH = _INLINE - {"img"} | {"br"}
 _PROSE = ("p", "li", "dd", "blockquote")
+_MIN_PARAGRAPH_CHARS = 30
+"""Characters of a block beside paragraphs that is one itself, if it ends like a sentence; captions seldom do."""
 _MAX_MESSAGE_CHARS = 200
 """Characters of an element with the attribute ``hidden`` that is no article: React hides those that it streams at first."""
 _SHADOW = frozenset(("shadowroot", "shadowrootmode"))
@@ -116,6 +119,7 @@ def _tree(data: bytes, content_type: str) -> Any:
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
     _show_inline(tree)
+    _show_paragraphs(tree)
     _replace_scripts(tree)
     return tree
 
@@ -164,6 +168,23 @@ def _show_inline(tree: Any) -> None:
         marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
         if marks_note or _BACK_LINK.fullmatch(text):
             link.drop_tree()
+
+
+def _show_paragraphs(tree: Any) -> None:
+    """Turn blocks of text beside paragraphs into paragraphs, because trafilatura takes only ``p`` where a page has any.
+
+    Of a block with line breaks it would leave out the first line.
+    """
+    parents = {paragraph.getparent() for paragraph in tree.iter("p")}
+    for block in list(tree.iter("div", "section", "center")):
+        if block.tag == "center" and block.find(".//img") is None:
+            block.tag = "div"  # trafilatura does not know it
+        inline = all(node.tag in _IN_PARAGRAPH for node in islice(block.iter(), 1, None))
+        if not inline or block.getparent() not in parents:
+            continue
+        text = block.text_content().strip()
+        if block.find(".//br") is not None or (len(text) >= _MIN_PARAGRAPH_CHARS and _SENTENCE_AT_END.search(text)):
+            block.tag = "p"
 
 
 def _show_formula(formula: Any) -> None:

@@ -269,14 +269,20 @@ class _WarcFramer:
         self._ended = False
 
     def batches(self) -> Iterator[RawRecords | Quarantined]:
-        """Yield all batches. Raises ReadFault after all records before the fault."""
-        try:
-            while self._at_record():
-                yield from self._record()
-        except ReadFault:
-            yield from self._flush()
-            raise
-        yield from self._flush()
+        """Yield all batches. Raises ReadFault after all records before the fault, unless another gzip member follows it."""
+        more = True
+        while more:
+            try:
+                while more := self._at_record():
+                    yield from self._record()
+                yield from self._flush()
+            except ReadFault as fault:
+                yield from self._flush()
+                if not self._cursor.raw.skip_damaged_member():
+                    raise
+                yield self._cursor.raw.quarantined(fault)
+                self._drop(len(self._buffer))
+                more = True
         if self._kind not in self._seen_kinds and (others := sorted(self._seen_kinds & _OTHER_KIND_REMEDIES.keys())):
             remedy = f"no record is of type {self._kind.decode()}: {_OTHER_KIND_REMEDIES[others[0]]}"
             yield Quarantined(self._cursor.raw.name, "byte 0", "", "no_records", remedy)
@@ -309,12 +315,19 @@ class _WarcFramer:
             yield from self._flush()
 
     def _ends_record(self, size: int) -> bool:
-        """Return whether a line end, another record or nothing follows a record of this size."""
+        """Return whether a line end, another record or nothing follows a record of this size.
+
+        A record that was cut may seem to end at a line end of the next one; then that one's header is within it.
+        """
         end = self._position + size
         try:
-            return not self._read_ahead(size + 1) or self._buffer[end] in b"\r\n" or self._buffer.startswith(b"WARC/", end)
+            self._read_ahead(size + len(b"\r\n\r\nWARC/"))
         except ReadFault:  # raised again when what follows is read
             return True
+        following = bytes(self._buffer[end : end + len(b"\r\n\r\nWARC/")])
+        if b"WARC/".startswith(following.lstrip(b"\r\n")[: len(b"WARC/")]):
+            return True
+        return following[0] in b"\r\n" and not _NEXT_HEADER.search(self._buffer, self._position + 1, end)
 
     def _header_bytes(self) -> int:
         """Return the length of the header with its blank line; 0 if there is none."""

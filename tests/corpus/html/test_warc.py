@@ -310,3 +310,27 @@ def test_damaged_records_never_raise(data: st.DataObject) -> None:
     for part in frame(spec, raw):
         for outcome in parse(spec, part, Tally()):
             assert isinstance(outcome, Document | Dropped | Quarantined)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "first", "last"])
+def test_a_damaged_gzip_member_costs_no_other(damage: str, tmp_path: Path) -> None:
+    first, second, third = (gzip.compress(warc(one, compress=False)) for one in THREE)
+    whole, names = {
+        "cut": (first + second[:150] + third, ["하나", "셋"]),
+        "changed": (first + second[:100] + bytes([second[100] ^ 255]) + second[101:] + third, ["하나", "셋"]),
+        "first": (first[:90] + second + third, ["둘", "셋"]),
+        "last": (first + second + third[:150], ["하나", "둘"]),
+    }[damage]
+    (tmp_path / "a.warc.gz").write_bytes(whole)
+    found = extract(tmp_path / "store", tmp_path / "a.warc.gz", format="warc")
+    assert [document.title for document in found.documents] == names
+    assert found.reasons in (["corrupt_file"], ["truncated_file"])
+
+
+def test_a_cut_record_that_ends_at_a_line_end_of_the_next_costs_no_other(tmp_path: Path) -> None:
+    first, second, third = (wet((f"https://a.example/{name}", f"글 {name}".encode()), compress=False) for name in "abc")
+    length = len("글 b".encode()) + len(b"\r\n\r\n") + third.index(b"\r\n", third.rindex(b"WARC/1.0") + 40)
+    cut = second.replace(b"Content-Length: 5", b"Content-Length: %d" % length)
+    (tmp_path / "a.wet").write_bytes(first + cut + third)
+    found = extract(tmp_path / "store", tmp_path / "a.wet", format="wet")
+    assert (found.texts, found.reasons) == (["글 a", "글 c"], ["malformed_record"])
