@@ -1,4 +1,4 @@
-"""`bench.equal_time` at the scale of a test: one encoder of ours and three of transformers."""
+"""`bench.equal_time` at the scale of a test: one encoder of ours and four of transformers."""
 
 from __future__ import annotations
 
