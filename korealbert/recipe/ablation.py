@@ -351,10 +351,9 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
     finetuned = [recipe.finetune for recipe in recipes.values()]
     common = [name for name in finetuned[0] if all(name in benchmarks for benchmarks in finetuned)]
     for name in common:
-        if not all("pretrained" in benchmarks[name].grid.inits for benchmarks in finetuned):
-            raise RecipeError(
-                f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
-            )
+        for init in {column.init for column in spec.columns if column.benchmark == name} or {"pretrained"}:
+            if not all(init in benchmarks[name].grid.inits for benchmarks in finetuned):
+                raise RecipeError(f"{path}: [finetune.{name}] of the recipe has no init {init!r}, which a column compares")
     snapshot = any(recipe.export.snapshot for recipe in recipes.values())
     if not spec.columns:
         if snapshot:

@@ -76,12 +76,14 @@ class Benchmark(Generic[_GridT_co]):
         """The first cell; all cells read the same examples."""
         return next(iter(self.cells.values()))
 
-    def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[_GridT_co] | None:
-        """Return the cells with this init and these seeds, or None if there are none."""
+    def only(
+        self, *, inits: Collection[Init] | None = None, seeds: Collection[int] | None = None
+    ) -> Benchmark[_GridT_co] | None:
+        """Return the cells with these inits and seeds, or None if there are none."""
         cells = {
             label: spec
             for label, spec in self.cells.items()
-            if (init is None or spec.init == init) and (seeds is None or spec.seed in seeds)
+            if (inits is None or spec.init in inits) and (seeds is None or spec.seed in seeds)
         }
         return Benchmark(cells, self.grid) if cells else None
 
@@ -273,7 +275,7 @@ def check_ensemble(name: str, parts: Mapping[str, Benchmark[FinetuneGrid]], *, t
     cell = benchmark.first
     if cell.benchmark.evidence_type is None:
         raise ValueError(f"{cell.task_name} has no ensembles; leave it out of the columns, or the ensemble out of the cells")
-    chosen = [each.only(init="pretrained") for each in parts.values()]
+    chosen = [each.only(inits=["pretrained"]) for each in parts.values()]
     runs, wanted = trainings * sum(len(each.cells) for each in chosen if each is not None), members or 2
     if runs < wanted:
         raise ValueError(f"{runs} runs of {name} cannot make an ensemble of {wanted}; add seeds, or name fewer members")

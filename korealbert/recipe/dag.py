@@ -69,7 +69,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     others = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         finished = add_benchmark(nodes, name, benchmark, model)
-        if (pretrained := benchmark.only(init="pretrained")) is not None:
+        if (pretrained := benchmark.only(inits=["pretrained"])) is not None:
             finished |= add_benchmark_of_encoders(nodes, name, pretrained, others)
         add_summary(nodes, name, benchmark, finished)
     add_retrieval(nodes, recipe.retrieval, model, others)
@@ -294,7 +294,7 @@ def ablation_graph(ablation: Ablation) -> dict[str, Node]:
     Stages before pretraining keep their labels if all cells have them in common (``vocab``); otherwise the name of the first
     cell that needs them is appended (``views/wop30``). Those of a cell are ``pretrain/CELL/SEED``,
     ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
-    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. Ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
+    ``finetune/CELL/SEED/BENCHMARK/INIT/SEED``. Ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
     """
     return _AblationGraph(ablation).nodes.by_label
 
@@ -308,12 +308,14 @@ class _AblationGraph:
         self.noises = {name: self._add_noise(name, recipe) for name, recipe in ablation.noise.items()}
         corpus = {label: label for label in self.nodes.by_label}
         self.rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
-        self.benchmarks = {column.benchmark for column in ablation.report.columns if column.benchmark}
+        scored = [(column.benchmark, column.init) for column in ablation.report.columns if column.benchmark]
+        self.inits = {name: {init for other, init in scored if other == name} for name, _ in scored}
+        """Initial weights that the columns compare, by benchmark."""
         self.in_ensembles = {key_of(label) for row in self.rows.values() for label in row.ensemble}
         self.runs: dict[str, str] = {}
         """Labels of stages by the label that each would have if cells shared none."""
         self.tuned: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-        """Labels of the fine-tuning runs of each cell and benchmark, by CELL/SEED/pretrained/SEED."""
+        """Labels of the pretrained fine-tuning runs of each cell and benchmark, by CELL/SEED/pretrained/SEED."""
         for cell, seed in product(ablation.cells, ablation.spec.seeds):
             weights = self._pretrain(cell, seed)
             self._score_heldout(cell, seed, weights)
@@ -350,9 +352,11 @@ class _AblationGraph:
             self._run(f"intrinsic/{cell}/{seed}/{name}", intrinsic.STAGE, spec, **inputs)
 
     def _finetune(self, cell: str, seed: int, weights: str) -> None:
-        """Fine-tune a training on the benchmarks of the columns. An ablation compares pretrained weights only."""
+        """Fine-tune a training on the benchmarks of the columns, and the first one of each cell also from random weights."""
         recipe, own = self.ablation.cells[cell], f"{cell}/{seed}"
-        measured = ((name, grid.only(init="pretrained")) for name, grid in recipe.finetune.items() if name in self.benchmarks)
+        first = seed == self.ablation.spec.seeds[0]
+        inits = {name: inits if first else inits - {"random"} for name, inits in self.inits.items()}
+        measured = ((name, grid.only(inits=inits[name])) for name, grid in recipe.finetune.items() if name in inits)
         benchmarks = {name: benchmark for name, benchmark in measured if benchmark is not None}
         if not benchmarks:
             return
@@ -362,13 +366,14 @@ class _AblationGraph:
             cells = benchmark.with_evidence() if cell in self.in_ensembles else benchmark
             for run, label in add_benchmark(self.nodes, name, cells, model, root=f"{own}/").items():
                 self.runs[f"finetune/{own}/{name}/{run}"] = label
-                self.tuned[cell, name][f"{own}/{run}"] = label
+                if run.startswith("pretrained/"):
+                    self.tuned[cell, name][f"{own}/{run}"] = label
 
     def _add_ensembles(self, key: str) -> None:
         """Add the ensemble of a row on every benchmark, if it is one."""
         row = self.rows[key]
         parts = [key_of(label) for label in row.ensemble]
-        for name in sorted(self.benchmarks) if parts else ():
+        for name in sorted(self.inits) if parts else ():
             members = {role: label for part in parts for role, label in self.tuned[part, name].items()}
             benchmark, label = self.ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
             self.runs[label] = add_ensemble(self.nodes, label, name, benchmark, members, row.members)

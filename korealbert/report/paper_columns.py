@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec
+from korealbert.finetune.spec import Init
 from korealbert.formatting import MISSING, fixed
 from korealbert.report import published
 from korealbert.report.scores import metric_title
@@ -84,7 +85,7 @@ class Printed(Spec):
 class Column(Spec):
     """A column: a benchmark's metric, a held-out accuracy, a mean of columns, a cost of training, or printed numbers alone."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"training", "source"})
+    later: ClassVar[frozenset[str]] = frozenset({"training", "source", "init"})
 
     title: str = Field(min_length=1)
     """Title of the column, as printed."""
@@ -92,6 +93,8 @@ class Column(Spec):
     """A benchmark of the recipe, whose table is [finetune.NAME]."""
     metric: str = ""
     """Metric of the benchmark, by default the task's main one; or ``loss`` of held-out rows, by default their accuracy."""
+    init: Init = "pretrained"
+    """Initial weights of the benchmark's runs; ``random`` for what a row's shape and vocabulary score without pretraining."""
     heldout: Task | None = None
     """What is predicted on held-out rows: masked pieces, sentence order (or next sentence, depending on the noise), word
     order."""
@@ -139,6 +142,8 @@ class Column(Spec):
             raise ValueError(f'column {self.title!r}: metric = {self.metric!r} of heldout is unknown; write "loss", or nothing')
         if self.metric and not (self.benchmark or self.heldout):
             raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark or to heldout")
+        if self.init != "pretrained" and (not self.benchmark or self.printed):
+            raise ValueError(f"column {self.title!r}: init = {self.init!r} belongs to a benchmark without a printed number")
         if self.noise and not self.heldout:
             raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
         return self

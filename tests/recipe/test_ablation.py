@@ -54,6 +54,19 @@ def test_cells_share_what_they_agree_on_and_inputs_come_first() -> None:
     assert not any("/random/" in label for label in nodes)  # It would not tell the cells apart.
 
 
+def test_random_weights_are_a_column_of_their_own_and_tuned_once(editable: Path) -> None:
+    known = {label for label in graph_of(editable) if label.startswith("finetune/")}
+    column = '\n[[columns]]\ntitle = "KorSTS, random"\nbenchmark = "korsts"\ninit = "random"\n'
+    editable.write_text(editable.read_text("utf-8") + column, "utf-8")
+    added = {label for label in graph_of(editable) if label.startswith("finetune/")} - known
+    assert added == {
+        f"finetune/{cell}/1/korsts/random/{seed}" for cell in ("mlm-sop", "mlm-sop-wop", "mlm-wop") for seed in (1, 2)
+    }
+    edit(editable, 'benchmark = "korsts"\ninit = "random"', 'heldout = "mlm"\ninit = "random"')
+    with pytest.raises(RecipeError, match=r"'KorSTS, random': init = 'random' belongs to a benchmark"):
+        graph_of(editable)
+
+
 def test_what_an_ablation_shares_with_its_recipe_is_the_same_artifact(tmp_path: Path) -> None:
     store = Store(tmp_path)
     table = {p.label: p.name for p in recipes.prepare(SAMPLE / "korealbert-table-1.toml", store).planned}

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from scipy import stats
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.model.config import ModelConfig
 from korealbert.report.ablation.label_checks import check_labels
-from korealbert.report.ablation.runs import Values, estimate
+from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec, Row
 from korealbert.report.ablation.stage import run
 from korealbert.report.ablation.table import differences
@@ -28,20 +26,6 @@ from tests.report.conftest import content, made
 
 SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
 """By row, pretraining seed and fine-tuning seed."""
-
-
-@settings(max_examples=30)
-@given(st.lists(st.floats(-100, 100), min_size=2, max_size=12))
-def test_intervals_are_those_of_scipy(values: list[float]) -> None:
-    found = estimate(values, 0.95)
-    error = stats.sem(values)
-    assert found.mean == pytest.approx(np.mean(values), abs=1e-9)
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(values) - 1) * error, rel=1e-6, abs=1e-9)
-
-
-def test_one_value_has_no_interval_and_equal_values_prove_nothing() -> None:
-    assert estimate([3.0], 0.95).text == "3.00"
-    assert not estimate([3.0, 3.0], 0.95).excludes_zero
 
 
 def two_rows(store: Path) -> dict[str, Artifact]:

@@ -64,9 +64,9 @@ class Values:
                 self.runs[row, column.title].setdefault(int(seed), {})[0] = value
 
     def _add_cell(self, columns: Sequence[Column], stage: str, label: Sequence[str], artifact: Artifact) -> None:
-        row, benchmark, pretraining, finetuning = _cell_of(stage, label)
+        row, benchmark, init, pretraining, finetuning = _cell_of(stage, label)
         for column in columns:
-            if column.benchmark != benchmark:
+            if (column.benchmark, column.init) != (benchmark, init):
                 continue
             place = row, column.title
             score, why, part = _score(column, artifact.read_json("metrics.json"))
@@ -122,12 +122,12 @@ class Values:
         return len(runs), max(map(len, runs.values()), default=0)
 
 
-def _cell_of(stage: str, label: Sequence[str]) -> tuple[str, str, int, int]:
-    """Return row, benchmark, pretraining seed and fine-tuning seed of a cell; ensembles have seeds of 0."""
+def _cell_of(stage: str, label: Sequence[str]) -> tuple[str, str, str, int, int]:
+    """Return row, benchmark, initial weights, pretraining seed and fine-tuning seed of a cell; ensembles have seeds of 0."""
     if stage == "ensemble":
-        return label[0], "/".join(label[1:]), 0, 0
-    row, pretraining, *benchmark, _, finetuning = label
-    return row, "/".join(benchmark), int(pretraining), int(finetuning)
+        return label[0], "/".join(label[1:]), "pretrained", 0, 0
+    row, pretraining, *benchmark, init, finetuning = label
+    return row, "/".join(benchmark), init, int(pretraining), int(finetuning)
 
 
 def _divide_by_baseline(runs: dict[tuple[str, str], Runs], title: str, rows: Sequence[Row], baseline: str) -> None:
