@@ -471,7 +471,7 @@ class Reader(Tables):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
             without = [ignored for ignored in _MEASURING_TABLES[kind] if ignored in read_toml(other)]
             read = load if kind == "model" else load_cross_lingual
-            recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
+            recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=[*without, *table.without])
         with located(f"{where}, field 'model'"):
             produced = _produced_by(recipe, table.model)
         return Model(table.place(), recipe, produced)

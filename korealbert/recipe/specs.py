@@ -53,13 +53,15 @@ class ModelTable(ModelPlace):
     phase 2."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields to change in that recipe: ``set.pretrain.steps = 9_000``."""
+    without: tuple[str, ...] = ()
+    """Fields or tables of that recipe to remove before: ``["extract.news", "clean.news"]``."""
 
     @model_validator(mode="after")
     def _one_of_all(self) -> Self:
         if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
             raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
-        if self.set and self.recipe is None:
-            raise ValueError("set changes fields of a recipe, and none is named")
+        if (self.set or self.without) and self.recipe is None:
+            raise ValueError("set and without change fields of a recipe, and none is named")
         if self.model and self.recipe is None:
             raise ValueError("model is one of a recipe's, and none is named")
         return self

@@ -80,7 +80,8 @@ MISTAKES = {
     "nothing to measure on": (ENCODER, "no [finetune.NAME] table"),
     "a table of pretraining": (f"{ENCODER}[pretrain]\nsteps = 3\n{BENCHMARK}", "unknown table or field [pretrain]"),
     "two places": (f'{ENCODER}recipe = "x.toml"\n{BENCHMARK}', "give either path"),
-    "set without a recipe": (f"{ENCODER}set.pretrain.steps = 3\n{BENCHMARK}", "set changes fields of a recipe"),
+    "set without a recipe": (f"{ENCODER}set.pretrain.steps = 3\n{BENCHMARK}", "set and without change fields of a recipe"),
+    "without a recipe": (f'{ENCODER}without = ["pretrain.seed"]\n{BENCHMARK}', "set and without change fields of a recipe"),
     "set of no field": (f'[encoder.a]\nrecipe = "{TINY}"\nset.pretrain.stepps = 3\n{BENCHMARK}', "unknown field 'stepps'"),
     "no test": (f"{ENCODER}{BENCHMARK.replace('test =', 'dev =')}", "field 'test' is missing"),
     "two test sets": (f"{ENCODER}{BENCHMARK}test_share = 0.1\n", "give one of them"),
@@ -97,7 +98,10 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
         prepare(file, Store(tmp_path / "store"))
 
 
-def test_fields_of_the_named_recipe_can_be_set(tmp_path: Path) -> None:
-    file = written(tmp_path, f'[encoder.a]\nrecipe = "{TINY}"\nset.pretrain.steps = 7\n[encoder.b]\nrecipe = "{TINY}"\n')
-    nodes = evaluation_graph(load_evaluation(file))
-    assert nodes["encoder/a/pretrain"].spec.model_dump()["steps"] == 7 != nodes["encoder/b/pretrain"].spec.model_dump()["steps"]
+def test_fields_of_the_named_recipe_can_be_set_and_removed(tmp_path: Path) -> None:
+    changes = ("set.pretrain.steps = 7", "", 'without = ["pretrain.log_every"]')
+    encoders = [f'[encoder.{name}]\nrecipe = "{TINY}"\n{change}\n' for name, change in zip("abc", changes, strict=True)]
+    nodes = evaluation_graph(load_evaluation(written(tmp_path, "".join(encoders))))
+    specs = [nodes[f"encoder/{name}/pretrain"].spec.model_dump() for name in "abc"]
+    assert specs[0] == specs[1] | {"steps": 7} != specs[1]
+    assert specs[2] == specs[1] | {"log_every": 50} != specs[1]
