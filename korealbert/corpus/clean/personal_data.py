@@ -148,7 +148,8 @@ _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
     rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
     rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_AFTER_NUMBER})"
-    r"([0-9]{2,6}(?:[-–][0-9]{1,8}){2,3}|[0-9]{10,14}|(?P<parted>[0-9]{2,6}(?P<blank>[ .])[0-9]{1,8}(?:(?P=blank)[0-9]{1,8}){1,2}))"
+    r"([0-9]{2,6}(?:[-–][0-9]{1,8}){2,3}|[0-9]{10,14}"
+    r"|(?P<parted>[0-9]{2,6}(?P<blank>[ .])[0-9]{1,8}(?:(?P=blank)[0-9]{1,8}){1,2}))"
     rf"{_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
     rf"(?= ?[(/,]? ?(?P<after>[가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
@@ -308,7 +309,7 @@ def _account(match: re.Match[str]) -> int | None:
 
 
 def _is_parted_account(match: re.Match[str], word: str) -> bool:
-    """Return whether a number with blanks or dots is named an account, or a bank's in a text about payment, and no row of figures."""
+    """Return whether a number with blanks or dots is named an account, or is a bank's near a payment, and no row of figures."""
     number, after = re.sub("[ .]", "-", match[5]), match.string[match.end() : match.end() + _PAID_REACH]
     figures = (
         _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS or re.match(r"[ ,]{1,2}\d", after)
