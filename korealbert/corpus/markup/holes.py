@@ -19,7 +19,12 @@ _PARTICLE = (
     r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
     r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제)))"
 )
-_HANGING = re.compile(rf"{_GAP}{_PARTICLE} +(?=\S)")
+_TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
+_HANGING = re.compile(
+    rf"{_GAP}(?:(?!에 {_TO})|(?<=[은는이가을를에의도로과와서고며면지,.] {REMOVED}))"
+    rf"{_PARTICLE} +(?=\S)"
+)
+"""Not 에 대하여 after a noun that the removed word explained: 함수 {{식}}에 대하여."""
 _COUNTER = "(?:명|개|마리|권|편|곳|채|대|척|그루|가구|세대|건|종|회|번|차례|점|호|동|층|량)"
 _COUNTED = re.compile(
     rf"([가-힣])( )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED}){_COUNTER}"
