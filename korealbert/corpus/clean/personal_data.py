@@ -110,9 +110,12 @@ _FIGURES_NEARBY = re.compile(rf"(?<![0-9])(?<![0-9] )(?!{_AREA} |01[016-9] )[0-9
 """A number of the same form that is none of a telephone: both are rows or columns of a table."""
 _NEARBY_REACH = 60
 _DOT = r"(?:\.| ?[(\[](?i:\.|dot|닷|점)[)\]] ?| (?i:dot) | ?[닷점] ?)"
+_STOP = r" ?\. ?"
 _EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63} ?@ ?(?:(?:naver|gmail|hotmail|outlook|kakao|nate|yahoo)"
+    rf"{_STOP}com|(?:daum|hanmail){_STOP}net|(?:[a-z0-9-]+{_STOP}){{1,3}}(?:co|ac|go|re|or){_STOP}kr)(?![A-Za-z0-9])|"
     r"(?:(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
-    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?골뱅이 ?|(?P<word> (?:at|AT|@) |@ | @))|(?<![가-힣])[가-힣]{2,5}@)"
+    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?(?:골뱅이|앳) ?|(?P<word> (?:at|AT|@) |@ | @))|(?<![가-힣])[가-힣]{2,5}@)"
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?{_DOT}|[가-힣]{{2,20}}\.){{1,8}}"
     r"(?:[A-Za-z]{2,24}(?![A-Za-z0-9]|[.-][A-Za-z0-9])|한국)"
 )
@@ -124,9 +127,11 @@ _MAIL_CUE = re.compile(r"(?i:메일|mail|연락|문의|주소)[^A-Za-z0-9\n]{0,8
 _MAIL_HOST = re.compile(
     r"(?:naver|gmail|hotmail|outlook|kakao|nate)\.com|(?:daum|hanmail)\.net|yahoo\.(?:com|co\.kr)|(?:[a-z0-9-]+\.)+(?:ac|go|re)\.kr"
 )
+_PASSPORT_NUMBER = "[A-Z] ?(?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4})"
 _PASSPORT = re.compile(
     r"(?:여권(?: ?번호)?|(?<![A-Za-z])(?i:passport(?: ?(?:number|no\.?|#))?))[ :=은는이가(]{0,3}"
-    r"([A-Z](?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4}))(?![0-9A-Za-z])"
+    rf"({_PASSPORT_NUMBER})(?![0-9A-Za-z])"
+    rf"|(?<![0-9A-Za-z])({_PASSPORT_NUMBER})(?= ?[(/]? ?여권(?: ?번호|\)|$))"
 )
 _BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|카뱅|토스|KB국민|IBK기업|KEB하나|[KS]B|NH|IBK|KDB|SC제일"
 _BANK_WORDS = ("국민", "우리", "하나", "외환", "기업", "산업", "제일", "새마을")
@@ -143,10 +148,15 @@ _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
     rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
     rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_AFTER_NUMBER})"
-    rf"([0-9]{{2,6}}(?:[-–][0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
-    rf"(?= ?[(/,]? ?([가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
+    r"([0-9]{2,6}(?:[-–][0-9]{1,8}){2,3}|[0-9]{10,14}"
+    r"|(?P<parted>[0-9]{2,6}(?P<blank>[ .])[0-9]{1,8}(?:(?P=blank)[0-9]{1,8}){1,2}))"
+    rf"{_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
+    rf"(?= ?[(/,]? ?(?P<after>[가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
 _ACCOUNT_DIGITS = range(10, 15)
+_PAID = re.compile("계좌|입금|송금|이체|예금주|후원|성금|모금|납부|보내")
+_PAID_REACH = 30
+"""Accounts without hyphens between groups (1002 123 456789) need such a word near the bank: they may be figures of a table."""
 _BUSINESS = re.compile(
     rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_AFTER_NUMBER})"
     rf"([0-9]{{3}}( ?[-–] ?)[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
@@ -165,7 +175,7 @@ _IP = re.compile(
 )
 _VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?\Z", re.IGNORECASE)
 _IP_CUE = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
-_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이|[공영]일[공영일육칠팔구]")
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이|앳|[공영]일[공영일육칠팔구]")
 _OTHER_FORMS = "\u3000\u2010\u2011\u2212\u2012\u2014\u2015\u3161\u2027\u2219\u30fb\u318d"
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans(_OTHER_FORMS, " ---––––····")
 """Translates full-width forms and other hyphens, dashes (also ㅡ) and middle dots to those of the patterns; offsets stay."""
@@ -283,17 +293,29 @@ def _phone(match: re.Match[str]) -> int | None:
 
 def _account(match: re.Match[str]) -> int | None:
     number, word, bank = match[5].replace("–", "-"), match[1] or "", match[3]
+    if match["parted"]:
+        return match.start(5) if _is_parted_account(match, word) else None
     named = "-" in number or word not in ("", "우체국")  # 우체국 1234567890123 is a letter
     if bank in _BANK_WORDS and ":" not in match[4]:
         named = named and _LONG_ACCOUNT.fullmatch(number) is not None
     elif not (word or bank):
-        named = match[6] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
+        named = match["after"] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
     if not named or _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
         return None
     if "-" not in number and _AMOUNT.search(match[2] or ""):
         return None
     phone = "-" in number and not word.startswith("계좌") and _PHONE.fullmatch(number)
     return None if phone else match.start(5)
+
+
+def _is_parted_account(match: re.Match[str], word: str) -> bool:
+    """Return whether a number with blanks or dots is named an account, or is a bank's near a payment, and no row of figures."""
+    number, after = re.sub("[ .]", "-", match[5]), match.string[match.end() : match.end() + _PAID_REACH]
+    figures = (
+        _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS or re.match(r"[ ,]{1,2}\d", after)
+    )
+    paid = word.startswith("계좌") or _PAID.search(_before(match, _PAID_REACH)) or _PAID.search(after)
+    return not figures and bool(paid) and bool(match[3] or word or match["after"]) and not _AMOUNT.search(match[2] or "")
 
 
 def _business(match: re.Match[str]) -> int | None:
@@ -327,10 +349,10 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[-– ]?[0-9]{4,6}[-– ]?[0-9]{4}"), _CARD, _card),
     "business_number": (re.compile("[0-9]{3}[-– ]{0,3}[0-9]{2}[-– ]{0,3}[0-9]{5}"), _BUSINESS, _business),
-    "email": (re.compile("[@골([]| (?:at|AT) "), _EMAIL, _email),
+    "email": (re.compile("[@골앳([]| (?:at|AT) "), _EMAIL, _email),
     "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone),
-    "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(1)),
-    "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[0-9]{8})"), _ACCOUNT, _account),
+    "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(match.lastindex or 0)),
+    "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[ .][0-9]{1,8}[ .][0-9]|[0-9]{8})"), _ACCOUNT, _account),
     "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }

@@ -260,7 +260,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=21,
+    version=22,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from korealbert.corpus.html.boxes import INLINE, is_prose, show_boxes
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
@@ -26,6 +27,8 @@ _MAX_ATTRIBUTES = 1_000
 """Elements with more attributes are refused: building them takes quadratic time, 20 s for 40,000. Real ones have dozens."""
 _MIN_LENGTH_RATIO = 1.1
 """The text that a page declares is the whole of a teaser if it is so many times as long as the text that the page shows."""
+_MAX_LISTED_SHARE = 0.4
+"""Of a page without prose whose lines are links: the rest are the columns of a list of articles."""
 _MARKER = re.compile(r"\$\$[A-Z_]{2,30}\$\$")
 _BLOCK_TAG = re.compile(r"<(?:p|br|div)\b", re.IGNORECASE)
 _CAPTION_PATHS = [
@@ -35,13 +38,7 @@ _CAPTION_PATHS = [
 """Captions in elements other than ``figcaption``, and messages that only scripts show."""
 _MAX_SCRIPT_ELEMENTS, _MAX_SCRIPT_CHARS = 5, 40
 """A superscript with more content was never closed."""
-_INLINE = {
-    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img"),
-    *("ins", "kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time"),
-    *("tt", "u", "var", "wbr"),
-}
-"""Elements within a paragraph."""
-_IN_PARAGRAPH = _INLINE - {"img"} | {"br"}
+_IN_PARAGRAPH = INLINE - {"img"} | {"br"}
 _PROSE = ("p", "li", "dd", "blockquote")
 _MIN_PARAGRAPH_CHARS = 30
 """Characters of a block beside paragraphs that is one itself, if it ends like a sentence; captions seldom do."""
@@ -94,7 +91,10 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
         del paragraphs[0]
     if not paragraphs and (broken_off := tree.getroottree().parser.error_log.filter_from_fatals()):
         raise UnreadablePage("unreadable_html", f"no text up to where it cannot be read on: {broken_off[0].message.strip()}")
-    if links.issuperset(paragraphs):
+    linked = sum(len(line) for line in paragraphs if line in links)
+    if links.issuperset(paragraphs) or (
+        linked > _MAX_LISTED_SHARE * sum(map(len, paragraphs)) and not any(map(is_prose, paragraphs))
+    ):
         paragraphs = []  # a front page or another list of articles
     article.text = "\n\n".join(paragraphs)
     article.authors = article.authors or byline(tree, paragraphs)
@@ -154,7 +154,7 @@ def _show_inline(tree: Any) -> None:
     for formula in list(tree.iter("math")):
         _show_formula(formula)
     for when in list(islice(tree.iter("time"), _MAX_TIMES)):
-        paragraph = next((node for node in when.iterancestors() if node.tag not in _INLINE), None)
+        paragraph = next((node for node in when.iterancestors() if node.tag not in INLINE), None)
         if paragraph is not None and paragraph.tag in _PROSE and _SENTENCE_AT_END.search(paragraph.text_content()):
             when.drop_tag()
     for link in list(tree.iter("a")):
@@ -242,7 +242,7 @@ def _text_before(element: Any) -> str:
         elif (parent := node.getparent()) is not None:
             text = (parent.text or "") + text
         node = node.getparent() if previous is None else previous
-        if node is None or node.tag not in _INLINE or len(text) >= CONTEXT_CHARS:
+        if node is None or node.tag not in INLINE or len(text) >= CONTEXT_CHARS:
             break
         if previous is not None:
             text = "".join(node.itertext()) + text
@@ -253,11 +253,11 @@ def _text_after(element: Any) -> str:
     """Return the text after an element in its paragraph, or else that of the next inline element."""
     while not element.tail and element.getnext() is None:
         parent = element.getparent()
-        if parent is None or parent.tag not in _INLINE:
+        if parent is None or parent.tag not in INLINE:
             break
         element = parent
     following = element.getnext()
-    return element.tail or ("".join(following.itertext()) if following is not None and following.tag in _INLINE else "")
+    return element.tail or ("".join(following.itertext()) if following is not None and following.tag in INLINE else "")
 
 
 class _Attributes:
@@ -285,6 +285,7 @@ def _main_text(tree: Any) -> str:
     from trafilatura import bare_extraction  # noqa: PLC0415
 
     _remove_hidden(tree)
+    show_boxes(tree)
     text = "".join(tree.itertext())
     joiners = {joiner: letter for joiner, letter in _STAND_INS.items() if joiner in text and letter not in text}
     if joiners:

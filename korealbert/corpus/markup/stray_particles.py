@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+from korealbert.corpus.markup.holes import mend_holes
 from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
 from korealbert.corpus.particles import is_word_of
 
@@ -147,6 +148,7 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
         text = _LED_PHRASE.sub(REMOVED, text)
     if _ORDINAL_END.search(text):
         text = _ORDINAL.sub(REMOVED, text)
+    text = mend_holes(text)
     lost["line"] += before - len(text)
     return _AFTER_MARK.sub(replacement, text)
 

@@ -1,0 +1,73 @@
+"""Mends sentences in which removed markup was a word: ``그는 {{없는 틀}}에서 살았다.`` → 그는 살았다.
+
+A particle whose word was removed goes, and so does the counter of a number: 주민 {{수}}명이 산다 → 주민이 산다.
+Of a sentence that only says what something is called, what it is, or how many there are, nothing would be left to say: it goes.
+None is mended if the markup may have been a mark within a word or before one (``나루시{{출처}}는``, ``{{국기}} 이라크``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
+from korealbert.corpus.particles import is_word_of
+
+_GAP = rf"(?<=[^\s{LINE_BREAK}{REMOVED}] )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
+"""Removed markup after a word and a blank."""
+_GAP_END = re.compile(f"{REMOVED}[가-힣]")
+_PARTICLE = (
+    r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
+    r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제)))"
+)
+_TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
+_HANGING = re.compile(
+    rf"{_GAP}(?:(?!에 {_TO})|(?<=[은는이가을를에의도로과와서고며면지,.] {REMOVED}))"
+    rf"{_PARTICLE} +(?=\S)"
+)
+"""Not 에 대하여 after a noun that the removed word explained: 함수 {{식}}에 대하여."""
+_COUNTER = "(?:명|개|마리|권|편|곳|채|대|척|그루|가구|세대|건|종|회|번|차례|점|호|동|층|량)"
+_COUNTED = re.compile(
+    rf"([가-힣])( )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED}){_COUNTER}"
+    r"(이|가|을|를|은|는|과|와|의|으로|로|에|에서|도|만)(?=[ ,])"
+)
+"""A noun, a number that was removed, and its counter with a particle."""
+_TOPIC_COUNTED = re.compile(rf"{_GAP}{_COUNTER}(?:으로|로|이며|이고),? +")
+_DATED = re.compile(rf"(?<=\d[년월]) (?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})[월일](?=(?:에|부터|까지|의)[ ,])")
+_UNDATED = re.compile(rf"^{REMOVED}+년(?:에|부터|까지)? +", re.MULTILINE)
+_BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
+_WITHIN = rf"[^.?!,\d\"“”\n{LINE_BREAK}]"
+_NAMED = (
+    r"(?:이?라고?도?|으?로도?) (?:불[러리린렸]|부르|부른|일컫|칭|하였|알려)[^.?!,\n]{0,14}다\."
+    r"|이?라고?도? (?:한다|했다)\.|이?라는 (?:뜻|이름)이?다\."
+)
+_SAYS_NOTHING = re.compile(
+    rf"{_BEGIN}{_WITHIN}{{1,30}}?{_GAP}(?:{_NAMED}|(?<=[은는이가도] {REMOVED})(?:이다|였다|이었다|입니다)\."
+    rf"|[를을] 뜻한다\.|(?<=[은는에] {REMOVED}){_COUNTER}(?:이|가)? [^.?!,\d\n]{{1,12}}다\."
+    rf"|(?<=모두 {REMOVED}|전체 {REMOVED}){_COUNTER}"
+    r"으?로 (?:이루어|구성)[^.?!,\n]{1,8}다\.)(?: +|$)",
+    re.MULTILINE,
+)
+"""A short sentence of one clause without other numbers."""
+
+
+def mend_holes(text: str) -> str:
+    """Mend the sentences of a text with marks of removals, which stay."""
+    if _GAP_END.search(text) is None:
+        return text
+    text = _SAYS_NOTHING.sub(REMOVED, text)
+    text = _COUNTED.sub(_joined, text)
+    text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
+    return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))
+
+
+_PAIRS = {one: pair for pair in (("이", "가"), ("을", "를"), ("은", "는"), ("과", "와"), ("으로", "로")) for one in pair}
+
+
+def _joined(found: re.Match[str]) -> str:
+    """Put a particle to the noun before the number, in the form that follows it; after another particle nothing is mended."""
+    noun, _, particle = found.groups()
+    word = found.string[max(0, found.start() - 1) : found.end(1)]
+    if noun in "은는이가을를에의도로과와" or word in ("에서", "모두", "전체", "각각"):
+        return found[0]
+    fitting = next((one for one in _PAIRS.get(particle, (particle,)) if is_word_of(noun + one, noun)), particle)
+    return f"{noun}{REMOVED}{fitting}"
