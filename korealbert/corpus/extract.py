@@ -327,7 +327,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=21,
+    version=22,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

@@ -144,11 +144,12 @@ class ExtractSpec(Spec):
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
-    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file). news,
-    json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text: ``title<TAB>body``
-    files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown, or subtitles, whose
-    times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's WET files,
-    that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages and id.
+    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file).
+    news, json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text:
+    ``title<TAB>body`` files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown,
+    or subtitles (SubRip, WebVTT, SAMI), whose times are left out. html: one page in each file. warc: WARC files with the
+    pages of a crawl. wet: Common Crawl's WET files, that is WARC files with the texts of pages (conversion records), whose
+    fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
