@@ -90,8 +90,8 @@ class _Part(NamedTuple):
 
     empty: int
     """In how many ways it matches nothing."""
-    first: Counter[int] = Counter()
-    last: Counter[int] = Counter()
+    first: Counter[int] = Counter()  # noqa: RUF012 (never changed)
+    last: Counter[int] = Counter()  # noqa: RUF012
 
 
 class _Automaton:
@@ -216,7 +216,7 @@ def _borders(node: Any) -> str:
     return "".join(chr(min(max(point + step, 0), 0x10FFFF)) for point in points for step in (-1, 0, 1))
 
 
-def _accepts(node: Any, character: str) -> bool:
+def _accepts(node: Any, character: str) -> bool:  # noqa: PLR0911 (one for each kind of node)
     """Return whether a class has a character; for a larger part, whether any class in it has."""
     code, argument = node
     if code is codes.LITERAL:

@@ -96,8 +96,9 @@ def frame_csv(
 ) -> Iterator[RawRecords | Quarantined]:
     """Yield batches of whole rows, whose ``context`` is the header row, decoded as Latin-1.
 
-    Empty lines are skipped, and the header where it recurs, as in joined files. ``columns`` is their number if there is no header row, else 0. ``skip`` is the number of rows before the header or first row
-    that are skipped. ``quoted``: fields may be in quotation marks and have several lines.
+    Empty lines are skipped, and the header where it recurs, as in joined files. ``columns`` is their number if there is no
+    header row, else 0. ``skip`` is the number of rows before the header or first row that are skipped. ``quoted``: fields
+    may be in quotation marks and have several lines.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=None)
     cursor.context = delimiter.join("x" * columns)

@@ -73,11 +73,15 @@ _DROPPED_SECTIONS = (
 class FieldMap(Spec):
     """Names of the fields or columns of a record; an empty name means that the source has no such field.
 
+    A field within another has the names that lead to it, with dots: ``meta.title``; within a list, that of each record of the
+    list (``turns.text``). A field that itself has a dot in its name comes first.
+
     A field that a recipe names must occur in at least one record; otherwise the name is misspelt, which is an error.
     """
 
     text: Names = Field(default=("text",), min_length=1)
-    """The body. Several fields are joined as paragraphs; a record without the first one is quarantined."""
+    """The body. Several fields are joined as paragraphs, and so are the texts of a list; a record without the first one is
+    quarantined."""
     title: str = "title"
     """The headline, or an article's name."""
     outlet: str = "outlet"
