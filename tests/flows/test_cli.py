@@ -236,7 +236,7 @@ def test_a_page_replaces_a_page_but_no_other_file(store: Path, tmp_path: Path) -
 
 def test_a_comparison_with_itself_is_said_to_be_one(store: Path) -> None:
     assert "clean/news and clean/news are the same" in call("diff", "clean/news", "clean/news", "--store", store)
-    assert "are the same" not in call("diff", "clean/news", "clean/wiki", "--store", store)
+    assert "are the same" not in call("diff", "clean/news", "extract/news", "--store", store)
 
 
 def test_a_prompt_without_a_mask_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
