@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -102,14 +103,25 @@ def fill_mask(
 ) -> None:
     """Print a model's predictions for [MASK]."""
     with clear_errors():
+        directory = Path(model) if means_directory(store, model, "config.json") else find(store, model).path
+        _refuse_no_mask(directory, text)
         from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
-        directory = Path(model) if means_directory(store, model, "config.json") else find(store, model).path
         for number, candidates in enumerate(fill(directory, [text], top)[0], start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
                 table.add_row(piece, f"{probability:.4f}")
             console.print(table)
+
+
+def _refuse_no_mask(directory: Path, text: str) -> None:
+    """Raise ValueError if the text lacks the mask of the tokenizer there, before the model is loaded."""
+    mask = None
+    with suppress(OSError, ValueError, AttributeError):
+        mask = json.loads((directory / "tokenizer_config.json").read_bytes()).get("mask_token")
+    mask = mask.get("content") if isinstance(mask, dict) else mask
+    if isinstance(mask, str) and mask not in text:
+        raise ValueError(f"the text has no {mask}; write it in place of a word")
 
 
 def _tasks(incomplete: str) -> list[str]:

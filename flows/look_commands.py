@@ -25,6 +25,7 @@ from korealbert.flows.terminal import (
     means_directory,
     megabytes,
     print_sections,
+    warn,
 )
 from korealbert.shipped import names, shipped
 
@@ -127,11 +128,14 @@ def diff(
     from korealbert.recipe import comparison  # noqa: PLC0415 (loads every package)
     from korealbert.report.render.writer import page  # noqa: PLC0415
 
+    places: list[Path] = []
+
     def side(name: str) -> comparison.Side:
         recipe = shipped(Path(name))
         if means_directory(store, name, RECIPE_HERE.name):
             recipe /= RECIPE_HERE
         artifact = None if recipe.suffix == ".toml" else find(store, name, names())
+        places.append((artifact.path if artifact else recipe).resolve())
         if html is not None:
             _check_target(html, artifact.path if artifact else recipe)
         if artifact is not None:
@@ -140,6 +144,8 @@ def diff(
 
     with clear_errors():
         one, other = side(first), side(second)
+        if len(set(places)) == 1:
+            warn(f"{first} and {second} are the same, so nothing differs")
         sections, introduction = comparison.compare(one, other), comparison.introduction(one, other)
         if html is not None:
             _write_page(html, page(f"{one.name} and {other.name}", introduction, sections))

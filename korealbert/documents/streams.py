@@ -57,12 +57,18 @@ FREE_RECORDS = 1 << 15
 """A file with more records than this must have one compressed byte for each further one: parsing and writing one takes 10 to
 120 µs, whatever it holds. Wikipedia's empty and redirecting pages have 40 bytes and more."""
 
-_GZIP_HEADER = re.compile(rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\r\xff]", re.DOTALL)
-_GZIP_HEADER_BYTES = 10
-_KEPT_BYTES = 1 << 16
-"""Compressed bytes before the place where zlib notices damage, in which the next gzip member may begin."""
-_MAX_DAMAGED_MEMBERS = 1_000
-"""Damaged gzip members of a file after which it is not read on, because each costs time."""
+_HEADERS = {
+    ".gz": re.compile(rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\r\xff]", re.DOTALL),
+    ".bz2": re.compile(rb"BZh[1-9]1AY&SY"),
+    ".xz": re.compile(rb"\xfd7zXZ\0\0[\0\1\4\n]"),
+}
+"""First bytes of a compressed stream, by the suffix of files that are joined from several."""
+_MAX_HEADER_BYTES = 10
+_KEPT_BYTES = 1 << 20
+"""Compressed bytes before the place where a decompressor notices damage, in which the next stream may begin. A block of bzip2
+has up to 900,000."""
+_MAX_DAMAGED_STREAMS = 1_000
+"""Damaged streams of a file after which it is not read on, because each costs time."""
 
 COMPRESSED_BYTES_PER_READ = 1 << 14
 """Small, because unused input is copied for each gzip member."""
@@ -186,16 +192,16 @@ class RawFile:
             self.bytes_read += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def skip_damaged_member(self) -> bool:
-        """Move from a fault within a gzip member to the next member; return whether there is one.
+    def skip_damaged_stream(self) -> bool:
+        """Move from damage within a compressed stream (a gzip member) to the next stream; return whether there is one.
 
-        The bytes read next are the first of that member.
+        The bytes read next are the first of that stream.
         """
         damaged = self.fault is not None and self.fault.reason in ("corrupt_file", "truncated_file")
-        if not (damaged and isinstance(self._stream, _ConcatenatedStreams) and self._suffix.lower() == ".gz"):
+        if not (damaged and isinstance(self._stream, _ConcatenatedStreams)):
             return False
         try:
-            found = self._stream.skip_to_gzip()
+            found = self._stream.skip_to_next()
         except ReadFault:  # of the file that contains this one
             found = False
         self.fault = None if found else self.fault
@@ -328,29 +334,37 @@ class _ConcatenatedStreams:
     The standard library's readers stop without an error if other bytes follow the first stream.
     """
 
-    def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:
-        self._source, self._decompressor_of = source, decompressor
+    def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any], header: re.Pattern[bytes]) -> None:
+        """``header`` matches the first bytes of a stream."""
+        self._source, self._decompressor_of, self._header = source, decompressor, header
         self._decompressor = decompressor()
         self._empty = self._damaged = 0
         self._pending = b""
         """Bytes to decompress before those of the source."""
-        self._recent = b""
+        self._recent = bytearray()
         """The last compressed bytes of the current stream, without its first."""
 
-    def skip_to_gzip(self) -> bool:
-        """Leave a damaged stream and begin the next of gzip; return whether there is one."""
+    def skip_to_next(self) -> bool:
+        """Leave a damaged stream and begin the next one; return whether there is one."""
         self._damaged += 1
-        while self._damaged <= _MAX_DAMAGED_MEMBERS:
-            if found := _GZIP_HEADER.search(self._recent):
-                self._pending = self._recent[found.start() :]
-                self._recent = self._pending[1:]
+        while self._damaged <= _MAX_DAMAGED_STREAMS:
+            if found := self._header.search(self._recent):
+                self._pending = bytes(self._recent[found.start() :])
+                self._recent = bytearray(self._pending[1:])
                 self._decompressor = self._decompressor_of()
                 return True
             block = self._source(COMPRESSED_BYTES_PER_READ)
             if not block:
                 break
-            self._recent = self._recent[1 - _GZIP_HEADER_BYTES :] + block
+            self._recent = self._recent[1 - _MAX_HEADER_BYTES :] + block
         return False
+
+    def _read_source(self) -> bytes:
+        data = self._source(COMPRESSED_BYTES_PER_READ)
+        self._recent += data if self._recent else data[1:]
+        if len(self._recent) > 2 * _KEPT_BYTES:
+            del self._recent[:-_KEPT_BYTES]
+        return data
 
     def read1(self, size: int) -> bytes:
         """Return at most ``size`` bytes; none at the end."""
@@ -363,16 +377,13 @@ class _ConcatenatedStreams:
                     if not block:
                         return b""
                     data = block.lstrip(b"\0")
-                self._decompressor, self._recent = self._decompressor_of(), data[1:]
+                self._decompressor, self._recent = self._decompressor_of(), bytearray(data[1:])
                 self._empty += 1
                 if self._empty > MAX_EMPTY_STREAMS:
                     remedy = f"more than {MAX_EMPTY_STREAMS:,} empty streams in a row; {_SALVAGED}"
                     raise ReadFault("decompression_bomb", "", remedy)
             elif self._decompressor.needs_input:
-                data, self._pending = self._pending, b""
-                if not data:
-                    data = self._source(COMPRESSED_BYTES_PER_READ)
-                    self._recent = (self._recent + data)[-_KEPT_BYTES:] if self._recent else data[1:]
+                data, self._pending = self._pending or self._read_source(), b""
                 if not data:
                     raise EOFError("the compressed file ended before its end-of-stream marker")
             part: bytes = self._decompressor.decompress(data, size)
@@ -383,6 +394,8 @@ class _ConcatenatedStreams:
 
 class _Zstandard:
     """Reads zstd with Arrow, and recovers the bytes before an error.
+
+    Nothing after an error is read, because a damaged block may take in the beginning of the next frame.
 
     Arrow does not say how many bytes it wrote before it failed. So the buffer is filled with 0xFF, which no text in UTF-8 or
     CP949 contains, and what differs was read. Blocks are small because what a failing block holds is lost.
@@ -424,8 +437,10 @@ class _Zstandard:
 
 
 _STREAMS: dict[str, Callable[[RawFile], Any]] = {
-    ".gz": lambda raw: _ConcatenatedStreams(raw.read, Inflate),
-    ".bz2": lambda raw: _ConcatenatedStreams(raw.read, bz2.BZ2Decompressor),
-    ".xz": lambda raw: _ConcatenatedStreams(raw.read, lambda: lzma.LZMADecompressor(memlimit=MAX_WINDOW_BYTES)),
+    ".gz": lambda raw: _ConcatenatedStreams(raw.read, Inflate, _HEADERS[".gz"]),
+    ".bz2": lambda raw: _ConcatenatedStreams(raw.read, bz2.BZ2Decompressor, _HEADERS[".bz2"]),
+    ".xz": lambda raw: _ConcatenatedStreams(
+        raw.read, lambda: lzma.LZMADecompressor(memlimit=MAX_WINDOW_BYTES), _HEADERS[".xz"]
+    ),
     ".zst": _Zstandard,
 }

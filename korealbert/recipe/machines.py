@@ -32,6 +32,8 @@ class Rate(_Figures):
     core_seconds: float = 0.0
     """Seconds of one core for a unit of work."""
     core_seconds_by_format: dict[str, float] = {}
+    units_per_document: float = 0.0
+    """Work of a document however short, of stages that read documents."""
     units_per_job: float = 8.0
     """Cores are idle if there are fewer jobs."""
     cores_used: int | None = None

@@ -49,6 +49,8 @@ def _counted(volume: Volume, artifact: Artifact) -> Volume:
     found: dict[str, Any] = {}
     if (text := stats.get("bytes_out")) is not None:
         found["text"] = text
+    if (documents := stats.get("documents_out")) is not None:
+        found["documents"] = documents
     if "rows_train" in stats:
         found["rows"] = stats["rows_train"]
         if attended := _attended(stats.get("length_histogram", {})):

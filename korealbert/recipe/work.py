@@ -39,6 +39,10 @@ _BYTES_PER_SENTENCE = 90
 """Mean length of a Korean sentence in UTF-8, film reviews included."""
 _BYTES_PER_EXAMPLE = 400
 """Assumed for benchmarks whose examples are not lines."""
+_BYTES_PER_DOCUMENT = 3_000
+"""Assumed where records have no marks that are quickly counted."""
+_RECORD_MARKS = {"line": b"\n", "record": b"\n\n", "jsonl": b"\n", "csv": b"\n", "books": b"\n", "json": b"{", "news": b"{"}
+"""What each record has once, by format, or for text by what a document is."""
 _DEV_SHARE = 0.05
 """Share of a benchmark's training examples that become its dev part if it has none."""
 _FILLED_SHARE = 0.93
@@ -60,6 +64,7 @@ class Volume:
 
     text: float = 0.0
     """Bytes of documents or files."""
+    documents: float = 0.0
     rows: float = 0.0
     length: int = 0
     """Positions of a row."""
@@ -123,12 +128,25 @@ def _downloaded(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 def _extract(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     raw = sum(unpacked(path.path, spec.members, spec.exclude) for path in spec.paths) + _text(given)
     text = raw * rate.kept_by_format.get(spec.format, rate.kept)
-    return Volume(text=text), Work(units=raw / 1e6, written=text, format=spec.format)
+    documents = text / _bytes_per_document(spec)
+    return Volume(text=text, documents=documents), Work(units=raw / 1e6, written=text, format=spec.format)
+
+
+def _bytes_per_document(spec: Any) -> float:
+    """Return the mean size of a source's records, by the beginning of its first file if these have marks."""
+    mark = _RECORD_MARKS.get(spec.document if spec.format == "text" else spec.format)
+    if spec.document != "file" and mark is not None:
+        for path in spec.paths:
+            _, block = next(_blocks(path.path), ("", b""))
+            if found := block.count(mark):
+                return len(block) / found
+    return _BYTES_PER_DOCUMENT
 
 
 def _corpus(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    text = _text(given)
-    return Volume(text=text * rate.kept), Work(units=text / 1e6, written=text * rate.kept)
+    text, documents = _text(given), sum(volume.documents for volume in given.values())
+    made = Volume(text=text * rate.kept, documents=documents * rate.kept)
+    return made, Work(units=text / 1e6 + documents * rate.units_per_document, written=made.text)
 
 
 def _split(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:

@@ -234,6 +234,17 @@ def test_a_page_replaces_a_page_but_no_other_file(store: Path, tmp_path: Path) -
     assert text.read_text("utf-8") == "도서관에서 책을 읽었다."
 
 
+def test_a_comparison_with_itself_is_said_to_be_one(store: Path) -> None:
+    assert "clean/news and clean/news are the same" in call("diff", "clean/news", "clean/news", "--store", store)
+    assert "are the same" not in call("diff", "clean/news", "extract/news", "--store", store)
+
+
+def test_a_prompt_without_a_mask_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": {"content": "<mask>"}}', "utf-8")
+    assert "the text has no <mask>" in call("fill-mask", tmp_path, "봄이 [MASK].", code=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

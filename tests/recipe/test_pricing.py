@@ -16,6 +16,8 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, Store, build
 from korealbert.artifact.stage import host_facts
+from korealbert.corpus import extract
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.model.parameters import training_flops
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain import stage as pretrain
@@ -246,6 +248,20 @@ def test_only_the_members_of_a_directory_or_archive_that_are_read_are_priced(
     unpacked.cache_clear()
     assert unpacked(places[1], "*.txt") == 10_000
     assert unpacked(places[2], "*.txt") < 100_000
+
+
+def test_short_documents_cost_more_than_long_ones_of_the_same_size(tmp_path: Path) -> None:
+    """Deduplication of 665,000 film reviews took ten times what their 60 MB alone would."""
+    (tmp_path / "short.jsonl").write_text('{"text": "재미있다."}\n' * 10_000, "utf-8")
+    (tmp_path / "long.jsonl").write_text((tmp_path / "short.jsonl").read_text("utf-8").replace("\n", " ") + "\n", "utf-8")
+    work = {}
+    for name in ("short", "long"):
+        spec = extract.ExtractSpec.model_validate(
+            {"source": name, "format": "jsonl", "paths": [str(tmp_path / f"{name}.jsonl")]}
+        )
+        read, _ = estimate(extract.STAGE, spec, {})
+        _, work[name] = estimate(dedup.STAGE, dedup.DedupSpec(), {name: read})
+    assert work["short"].units > 10 * work["long"].units
 
 
 def test_every_chip_names_its_source_and_every_rate_a_stage() -> None:

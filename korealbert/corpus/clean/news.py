@@ -21,6 +21,7 @@ from pydantic import Field
 from korealbert.artifact import Spec
 from korealbert.artifact.spec import read_toml
 from korealbert.corpus.normalise import matching_view, with_line_breaks
+from korealbert.corpus.patterns import refuse_ruinous
 
 _HEAD_LINES = 3
 """Non-blank lines of the head zone, without sub-headlines."""
@@ -160,6 +161,13 @@ class NewsRules:
         self._not_beside = {r.id: _compile(r.not_beside, macros, path, r.id) for r in file.rule if r.not_beside}
         if len(self._patterns) != len(file.rule):
             raise ValueError(f"{path}: two rules share an id; give each its own")
+        self._path = path
+
+    def refuse_ruinous(self) -> None:
+        """Raise ValueError naming file and rule of a pattern that a text could keep busy for ever."""
+        for patterns in (self._patterns, self._next_to, self._not_beside):
+            for rule, pattern in patterns.items():
+                refuse_ruinous(pattern.pattern, f"{self._path}, rule {rule}")
 
     def clean(self, text: str, outlet: str = "") -> Cleaned:
         """Apply the rules of an outlet to a normalised text until none matches. Idempotent."""

@@ -253,9 +253,12 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
 
 
 def _check(spec: CleanSpec, runtime: Runtime) -> None:
-    """Raise ValueError if a language cannot be recognised, or a rules file or list cannot be read."""
+    """Raise ValueError if a language cannot be recognised, a rules file or list cannot be read, or a rule might never end."""
     check_languages(spec.language)
-    Rules.of(spec)
+    rules = Rules.of(spec)
+    for file in (rules.news, rules.titles):
+        if file is not None:
+            file.refuse_ruinous()
 
 
 STAGE = Stage(

@@ -14,6 +14,7 @@ from typing import Literal
 from korealbert.artifact import Spec
 from korealbert.artifact.spec import read_toml
 from korealbert.corpus.normalise import matching_view
+from korealbert.corpus.patterns import refuse_ruinous
 from korealbert.documents.schema import Drop
 
 END_CHARACTERS = 300
@@ -50,13 +51,18 @@ class TitleRules:
     """A compiled titles file. Raises ValueError naming file, rule and field."""
 
     def __init__(self, path: Path) -> None:
-        self.rules = read_toml(path, _TitleFile, "a rules file").rule
+        self._path, self.rules = path, read_toml(path, _TitleFile, "a rules file").rule
         self._compiled: list[tuple[TitleRule, re.Pattern[str]]] = []
         for rule in self.rules:
             try:
                 self._compiled.append((rule, re.compile(rule.pattern)))
             except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"{path}, rule {rule.id}: not a regular expression: {error}") from error
+
+    def refuse_ruinous(self) -> None:
+        """Raise ValueError naming file and rule of a pattern that a text could keep busy for ever."""
+        for rule in self.rules:
+            refuse_ruinous(rule.pattern, f"{self._path}, rule {rule.id}")
 
     def judge(self, title: str, text: str) -> Drop | None:
         """Return the drop ``title_rule`` with the id of the first rule that matches, or None."""

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from korealbert.artifact import Spec
 from korealbert.artifact.spec import PRIVATE_HOSTS, read_toml
+from korealbert.corpus.patterns import refuse_ruinous
 from korealbert.documents.schema import Category
 
 _DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
@@ -38,6 +39,7 @@ def _check_pattern(value: str) -> str:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"not a regular expression: {error}") from None
+    refuse_ruinous(value, "pattern")
     return value
 
 

@@ -234,7 +234,7 @@ def frame_warc(
 ) -> Iterator[RawRecords | Quarantined]:
     """Yield batches of whole records of one type, skipping others. The encoding of responses is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
-    return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches())
+    return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches)
 
 
 def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -269,20 +269,15 @@ class _WarcFramer:
         self._ended = False
 
     def batches(self) -> Iterator[RawRecords | Quarantined]:
-        """Yield all batches. Raises ReadFault after all records before the fault, unless another gzip member follows it."""
-        more = True
-        while more:
-            try:
-                while more := self._at_record():
-                    yield from self._record()
-                yield from self._flush()
-            except ReadFault as fault:
-                yield from self._flush()
-                if not self._cursor.raw.skip_damaged_member():
-                    raise
-                yield self._cursor.raw.quarantined(fault)
-                self._drop(len(self._buffer))
-                more = True
+        """Yield all batches. Raises ReadFault after all records before the fault; then it can be called again."""
+        try:
+            while self._at_record():
+                yield from self._record()
+            yield from self._flush()
+        except ReadFault:
+            yield from self._flush()
+            self._drop(len(self._buffer))
+            raise
         if self._kind not in self._seen_kinds and (others := sorted(self._seen_kinds & _OTHER_KIND_REMEDIES.keys())):
             remedy = f"no record is of type {self._kind.decode()}: {_OTHER_KIND_REMEDIES[others[0]]}"
             yield Quarantined(self._cursor.raw.name, "byte 0", "", "no_records", remedy)

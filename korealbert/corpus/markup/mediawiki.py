@@ -267,7 +267,7 @@ def _read_doc(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], en
 _PLACEHOLDER = re.compile(r"(?:formula|codice)_\d+")
 _RESIDUE = re.compile(
     r"(?m)^(?:[|!] *(?:[\w-]+ ?=[^\n]*|[^\n|]*\| *)"  # a cell's attributes, a template's argument
-    r"|[^\n|]*(?:\| *[\w가-힣 ]{1,20}=[^\n|]*){2,}"  # the arguments of a citation
+    r"|[^\n|]*(?:\| *+[\w가-힣][\w가-힣 ]{0,19}=[^\n|]*){2,}"  # the arguments of a citation
     r"|</?(?:page|ns|id|revision|parentid|timestamp|contributor|username|ip|minor|comment|origin|model|format|sha1)\b[^\n]*)$\n?"
 )
 _HEADING = re.compile(r"[^.,!?]{1,12}(?<![다요까죠])\.")

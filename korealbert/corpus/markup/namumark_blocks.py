@@ -26,7 +26,9 @@ _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
-_STYLE = re.compile(r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;[^\n]*?&quot;)+\s*", re.IGNORECASE)
+_STYLE = re.compile(
+    r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;(?>(?:(?!&quot;)[^\n])*)&quot;)+\s*", re.IGNORECASE
+)
 _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
 _NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")

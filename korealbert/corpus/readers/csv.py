@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -17,6 +18,7 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
 
 _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
+_AROUND_ROW = codecs.BOM_UTF8 + b"\r\n"
 _MAX_FIELDS = 1 << 20
 """Largest number of delimiters of a row, because each field costs memory, however short."""
 _MAX_SHOWN_ROWS = 3
@@ -92,20 +94,32 @@ class _RowLines:
 def frame_csv(
     raw: RawFile, *, delimiter: str, columns: int, skip: int, quoted: bool, encoding: str, max_record_bytes: int
 ) -> Iterator[RawRecords | Quarantined]:
-    """Yield batches of whole rows, whose ``context`` is the header row, decoded as Latin-1; empty lines are skipped.
+    """Yield batches of whole rows, whose ``context`` is the header row, decoded as Latin-1.
 
-    ``columns`` is their number if there is no header row, else 0. ``skip`` is the number of rows before the header or first row
-    that are skipped. ``quoted``: fields may be in quotation marks and have several lines.
+    Empty lines are skipped, and the header where it recurs, as in joined files. ``columns`` is their number if there is no
+    header row, else 0. ``skip`` is the number of rows before the header or first row that are skipped. ``quoted``: fields
+    may be in quotation marks and have several lines.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=None)
     cursor.context = delimiter.join("x" * columns)
-    return quarantining_faults(cursor, _rows(cursor, delimiter, skip=skip, quoted=quoted))
+
+    def items() -> Iterator[RawRecords | Quarantined]:
+        nonlocal skip
+        rows = _rows(cursor, delimiter, skip=skip, quoted=quoted, is_given=columns > 0)
+        skip = 0
+        return rows
+
+    return quarantining_faults(cursor, items)
 
 
-def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterator[RawRecords | Quarantined]:
+def _rows(  # noqa: PLR0912, PLR0915 (one reader, whose rows end in several ways)
+    cursor: Cursor, delimiter: str, *, skip: int, quoted: bool, is_given: bool
+) -> Iterator[RawRecords | Quarantined]:
+    """Yield the rows up to a fault; ``is_given`` says that the context is not a row of the file."""
     lines = _RowLines(cursor, delimiter)
     reader = _reader(lines, delimiter, quoted=quoted, strict=True)
     data, extents = bytearray(), list[tuple[int, int]]()
+    header = b"" if is_given else cursor.context.encode("latin-1").strip(_AROUND_ROW)
 
     def flush() -> Iterator[RawRecords]:
         if data:
@@ -118,6 +132,7 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
             fields = next(reader, None)
         except ReadFault:
             yield from flush()
+            lines.drop(cursor)
             raise
         except (_RowTooLong, _TooManyFields, csv.Error) as error:
             yield from flush()
@@ -141,6 +156,11 @@ def _rows(cursor: Cursor, delimiter: str, *, skip: int, quoted: bool) -> Iterato
                 skip -= 1
             elif not is_blank:
                 cursor.context = lines.row.decode("latin-1")
+                header = bytes(lines.row).strip(_AROUND_ROW)
+            lines.drop(cursor)
+            continue
+        if len(fields) > 1 and bytes(lines.row).strip(_AROUND_ROW) == header:
+            yield from flush()  # the header of another file that was joined to this one
             lines.drop(cursor)
             continue
         if fields:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.corpus.readers.other_formats import remedy_for
@@ -18,6 +19,7 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
+_PART = "compressed stream (gzip member) of the file"
 LINE_END = re.compile(rb"\n")
 BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
@@ -71,7 +73,7 @@ class Cursor:
         """
         self.raw, self.limit = raw, max_record_bytes
         self.line, self.byte = 1, 0
-        self._recoder = codecs.getincrementaldecoder("utf-16")() if encoding == "utf-16" else None
+        self._recoder = _utf_16_decoder() if encoding == "utf-16" else None
         self.encoding = "utf-8" if encoding in ("utf-8-sig", "utf-16") else encoding
         self.context = ""
         self._counts, self._record_mark = counts, record_mark
@@ -158,10 +160,21 @@ class Cursor:
         if self._counts:
             self.raw.records.add(max(lines, records), len(data), records)
 
+    def skip_damage(self) -> bool:
+        """Move from damage in a compressed file to its next stream; return whether there is one."""
+        if not self.raw.skip_damaged_stream():
+            return False
+        self._recoder = self._recoder and _utf_16_decoder()
+        return True
+
     def too_long(self, line: int, byte: int) -> Quarantined:
         """Return the entry for a record that begins at ``line`` and ``byte``."""
         remedy = f"it is longer than limits.max_record_bytes ({self.limit:,}); raise that if it is meant to be one record"
         return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", remedy)
+
+
+def _utf_16_decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-16")()
 
 
 def _guess(block: bytes) -> str:
@@ -174,16 +187,29 @@ def _guess(block: bytes) -> str:
     return "utf-8"
 
 
-def quarantining_faults(cursor: Cursor, items: Iterator[RawRecords | Quarantined]) -> Iterator[RawRecords | Quarantined]:
-    """Yield all items, then the fault that ended the stream; a stream without records becomes an entry of the quarantine."""
-    found = False
-    try:
-        for item in items:
-            found = True
-            yield item
-    except ReadFault as fault:
-        yield cursor.raw.quarantined(fault)
-        return
+def quarantining_faults(
+    cursor: Cursor, items: Callable[[], Iterator[RawRecords | Quarantined]], *, whole: bool = False
+) -> Iterator[RawRecords | Quarantined]:
+    """Yield all items, then the fault that ended the stream; a stream without records becomes an entry of the quarantine.
+
+    After a damaged gzip member or other compressed stream, ``items`` is called again and reads from the next one, which may
+    begin within a record; not if the ``whole`` file is one record. At a fault the items must have moved the cursor past what
+    they had read.
+    """
+    found, more = False, True
+    while more:
+        more = False
+        try:
+            for item in items():
+                found = True
+                yield item
+        except ReadFault as fault:
+            more = found = not whole and cursor.skip_damage()
+            entry = cursor.raw.quarantined(fault)
+            if not more:
+                yield entry
+                return
+            yield replace(entry, remedy=f"{entry.remedy}; what begins after the damage, with the next {_PART}, was read")
     name = cursor.raw.name
     if cursor.raw.bytes_read == 0:
         yield Quarantined(name, "byte 0", "", "empty_file", "remove the file from the source, or fetch it again")
@@ -207,7 +233,11 @@ def frame_delimited(
     batch, is the ``context`` of all. ``closing``: yield a last batch even if nothing follows the last delimiter.
     """
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=record_mark)
-    return quarantining_faults(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
+
+    def items() -> Iterator[RawRecords | Quarantined]:
+        return _delimited(cursor, delimiter, header=None if cursor.context else header, closing=closing)
+
+    return quarantining_faults(cursor, items)
 
 
 def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
@@ -217,7 +247,7 @@ def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> I
     def items() -> Iterator[RawRecords | Quarantined]:
         yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
 
-    return quarantining_faults(cursor, items())
+    return quarantining_faults(cursor, items)
 
 
 def _delimited(
@@ -251,6 +281,7 @@ def _delimited(
     except ReadFault:
         if delimiter in buffer:
             yield from cut(buffer.rfind(delimiter) + len(delimiter))
+        cursor.skip(bytes(buffer))
         raise
     if buffer.strip() or (closing and cursor.raw.bytes_read):
         yield from cut(len(buffer), last=True)
@@ -280,7 +311,7 @@ def frame_whole(
 ) -> Iterator[RawRecords | Quarantined]:
     """Yield the whole file as one batch. It counts as one record, or if it ``is_json``, as one for each value."""
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=_JSON_VALUE if is_json else None)
-    return quarantining_faults(cursor, _whole(cursor))
+    return quarantining_faults(cursor, partial(_whole, cursor), whole=True)
 
 
 def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
@@ -301,14 +332,18 @@ def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
 def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
     """Yield batches of the elements of a JSON array, of JSON objects in a row, or of JSON Lines, whichever the file holds."""
     cursor = Cursor(raw, encoding, max_record_bytes)
-    return quarantining_faults(cursor, _json(cursor))
+    by_line: bool | None = None
+
+    def items() -> Iterator[RawRecords | Quarantined]:
+        nonlocal by_line
+        if by_line is None:
+            by_line = is_json_object(cursor.peek().partition(b"\n")[0])
+        return _delimited(cursor, b"\n") if by_line else _json(cursor)  # a broken line cannot spoil the next one
+
+    return quarantining_faults(cursor, items)
 
 
 def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
-    first_line = cursor.peek().partition(b"\n")[0]
-    if is_json_object(first_line):  # JSON Lines: a broken record cannot spoil the next one
-        yield from _delimited(cursor, b"\n")
-        return
     scanner = ValueScanner()
     given_up: tuple[int, int] | None = None
     try:
@@ -329,6 +364,7 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
                 cursor.skip(scanner.forget())
     except ReadFault:
         yield from _json_records(cursor, scanner)
+        cursor.skip(scanner.forget())
         raise
     closed = scanner.finish()
     yield from _json_records(cursor, scanner)

@@ -1,8 +1,8 @@
 """Reads Parquet files: each row becomes a JSON object of the columns that the spec names.
 
 A file is copied to disk first, because its footer is at the end; for that reason nothing of a truncated file can be read. Rows
-are converted one at a time, because every row may refer to the same large value of a dictionary. Columns of lists and
-structures count as missing.
+are converted one at a time, because every row may refer to the same large value of a dictionary. A column within a structure
+or list has the name of its path, ``meta.title``.
 
 Arrow decompresses all pages of a batch of rows into memory. Their decompressed size is added up from the headers of the pages
 before a row group is read, because the footer could state anything. Columns in a delta encoding cannot be read as a dictionary,
@@ -16,7 +16,7 @@ import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +33,8 @@ from korealbert.documents.streams import ANY_RATIO_BYTES, RatioGuard, RawFile, R
 _BATCH_ROWS = 1 << 10
 _BATCH_BYTES = 64 << 20
 """Decompressed size of a batch, if all rows of the group have the same size."""
+_LIST_VALUE_BYTES = 16
+"""Memory of a value in a list, beside its bytes."""
 _DELTA_ENCODINGS = frozenset(("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"))
 _NOT_UTF_8 = "a column that is read holds bytes that are not UTF-8: write it as a column of text"
 _MAX_STRUCTURE_DEPTH = 8
@@ -75,16 +77,16 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
         copy.flush()
         file_bytes, number = copy.tell(), 0
         guard = RatioGuard(raw.limits, lambda: file_bytes)
-        wanted, texts = _select_columns(copy, fields)
+        columns = _select_columns(copy, fields)
+        texts = [column.path for column in columns if column.is_text]
         try:
             delta_columns = _delta_columns(pq.read_metadata(copy), texts)
-            file = pq.ParquetFile(copy, read_dictionary=[name for name in texts if name not in delta_columns])
-            for batch in _batches(file, copy, wanted, delta_columns, raw):
-                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            file = pq.ParquetFile(copy, read_dictionary=[path for path in texts if path not in delta_columns])
+            for batch in _batches(file, copy, columns, delta_columns, raw):
                 for index in range(batch.num_rows):
                     number += 1
-                    cells = {name: column[index] for name, column in columns.items()}
-                    size = sum(_text_bytes(cells[name]) for name in texts)
+                    cells = {name: batch.column(at)[index] for at, name in enumerate(batch.schema.names)}
+                    size = sum(map(_text_bytes, cells.values()))
                     raw.records.add(1, size, 1)
                     position = f"row {number}"
                     line = _line(cells, size, (raw.name, position), max_record_bytes)
@@ -96,28 +98,72 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
 
 
-def _select_columns(copy: IO[bytes], fields: FieldMap) -> tuple[list[str], list[str]]:
-    """Return the names of the columns to read, and of those among them that hold text. Raises ReadFault."""
+class _Column(NamedTuple):
+    """A column of values, at the top or within structures and lists."""
+
+    name: str
+    """The names of the fields that lead to it: ``meta.title``."""
+    path: str
+    """Its path in the file, in which lists have parts of their own."""
+    type: pa.DataType
+    in_list: bool
+
+    @property
+    def is_text(self) -> bool:
+        return _is_text(self.type)
+
+
+def _columns(schema: pa.Schema, metadata: pq.FileMetaData) -> list[_Column]:
+    """Return all columns of values, which the file has in the order of the schema."""
+    found = [column for field in schema for column in _leaves(field.name, field.type, in_list=False)]
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    if len(found) != len(paths):  # a type of another library, or a structure without fields
+        flat = set(schema.names) & set(paths)
+        return [_Column(name, name, schema.field(name).type, in_list=False) for name in schema.names if name in flat]
+    return [column._replace(path=path) for column, path in zip(found, paths, strict=True)]
+
+
+def _leaves(name: str, kind: pa.DataType, *, in_list: bool) -> Iterator[_Column]:
+    types = pa.types
+    if types.is_struct(kind):
+        for number in range(kind.num_fields):
+            yield from _leaves(f"{name}.{kind.field(number).name}", kind.field(number).type, in_list=in_list)
+    elif types.is_map(kind):
+        yield from _leaves(f"{name}.key", kind.key_type, in_list=True)
+        yield from _leaves(f"{name}.value", kind.item_type, in_list=True)
+    elif any(check(kind) for check in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+        yield from _leaves(name, kind.value_type, in_list=True)
+    else:
+        yield _Column(name, "", kind, in_list)
+
+
+def _select_columns(copy: IO[bytes], fields: FieldMap) -> list[_Column]:
+    """Return the columns to read. Raises ReadFault."""
     try:
         schema = pq.read_schema(copy)
+        columns = _columns(schema, pq.read_metadata(copy))
     except (pa.ArrowException, OSError) as error:
         copy.seek(0)
         first_bytes = copy.read(8)
         remedy = "set the format that it has, leave it out by `members` (*.parquet), or fetch it again"
         message = ARROW_REMEDY if looks_like_arrow(first_bytes) else f"{error} (the file begins with {first_bytes!r}); {remedy}"
         raise ReadFault("corrupt_file", "byte 0", message) from None
-    wanted = [name for name in schema.names if composed(name) in fields.names]
-    found = list(map(composed, wanted))
+    wanted = [column for column in columns if composed(column.name) in fields.names]
+    found = [composed(column.name) for column in wanted]
     if twice := sorted({name for name in found if found.count(name) > 1}):
         remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
         raise ReadFault("ambiguous_field", "byte 0", remedy)
+    kinds = {composed(name): schema.field(number).type for number, name in enumerate(schema.names)}
+    for name in fields.text:
+        kind = next((column.type for column in wanted if composed(column.name) == name), kinds.get(name))
+        if kind is not None and not _is_text(kind):
+            inner = [column.name for column in columns if composed(column.name).startswith(f"{name}.") and column.is_text]
+            remedy = f"column {name!r} is {kind}, not text: set fields.text of the spec"
+            raise ReadFault("wrong_type", "byte 0", f"{remedy} to one of {', '.join(inner)}" if inner else remedy)
     if fields.text[0] not in found:
-        raise ReadFault("missing_field", "byte 0", missing_text_remedy(fields.text[0], schema.names))
-    texts = [name for name in wanted if _is_text(schema.field(name).type)]
-    if no_texts := [name for name in wanted if composed(name) in fields.text and name not in texts]:
-        remedy = f"column {no_texts[0]!r} is {schema.field(no_texts[0]).type}, not text: set fields.text of the spec"
-        raise ReadFault("wrong_type", "byte 0", remedy)
-    return [name for name in wanted if name in texts or pa.types.is_primitive(schema.field(name).type)], texts
+        raise ReadFault("missing_field", "byte 0", missing_text_remedy(fields.text[0], [column.name for column in columns]))
+    read = (column for column in wanted if composed(column.name) in fields.text or not column.in_list)
+    return [column for column in read if column.is_text or pa.types.is_primitive(column.type)]
 
 
 def _line(cells: Mapping[str, Any], text_bytes: int, where: tuple[str, str], max_record_bytes: int) -> bytes | Quarantined:
@@ -160,16 +206,21 @@ def _delta_columns(metadata: pq.FileMetaData, texts: list[str]) -> set[str]:
 
 
 def _batches(
-    file: pq.ParquetFile, copy: Any, wanted: list[str], delta_columns: set[str], raw: RawFile
+    file: pq.ParquetFile, copy: Any, columns: list[_Column], delta_columns: set[str], raw: RawFile
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns in batches of rows. Raises ReadFault for a row group that is compressed too strongly."""
     limit = raw.limits.max_decompression_ratio
+    in_list = {column.path: column.in_list for column in columns}
     with mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             chunks = (group.column(index) for index in range(group.num_columns))
             decompressed = compressed = delta_row_bytes = 0
-            for chunk in (each for each in chunks if each.path_in_schema in wanted):
+            for chunk in (each for each in chunks if each.path_in_schema in in_list):
+                if in_list[
+                    chunk.path_in_schema
+                ]:  # a row may have any number of the values, which take few bytes if all are equal
+                    decompressed += _LIST_VALUE_BYTES * chunk.num_values
                 begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
                 largest = 0
                 for page_decompressed, page_compressed in _pages(data, begin, begin + chunk.total_compressed_size):
@@ -185,7 +236,7 @@ def _batches(
                 )
                 raise ReadFault("decompression_bomb", f"row group {number + 1}", remedy)
             rows = min(_BATCH_BYTES * group.num_rows // max(1, decompressed), _BATCH_BYTES // max(1, delta_row_bytes))
-            yield from file.iter_batches(min(max(1, rows), _BATCH_ROWS), row_groups=[number], columns=wanted)
+            yield from file.iter_batches(min(max(1, rows), _BATCH_ROWS), row_groups=[number], columns=list(in_list))
 
 
 def _pages(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int]]:
@@ -258,8 +309,15 @@ def _read_integer(data: mmap.mmap, position: int) -> tuple[int, int]:
 
 
 def _text_bytes(cell: Any) -> int:
+    """Return the size of the texts in a cell."""
     found = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
-    return found.as_buffer().size if found is not None and found.is_valid else 0
+    if found is None or not found.is_valid:
+        return 0
+    if isinstance(found, pa.StructScalar):
+        return sum(map(_text_bytes, found.values()))
+    if isinstance(found, pa.ListScalar):
+        return sum(map(_text_bytes, found.values))
+    return found.as_buffer().size if isinstance(found, pa.BinaryScalar) else 0
 
 
 def _as_text(value: object) -> str:

@@ -208,7 +208,7 @@ def document_of(
     values: dict[str, str] = {}
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)
-        value = record.get(name) if name else None
+        value = field_of(record, name) if name else None
         if is_missing(value) or isinstance(value, dict | list):
             tally.missing_fields[role] += 1
             value = ""
@@ -216,7 +216,7 @@ def document_of(
     if values["published"]:
         values["published"] = iso_date(values["published"])
         tally.unread_dates += not values["published"]
-    parts = [None if is_missing(part) else part for part in (record.get(name) for name in fields.text)]
+    parts = [_text_of(field_of(record, name)) for name in fields.text]
     for role in fields.required:
         if not values.get(role):
             name = getattr(fields, role)
@@ -224,11 +224,13 @@ def document_of(
             return bad_record(records, start, end, "missing_field", remedy, field=name)
     if parts[0] is None:
         tally.missing_fields["text"] += 1
-        remedy = missing_text_remedy(fields.text[0], map(str, record), records.context)
+        remedy = missing_text_remedy(fields.text[0], _names(record), records.context)
         return bad_record(records, start, end, "missing_field", remedy, field=fields.text[0])
     for name, part in zip(fields.text, parts):
         if part is not None and not isinstance(part, str):
             remedy = f"expected a text, found {type(part).__name__}"
+            if isinstance(part, dict | list) and (inner := _names(part, f"{name}.")):
+                remedy += f", which has the fields {', '.join(inner)[:300]}: set fields.text of the spec to one of them"
             return bad_record(records, start, end, "wrong_type", remedy, field=name)
     text = "\n\n".join(filter(None, (tidy(part) for part in parts if part)))
     document = Document(
@@ -258,11 +260,54 @@ def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> 
     remedy = (
         f"{have}: set fields.text of the spec where all records have their text in another, and rename it {name} where some do"
     )
-    if (parent := name.partition(".")[0]) != name and parent in names:
-        return f"{remedy}; fields within {parent!r} are not read: write {name} as a field of its own"
     if delimiter := next((mark for mark in ";\t|" if len(names) == 1 and mark in header.strip()), ""):
         return f"{remedy}, or delimiter = {json.dumps(delimiter)}"
     return f"{remedy}; if these are the first record of a file without a header, set columns" if header else remedy
+
+
+def field_of(value: object, name: str) -> object:
+    """Return the field ``name`` of a record, or what the dots of its name lead to: ``meta.title`` is ``title`` of ``meta``.
+
+    In a list, that of each record, without what is missing.
+    """
+    if isinstance(value, list):
+        each_field = [each for each in (field_of(each, name) for each in value) if not is_missing(each)]
+        return each_field or None
+    if not isinstance(value, dict):
+        return None
+    if name in value or "." not in name:
+        return value.get(name)
+    for dot in re.finditer(r"\.", name):
+        inner = value.get(name[: dot.start()])
+        if isinstance(inner, dict | list) and (found := field_of(inner, name[dot.end() :])) is not None:
+            return found
+    return None
+
+
+def _text_of(value: object) -> Any:
+    """Return None for a missing text, and the texts of a list as paragraphs."""
+    if isinstance(value, list):
+        items = list(_flat(value))
+        if all(isinstance(item, str) for item in items):
+            return "\n\n".join(items) if items else None
+    return None if is_missing(value) else value
+
+
+def _flat(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        elif not is_missing(value):
+            yield value
+
+
+def _names(value: object, parent: str = "") -> list[str]:
+    """Return the names of all fields, with those in the records that they hold."""
+    if isinstance(value, list):
+        return _names(next((each for each in value if isinstance(each, dict)), None), parent)
+    if not isinstance(value, dict):
+        return []
+    return [name for key, inner in value.items() for name in _names(inner, f"{parent}{key}.") or [f"{parent}{key}"]]
 
 
 def is_missing(value: object) -> bool:

@@ -73,11 +73,15 @@ _DROPPED_SECTIONS = (
 class FieldMap(Spec):
     """Names of the fields or columns of a record; an empty name means that the source has no such field.
 
+    A field within another has the names that lead to it, with dots: ``meta.title``; within a list, that of each record of the
+    list (``turns.text``). A field that itself has a dot in its name comes first.
+
     A field that a recipe names must occur in at least one record; otherwise the name is misspelt, which is an error.
     """
 
     text: Names = Field(default=("text",), min_length=1)
-    """The body. Several fields are joined as paragraphs; a record without the first one is quarantined."""
+    """The body. Several fields are joined as paragraphs, and so are the texts of a list; a record without the first one is
+    quarantined."""
     title: str = "title"
     """The headline, or an article's name."""
     outlet: str = "outlet"
@@ -144,11 +148,12 @@ class ExtractSpec(Spec):
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
-    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file). news,
-    json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text: ``title<TAB>body``
-    files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown, or subtitles, whose
-    times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's WET files,
-    that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages and id.
+    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file).
+    news, json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text:
+    ``title<TAB>body`` files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown,
+    or subtitles (SubRip, WebVTT, SAMI), whose times are left out. html: one page in each file. warc: WARC files with the
+    pages of a crawl. wet: Common Crawl's WET files, that is WARC files with the texts of pages (conversion records), whose
+    fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import BLANK_LINE, LINE_END, RawRecords
@@ -41,6 +42,12 @@ _CUE = re.compile(
 _CUE_MARK = re.compile(
     r"</?(?:[ibucv]|font)(?:[ .][^<>\n]*)?>|\{\\[^{}\n]*\}|^\ufeff?WEBVTT[^\n]*\n", re.IGNORECASE | re.MULTILINE
 )
+_MAX_SAMI_HEAD = 1 << 14
+_SAMI = re.compile(r"<sync\s+start\s*=", re.IGNORECASE)
+_SAMI_HEAD = re.compile(r"\A.*?(?=<sync\s+start\s*=)", re.IGNORECASE | re.DOTALL)
+_SAMI_CUE = re.compile(r"<sync\b[^<>]*>?|<p\b(?:\s+(?:class|id)\s*=\s*[\w\"']+)*\s*>?", re.IGNORECASE)
+"""The time of a line of SAMI, and the mark of its language; files often lack the ``>`` of either."""
+_SAMI_TAG = re.compile(r"<!--.*?-->|</?[a-z][^<>]*>", re.IGNORECASE | re.DOTALL)
 
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -117,7 +124,10 @@ def _scalar(value: str) -> str:
 
 def _text(spec: ExtractSpec, source: str) -> str:
     """Return a source without the times of subtitles and, if it is Markdown, without marks."""
-    if "-->" in source and _CUE.search(source):
+    if _SAMI.search(source, 0, _MAX_SAMI_HEAD):
+        lines = _SAMI_CUE.sub("\n", _SAMI_HEAD.sub("", source, count=1))
+        source = unescape(_SAMI_TAG.sub("", _HTML_BREAK.sub("\n", lines)))
+    elif "-->" in source and _CUE.search(source):
         source = _CUE_MARK.sub("", _CUE.sub("", source))
     return _strip_markdown(source) if spec.markdown else source
 

@@ -178,3 +178,17 @@ def test_subtitles_are_text_without_their_times(tmp_path: Path) -> None:
     found = extract(tmp_path / "store", paths, format="text", document="file")
     spoken = "강은 길다.\n- 새가 온다.\n배다."
     assert found.texts == [spoken, spoken, prose]
+
+
+def test_sami_subtitles_are_text_also_with_marks_that_are_not_closed(tmp_path: Path) -> None:
+    style = '<STYLE TYPE="text/css">\n<!--\nP {margin: 1pt;}\n.KRCC {Name: 한국어;}\n-->\n</STYLE>'
+    head = f"<SAMI>\n<HEAD>\n<TITLE>영화</TITLE>\n{style}\n</HEAD>\n<BODY>\n"
+    cues = (
+        "<SYNC Start=1000><P Class=KRCC>\n강은 <i>길다</i>.<br>새가 온다.\n<SYNC Start=2000><P Class=KRCC>&nbsp;\n"
+        "<SYNC Start=3000\n<P Class=KRCC\n배가 5 < 6, 간다.\n<sync start='4000'><p>끝이다.\n</BODY>\n</SAMI>\n"
+    )
+    (tmp_path / "a.smi").write_bytes((head + cues).encode("cp949"))
+    found = extract(tmp_path / "store", tmp_path / "a.smi", format="text", encoding="auto")
+    assert found.texts == ["강은 길다.\n새가 온다.\n\n배가 5 < 6, 간다.\n\n끝이다."]
+    refused = extract(tmp_path / "store", tmp_path / "a.smi", format="text")
+    assert "CP949" in refused.quarantined[0].remedy

@@ -77,14 +77,60 @@ def test_a_misspelt_column_is_told_with_those_that_there_are(tmp_path: Path) -> 
         extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "text": "body"})
 
 
-@pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_a_field_within_another_is_told_to_be_unread(format: str, tmp_path: Path) -> None:
-    rows = [{"no": 1, "doc": {"글": PARAGRAPH}}]
+NESTED = [
+    {
+        "no": n,
+        "meta": {"글": f"{n}번째 글이다.", "제목": f"제목 {n}", "at": {"day": "2024-01-02"}},
+        "문단": [f"{n}째 가.", None, "나."],
+        "turns": [{"who": "가", "text": "안녕?"}, {"who": "나", "text": f"{n}번 안녕."}],
+    }
+    for n in range(30)
+]
+
+
+def nested_files(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]), "utf-8")
-    fields = {**TEXT_ALONE, "text": "doc.글"}
-    with pytest.raises(ExtractionError, match=r"fields within 'doc' are not read: write doc\.글 as a field of its own"):
-        extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields=fields)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_fields_within_others_are_read_by_their_path(format: str, tmp_path: Path) -> None:
+    nested_files(tmp_path, NESTED)
+    fields = {**TEXT_ALONE, "title": "meta.제목", "published": "meta.at.day", "id": "no"}
+
+    def read(text: Any) -> Extracted:
+        return extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields={**fields, "text": text})
+
+    found = read("meta.글")
+    assert found.texts == [row["meta"]["글"] for row in NESTED]
+    assert {(d.title, d.published) for d in found.documents} == {(f"제목 {n}", "2024-01-02") for n in range(30)}
+    assert read("문단").texts == [f"{n}째 가.\n\n나." for n in range(30)]
+    assert read("turns.text").texts == [f"안녕?\n\n{n}번 안녕." for n in range(30)]
+    assert read(["meta.글", "문단"]).texts[1] == "1번째 글이다.\n\n1째 가.\n\n나."
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_text_field_that_holds_fields_names_them(format: str, tmp_path: Path) -> None:
+    nested_files(tmp_path, NESTED)
+    for text, message in (("meta", r"meta\.글, meta\.제목"), ("meta.body", r"has the fields no, meta\.글, meta\.제목")):
+        with pytest.raises(ExtractionError, match=message):
+            extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields={**TEXT_ALONE, "text": text})
+
+
+def test_a_column_whose_own_name_has_a_dot_is_that_column(tmp_path: Path) -> None:
+    nested_files(tmp_path, [{"doc.글": f"{n}째 글이다."} for n in range(3)])
+    for format in ("parquet", "jsonl"):
+        fields = {**TEXT_ALONE, "text": "doc.글"}
+        assert len(extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields=fields).documents) == 3
+
+
+def test_a_list_of_endless_equal_texts_is_a_bomb(tmp_path: Path) -> None:
+    values = pa.array(["가" * 20_000]).dictionary_encode()
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), values.dictionary)
+    column = pa.ListArray.from_arrays(pa.array([0, 20_000], pa.int32()), texts)
+    pq.write_table(pa.table({"글": column}), tmp_path / "a.parquet")
+    with pytest.raises(ExtractionError, match=r"record_too_long|decompression_bomb"):
+        extracted(tmp_path, tmp_path / "a.parquet", fields=TEXT_ALONE)
 
 
 def test_files_without_rows_are_told_where_there_are_no_others(tmp_path: Path) -> None:
