@@ -29,8 +29,8 @@ from korealbert.artifact.files import (
     sha256_of_file,
     unambiguous,
 )
+from korealbert.artifact.host import host_facts
 from korealbert.artifact.spec import explained
-from korealbert.artifact.stage import host_facts
 from korealbert.artifact.store import faults_of_manifest, faults_within
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
