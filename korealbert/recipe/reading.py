@@ -23,12 +23,7 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
-from korealbert.huggingface.modern import CLASSIFIER
-from korealbert.model.config import ModernSpec
-from korealbert.pretrain.cooccurrence import CooccurrenceSpec
-from korealbert.pretrain.rows import model_problems, noise_problems, target_problems
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.pretrain.stage import frozen_problems
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
     Benchmark,
@@ -66,10 +61,10 @@ from korealbert.recipe.tables import (
     flattened,
     kind_of,
     located,
-    merged,
     named_recipe,
     read_toml,
 )
+from korealbert.recipe.training import LONG_TABLES, training_specs
 from korealbert.report import stage as report
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.report.sections.printed_table import OWN
@@ -79,13 +74,6 @@ from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
 _RETRIEVAL_TABLES = ("retrieval", "bi_encoder")
-_LONG_TABLES = ("examples_long", "views_long")
-_NOT_IN_LONG_VIEWS: Mapping[str, Collection[str]] = {
-    "masking": ("rate_from", "rate_views", "max_predictions"),
-    "word_order": ("portion_ramp_views", "ramp_views"),
-}
-"""Fields of the tables in [views] that [views_long] does not inherit: the slots of a short row, and ramps, which end with the
-short rows instead of beginning anew."""
 _MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "sentence_task": "none",
     "masking": {"unit": "token"},
@@ -127,17 +115,14 @@ def load(
     """
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
-        tables = [*registry.tables(), *_LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
+        tables = [*registry.tables(), *LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
         sources = problems.of(partial(reader.sources, tables))
         single, further = _single_tables(reader, registry.STAGES, Recipe, problems)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
         encoders = problems.of(reader.encoders)
-        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ())))
+        retrieval = problems.of(partial(read_retrieval, reader))
     reader.check_sources(sources, **single)
-    single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
-    _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
-    long = _long_specs(reader, single["examples"], single["pretrain"])
-    _check_training(reader.path, {**single, **long})
+    single |= training_specs(reader, single)
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
@@ -147,7 +132,6 @@ def load(
         encoder=encoders,
         further=further,
         **single,
-        **long,
     )
 
 
@@ -167,82 +151,6 @@ def _single_tables(
     return own, further
 
 
-def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainSpec, written: export.ExportSpec) -> None:
-    """Raise RecipeError if [examples] or [export] does not fit [pretrain]."""
-    length, model = examples.sequence_length, pretrain.model
-    if length > model.longest_sequence:
-        offset = getattr(model, "position_offset", 0)  # Modern encoders have none.
-        less = f" less position_offset = {offset}" if offset else ""
-        raise RecipeError(
-            f"{path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
-            f"{model.max_positions}{less}; shorten the examples or raise max_positions"
-        )
-    step, snapshots = written.snapshot, list(pretrain.snapshots)
-    if step is not None and step not in snapshots:
-        raise RecipeError(f"{path}, [export]: snapshot = {step} is none of snapshots = {snapshots} of [pretrain]; add it there")
-    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
-        remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
-        raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
-
-
-def _check_training(path: Path, specs: Mapping[str, Any]) -> None:
-    """Raise RecipeError if [pretrain] does not fit its model, or cannot train on the noise of [views] or [views_long]."""
-    pretrain: PretrainSpec = specs["pretrain"]
-    problems = [*model_problems(pretrain, pretrain.model), *frozen_problems(pretrain, pretrain.shape)]
-    for rows, noise in (("examples", "views"), ("examples_long", "views_long")):
-        if specs[rows] is not None:
-            problems += noise_problems(pretrain, specs[noise], specs[rows].sequence_length)
-    problems += target_problems(pretrain, specs["views"], specs["views_long"])
-    if problems:
-        raise RecipeError("\n".join(f"{path}, [pretrain]: {problem}" for problem in dict.fromkeys(problems)))
-
-
-def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
-    """Set the width to that of the model. Raises RecipeError if the table is given and not used."""
-    if "cooccurrence" in reader.tables and pretrain.embeddings == "random":
-        remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
-        raise RecipeError(f"{reader.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
-    return spec.of_width(pretrain.shape.embedding_size)
-
-
-def _long_specs(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec) -> dict[str, Any]:
-    """Read the specs of the long rows and their views, whose defaults are the specs of the short ones."""
-    given = [name for name in _LONG_TABLES if name in reader.tables]
-    if pretrain.long is None:
-        if given:
-            remedy = "say from which step on in [pretrain.long], or remove the table"
-            raise RecipeError(f"{reader.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
-        return dict.fromkeys(_LONG_TABLES)
-    length, short = pretrain.model.longest_sequence, examples.sequence_length
-    # A document gives up to 2 + length / short times as many short rows as long ones. With so many fewer rows, the documents
-    # that are held out of the long rows are held out of the short ones too.
-    held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
-    inherited = {**reader.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
-    changed = reader.table("examples_long")
-    if length > packing.LONGEST_ROW and "sequence_length" not in changed:
-        raise RecipeError(
-            f"{reader.path}, [pretrain.long]: by default its rows have all {length} positions of [pretrain.model], but a row "
-            f"has at most {packing.LONGEST_ROW} tokens; set sequence_length in [examples_long], or lower max_positions"
-        )
-    rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **changed})
-    if not short < rows.sequence_length <= length:
-        raise RecipeError(
-            f"{reader.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
-            f"and not above {length} positions of [pretrain.model]"
-        )
-    noise = merged(_lasting(reader.table("views")), reader.table("views_long"))
-    return {"examples_long": rows, "views_long": reader.validate(ViewsSpec, "views_long", noise)}
-
-
-def _lasting(views: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what [views_long] inherits of [views]: all but ``_NOT_IN_LONG_VIEWS``, and an amount that rises is fixed."""
-    inherited = dict(views)
-    for name, left_out in _NOT_IN_LONG_VIEWS.items():
-        if isinstance(table := views.get(name), dict):
-            inherited[name] = {key: value for key, value in table.items() if key not in left_out and value != "ramp"}
-    return inherited
-
-
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
     """Read and validate an evaluation; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
@@ -250,7 +158,7 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", EncoderGrid))
-        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ()), own=False))
+        retrieval = problems.of(partial(read_retrieval, reader, own=False))
     if not benchmarks and not retrieval.collections:
         raise RecipeError(
             f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
