@@ -287,7 +287,9 @@ class Reader(Tables):
         spec, known = self.spec(QualitySpec, "quality"), list(sources)
         for name in spec.named_sources():
             if name not in known:
-                raise RecipeError(f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}")
+                raise RecipeError(
+                    f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+                )
         return spec
 
     def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:

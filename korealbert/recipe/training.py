@@ -51,7 +51,9 @@ def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainS
         )
     step, snapshots = written.snapshot, list(pretrain.snapshots)
     if step is not None and step not in snapshots:
-        raise RecipeError(f"{path}, [export]: snapshot = {step} is none of snapshots = {snapshots} of [pretrain]; add it there")
+        raise RecipeError(
+            f"{path}, [export]: snapshot = {step} is not among snapshots = {snapshots} of [pretrain]; add it there"
+        )
     if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
         remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
         raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
@@ -73,7 +75,7 @@ def _cooccurrence(tables: Tables, spec: CooccurrenceSpec, pretrain: PretrainSpec
     """Set the width to that of the model. Raises RecipeError if the table is given and not used."""
     if "cooccurrence" in tables.tables and pretrain.embeddings == "random":
         remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
-        raise RecipeError(f"{tables.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
+        raise RecipeError(f"{tables.path}, [cooccurrence]: the model's word embeddings are initialised at random; {remedy}")
     return spec.of_width(pretrain.shape.embedding_size)
 
 
@@ -82,7 +84,7 @@ def _long_specs(tables: Tables, examples: packing.ExamplesSpec, pretrain: Pretra
     given = [name for name in LONG_TABLES if name in tables.tables]
     if pretrain.long is None:
         if given:
-            remedy = "say from which step on in [pretrain.long], or remove the table"
+            remedy = "set from_step in [pretrain.long], or remove the table"
             raise RecipeError(f"{tables.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
         return dict.fromkeys(LONG_TABLES)
     length, short = pretrain.model.longest_sequence, examples.sequence_length
@@ -99,8 +101,8 @@ def _long_specs(tables: Tables, examples: packing.ExamplesSpec, pretrain: Pretra
     rows = tables.validate(packing.ExamplesSpec, "examples_long", {**inherited, **changed})
     if not short < rows.sequence_length <= length:
         raise RecipeError(
-            f"{tables.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
-            f"and not above {length} positions of [pretrain.model]"
+            f"{tables.path}, [examples_long]: sequence_length = {rows.sequence_length} must exceed {short} of [examples], and "
+            f"must not exceed the {length} positions of [pretrain.model]"
         )
     noise = merged(_lasting(tables.table("views")), tables.table("views_long"))
     return {"examples_long": rows, "views_long": tables.validate(ViewsSpec, "views_long", noise)}

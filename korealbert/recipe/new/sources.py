@@ -193,7 +193,7 @@ def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
     files, parts = list[Path](), list[list[Path]]()
     for path, place in zip(paths, resolved, strict=True):
         if not path.exists():
-            raise RecipeError(f"{path}: no such file or directory")
+            raise RecipeError(f"{path}: no such file or directory; check the path after --from")
         if place in seen or given & set(place.parents):
             repeated.append(path)
             continue
