@@ -376,7 +376,7 @@ def is_file(task: str) -> bool:
     return task.endswith(_SUFFIX)
 
 
-def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], list[str]] = list) -> BenchmarkTable:
+def read_table(path: Path, *, within: Path | None, taken: Callable[[], list[str]]) -> BenchmarkTable:
     """Read the TOML file of a benchmark.
 
     ``within``: a directory that no path may leave. ``taken``: returns names that the benchmark may not have. Raises ValueError

@@ -92,7 +92,7 @@ def _with_strings(value: Any) -> Any:
     return value
 
 
-def table_of_json(begin: bytes, *, more: bool = False) -> Table:
+def table_of_json(begin: bytes, *, more: bool) -> Table:
     """Return the first whole objects of a JSON list or of JSON lines; ``more``: up to ``_MAX_SAMPLED_RECORDS``."""
     objects = (value for *_, value in json_objects(decoded(begin)))
     return Table(list(islice(objects, _MAX_SAMPLED_RECORDS if more else SAMPLED_RECORDS)))
