@@ -116,10 +116,10 @@ def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "name", "message"),
     [
-        ("finetune", "a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
-        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
+        ("finetune", "a\\nb", r'"a\\nb"\]: a name contains no control characters; write a_b$'),
+        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name contains no control characters; write a_2J$'),
         ("encoder", "", r'""\]: a name is not empty'),
-        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
+        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty.*; write korsts$'),
         ("encoder", "a" * 101, "a name has at most 100 characters"),
     ],
 )
