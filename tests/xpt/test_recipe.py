@@ -366,7 +366,7 @@ BROKEN = {
         'path = "../sample"',
         r"\[source\], field 'path': .*sample: has no config\.json",
     ),
-    "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: there is no benchmark"),
+    "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: no English benchmark"),
     "an empty matrix": ("curve_seeds = [1]", "vocabularies = []", r"\[language_loss\], field 'vocabularies': .* at least 1"),
     "curve without snapshots": ("snapshots = [20]\n\n[phase2]", "\n[phase2]", None),
 }
