@@ -116,17 +116,17 @@ def load(
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
         tables = [*registry.tables(), *LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
-        sources = problems.of(partial(reader.sources, tables))
+        corpus = problems.of(partial(reader.corpus, tables))
         single, further = _single_tables(reader, registry.STAGES, Recipe, problems)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
         encoders = problems.of(reader.encoders)
         retrieval = problems.of(partial(read_retrieval, reader))
-    reader.check_sources(sources, **single)
+    reader.check_sources(corpus["extract"], **single)
     single |= training_specs(reader, single)
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
-        **reader.corpus_fields(sources),
+        **corpus,
         finetune=benchmarks,
         retrieval=retrieval,
         encoder=encoders,
@@ -175,12 +175,12 @@ def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str,
     """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, registry.tables(registry.CORPUS)))
+        corpus = problems.of(partial(reader.corpus, registry.tables(registry.CORPUS)))
         single, further = _single_tables(reader, registry.CORPUS, Corpus, problems)
-    reader.check_sources(sources, **single)
+    reader.check_sources(corpus["extract"], **single)
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
         single["vocab"] = None
-    return Corpus(**reader.corpus_fields(sources), further=further, **single)
+    return Corpus(**corpus, further=further, **single)
 
 
 def load_cross_lingual(
@@ -192,7 +192,7 @@ def load_cross_lingual(
     if "tokenizer" in reader.table("vocab"):
         tables["vocab"] = TokenizerSpec, {}
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, [*tables, *_OTHER_CROSS_LINGUAL_TABLES]))
+        corpus = problems.of(partial(reader.corpus, [*tables, *_OTHER_CROSS_LINGUAL_TABLES]))
         single: dict[str, Any] = {
             name: problems.of(partial(reader.validate, kind, name, {**defaults, **reader.table(name)}))
             for name, (kind, defaults) in tables.items()
@@ -205,11 +205,11 @@ def load_cross_lingual(
         single["control"] = {name: problems.of(partial(reader.spec, PretrainSpec, f"control.{name}")) for name in names}
         single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
         single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
-    reader.check_sources(sources, **single)
+    reader.check_sources(corpus["extract"], **single)
     if isinstance(single["vocab"], TokenizerSpec) and "random_of" not in single["views"].masking.model_fields_set:
         pieces = single["views"].masking.model_copy(update={"random_of": "pieces"})
         single["views"] = single["views"].model_copy(update={"masking": pieces})
-    recipe = CrossLingualRecipe(**reader.corpus_fields(sources), **single)
+    recipe = CrossLingualRecipe(**corpus, **single)
     wrong = [f"{path}, {where}: {problem}" for where, problem in problems_of(recipe)]
     if wrong:
         raise RecipeError("\n".join(wrong))
@@ -235,8 +235,11 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
 class Reader(Tables):
     """Reads the tables that recipes of several kinds have, and checks them against each other."""
 
-    def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
-        """Read the sources by name. Raises RecipeError if the file has tables other than those of sources and ``tables``."""
+    def corpus(self, tables: Iterable[str]) -> dict[str, Any]:
+        """Read the fields of a ``CorpusRecipe`` that concern sources, with name and description of the recipe.
+
+        Raises RecipeError with all mistakes in their tables, and if the file has tables other than these and ``tables``.
+        """
         with Problems() as problems:
             problems.of(partial(self.refuse_unknown, [*registry.per_source(), "quality", *tables]))
             found = problems.of(partial(self.names, "extract"))
@@ -244,16 +247,25 @@ class Reader(Tables):
                 problems.add(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
             names = found or []
             sources = {name: problems.of(partial(self.spec, ExtractSpec, f"extract.{name}", source=name)) for name in names}
-            for name in names:
-                problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}"))
+            cleaning = {name: problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}")) for name in names}
             for table in ("crawl", "fetch", "clean") if found is not None else ():
                 problems.of(partial(self._refuse_strays, table, names))
-            downloaded = [name for table in ("crawl", "fetch") for name in problems.of(partial(self.names, table)) or ()]
+            crawled, fetched = (problems.of(partial(self.names, table)) or () for table in ("crawl", "fetch"))
             for name, source in sources.items():
-                if source is not None and not source.paths and name not in downloaded:
+                if source is not None and not source.paths and name not in (*crawled, *fetched):
                     remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                     problems.add(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
-        return sources
+            crawls = {name: problems.of(partial(self._crawl, name, sources.get(name))) for name in crawled}
+            fetches = {name: problems.of(partial(self.spec, FetchSpec, f"fetch.{name}")) for name in fetched}
+            quality = problems.of(partial(self._quality, names)) if found is not None else None
+        return {
+            **self.heading(),
+            "crawl": crawls,
+            "fetch": fetches,
+            "extract": sources,
+            "clean": cleaning,
+            "quality": quality,
+        }
 
     def _refuse_strays(self, table: str, sources: Collection[str]) -> None:
         """Raise RecipeError if a table of this kind names no source."""
@@ -269,17 +281,6 @@ class Reader(Tables):
         if unknown:
             raise RecipeError("\n".join(f"{self.path}: unknown table or field [{n}]{nearest(n, known)}" for n in unknown))
 
-    def corpus_fields(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
-        """Return the fields of a ``CorpusRecipe`` that describe the recipe and its sources."""
-        return {
-            **self.heading(),
-            "crawl": {name: self._crawl(name, sources[name]) for name in self.names("crawl")},
-            "fetch": {name: self.spec(FetchSpec, f"fetch.{name}") for name in self.names("fetch")},
-            "extract": sources,
-            "clean": {name: self.spec(clean.CleanSpec, f"clean.{name}") for name in sources},
-            "quality": self._quality(sources),
-        }
-
     def _quality(self, sources: Iterable[str]) -> QualitySpec | None:
         """Read [quality], if there is one. Raises RecipeError if it names a source that the recipe does not have."""
         if "quality" not in self.tables:
@@ -292,9 +293,9 @@ class Reader(Tables):
                 )
         return spec
 
-    def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
+    def _crawl(self, name: str, extract: ExtractSpec | None) -> CrawlSpec:
         spec = self.spec(CrawlSpec, f"crawl.{name}")
-        if extract.format != "warc":
+        if extract is not None and extract.format != "warc":
             raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
         with located(f"{self.path}, [crawl.{name}], field 'source'"):
             load_source(spec.source.path, within=data_root())

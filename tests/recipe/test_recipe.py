@@ -440,3 +440,13 @@ def test_mistakes_about_crawls_and_fetches_are_named(editable: Path, old: str, n
     editable.write_text(head + tail, "utf-8")
     with pytest.raises(RecipeError, match=re.escape(message)):
         recipes.load(editable)
+
+
+def test_mistakes_about_crawls_fetches_and_quality_are_listed_with_all_others(editable: Path) -> None:
+    daily = DAILY.replace("[crawl.daily]", "[crawl.daily]\nmax_page = 3").replace("[fetch.dump]", "[fetch.dump]\nname = 1")
+    wrong = f'{daily}\n[quality]\nsources = ["nowhere"]\nclassifier = {{ good = ["news"], bad = ["books"] }}\n'
+    editable.write_text(editable.read_text("utf-8") + wrong, "utf-8")
+    with pytest.raises(RecipeError) as error:
+        recipes.load(editable, overrides={"vocab.size": "many"})
+    for where in ("[crawl.daily]", "[fetch.dump]", "[quality]", "[vocab]"):
+        assert where in str(error.value)
