@@ -178,7 +178,7 @@ def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Bench
     }
     found = Benchmark(cells, grid)
     if not found.first.tested:
-        raise RecipeError(f"{tables.path}, [{where}]: fields 'test' and 'test_share' are missing; give one of them")
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing; name a test file, or set test_share")
     if grid.search is not None:
         if found.first.test is None:
             raise RecipeError(
