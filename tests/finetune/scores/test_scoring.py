@@ -241,7 +241,11 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         ("pd", "question1\tquestion2\tlabel\n", "field 'header'"),
         ("glue_cola", "gj04\t1\t\tA cat sat.\ngj04\tA cat sat.\n", "line 2, field 'label': 2 fields instead of 4"),
         ("glue_cola", "gj04\t1\tA cat sat.\t\n", "line 1, field 'mark': found 'A cat sat.' in place of the author's mark"),
-        ("glue_mrpc", f"{MRPC}1\tOne cat.\tA cat.\t7\t8\n", "line 2, field '#1 ID': found 'One cat.' in place of a whole number"),
+        (
+            "glue_mrpc",
+            f"{MRPC}1\tOne cat.\tA cat.\t7\t8\n",
+            "line 2, field '#1 ID': found 'One cat.' in place of a whole number",
+        ),
         ("glue_qqp", f"{QQP}1\tHow?\tWhy?\t2\t3\t0\n", "line 2, field 'qid1': found 'How.' in place of a whole number"),
         ("klue_nli", f'{DACON}0,"가, 나,다,neutral\n', "line 2, field 'record': no CSV .*restore the quotation marks"),
         ("klue_nli", f"{DACON}0,가,나,neutral\n다,1,라,neutral\n", "line 3, field 'index': found '다' for row 1"),
