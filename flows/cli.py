@@ -1,7 +1,7 @@
 """The command line: planning and running. It only parses and prints; library and flow do the work.
 
-Commands that show what was built are in ``look_commands``, those over single files in ``file_commands``, and those that
-maintain a store in ``store_commands``.
+How a plan and a run look is in ``display``. Commands that show what was built are in ``look_commands``, those over single
+files in ``file_commands``, and those that maintain a store in ``store_commands``.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ import shlex
 import signal
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-from rich.table import Column, Table
-from rich.text import Text
 
-from korealbert.artifact import Artifact, Progress, Store, locks
+from korealbert.artifact import Store, locks
 from korealbert.artifact.files import refuse_overwriting
 from korealbert.artifact.spec import input_paths
 from korealbert.flows import file_commands, look_commands, store_commands
-from korealbert.flows.failures import StagesFailed, seeds_left
+from korealbert.flows.display import (
+    bars,
+    dropped_lines,
+    failure_lines,
+    leave_at_once,
+    notes,
+    plan_table,
+    save_and_leave,
+    would_run,
+)
+from korealbert.flows.failures import StagesFailed
 from korealbert.flows.terminal import (
     RECIPE_HERE,
     DataDir,
@@ -38,22 +42,16 @@ from korealbert.flows.terminal import (
     StoreDir,
     clear_errors,
     console,
-    fits,
     machines,
-    message_of,
     numbered,
     recipe_names,
     stages,
-    warn,
     warnings_of,
 )
-from korealbert.formatting import by_number, duration, size
+from korealbert.formatting import duration
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped
 from korealbert.shipped import shipped
-
-if TYPE_CHECKING:  # Importing it loads every package.
-    from korealbert.recipe import Planned
 
 app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(look_commands.app)
@@ -86,11 +84,6 @@ _Workers = Annotated[
 _Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="CPU threads of training", show_default="one for each core")
 ]
-_WIDE = 110
-"""Terminal width from which a plan shows artifact names and reasons next to the stages."""
-_visible_bars: list[Bars] = []
-"""Progress bars on the terminal."""
-_STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
 def _print_version(wanted: bool) -> None:
@@ -106,22 +99,6 @@ def _options(
     ] = False,
 ) -> None:
     """Raw Korean text to an evaluated language model."""
-
-
-def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Exit on Ctrl-C. Child processes die with this one, and finished work stays for the next run."""
-    for bars in _visible_bars:
-        bars.stop()  # Otherwise the message would appear above the bars.
-    console.print("interrupted; the next run resumes here")
-    os._exit(128 + number)
-
-
-def _save_and_leave(number: int, frame: FrameType | None) -> None:
-    """On SIGTERM let training save a checkpoint, which ends the run; otherwise there is nothing to save."""
-    from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
-
-    if not stop_all():
-        _leave_at_once(number, frame)
 
 
 def _new_directory(given: str) -> Path:
@@ -214,57 +191,12 @@ def plan(
             threads=threads,
         )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
-    for printed in _plan_table(prepared.planned):
+    for printed in plan_table(prepared.planned):
         console.print(printed, soft_wrap=isinstance(printed, str))
-    for note, labels in _notes(prepared.planned).items():
+    for note, labels in notes(prepared.planned).items():
         others = f" and {numbered(len(labels) - 1, 'other stage')}" if labels[1:] else ""
         console.print(f"{labels[0]}{others}: {note}", soft_wrap=True)
-    console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
-
-
-def _notes(planned: Iterable[Planned]) -> dict[str, list[str]]:
-    """Return what to say of stages beside their costs, and the labels of those it holds for."""
-    notes: dict[str, list[str]] = {}
-    for stage in planned:
-        for note in filter(None, (stage.price, stage.advice)):
-            notes.setdefault(note, []).append(stage.label)
-    return notes
-
-
-def _would_run(planned: Sequence[Planned], verb: str) -> str:
-    """Return how many stages have to run, and what they take."""
-    from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
-
-    pending = [stage for stage in planned if stage.status != "cached"]
-    cost = total(pending)
-    return f"{len(pending)} of {numbered(len(planned), 'stage')} {verb}" + (f": {cost}" if cost else "")
-
-
-def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
-    """Yield the plan as a table that fits the terminal. A narrow one gets the reasons below, and no artifact names; one too
-    narrow for whole names gets lines.
-    """
-    wide = console.width >= _WIDE
-    costs = [Column(name, justify="right", no_wrap=True) for name in ("time", "disk", "memory")]
-    more = ("artifact", Column("why", overflow="fold")) if wide else ()
-    table = Table("stage", "status", *costs, *more, box=None, pad_edge=False)
-    for stage in planned:
-        cost = (stage.takes, size(stage.cost.disk_bytes), size(stage.cost.memory_bytes)) if stage.cost else ("", "", "")
-        shown = (stage.name, "\n".join(stage.reasons)) if wide else ()
-        table.add_row(Text(stage.label, overflow="fold"), Text(stage.status, _STATUS_STYLE[stage.status]), *cost, *shown)
-    whole = fits(table)
-    if whole:
-        yield table
-    else:
-        for stage in planned:
-            yield f"{stage.label}  {stage.status}"
-            if stage.cost:
-                yield f"  time: {stage.takes}"
-                yield f"  disk: {size(stage.cost.disk_bytes)}"
-                yield f"  memory: {size(stage.cost.memory_bytes)}"
-    if not (wide and whole):
-        for stage in planned:
-            yield from (f"{stage.label}: {reason}" for reason in stage.reasons)
+    console.print(would_run(prepared.planned, "would run"), soft_wrap=True)
 
 
 @app.command()
@@ -380,13 +312,13 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, request["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
-    console.print(_would_run(planned, "to build"), soft_wrap=True)
+    console.print(would_run(planned, "to build"), soft_wrap=True)
     with locks.exclusively(runtime.store):
         pass  # Fail now if the store is read-only.
     # Prefect logs every error with its traceback. The API keeps these; the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    signal.signal(signal.SIGINT, _leave_at_once)
-    signal.signal(signal.SIGTERM, _save_and_leave)
+    signal.signal(signal.SIGINT, leave_at_once)
+    signal.signal(signal.SIGTERM, save_and_leave)
     from korealbert.flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
     from korealbert.flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
@@ -394,7 +326,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
     found: set[str] = set()
     failure: StagesFailed | None = None
     try:
-        with api_for_one_run(runtime.store), _bars(found), warnings_of(Lineage.__module__):
+        with api_for_one_run(runtime.store), bars(found), warnings_of(Lineage.__module__):
             last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **request))
     except StagesFailed as error:
         if error.defect is not None:
@@ -402,7 +334,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
         failure = error
     finally:  # Also after a failure, often caused by too little text.
         built = (stage.name for stage in planned if stage.status != "cached" and stage.label not in found)
-        for line in _left_out(filter(None, map(Store(runtime.store).find, built))):
+        for line in dropped_lines(filter(None, map(Store(runtime.store).find, built))):
             console.print(line, soft_wrap=True)
     spent = duration(time.monotonic() - began)
     missing = [] if failure is None else [*failure.errors, *failure.unstarted]
@@ -410,88 +342,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
     if failure is None:
         console.print(outcome, style="green")
         return last
-    for line in _of_failure(failure, recipe, Store(runtime.store), request, prepared.nodes):
+    for line in failure_lines(failure, recipe, Store(runtime.store), request, prepared.nodes):
         console.print(line, soft_wrap=True)
     console.print(outcome, style="red")
     raise typer.Exit(2)
-
-
-def _of_failure(
-    failure: StagesFailed, recipe: Path, store: Store, request: Mapping[str, Any], labels: Iterable[str]
-) -> Iterator[str]:
-    """Yield lines after failed stages, whose reasons have been printed: what is not there, and which report is possible."""
-    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
-
-    yield f"failed: {', '.join(failure.errors)}"
-    if failure.unstarted:
-        yield f"not started: {', '.join(failure.unstarted)}"
-    if left := seeds_left(failure.errors, labels):
-        changed = {**request, "overrides": {**request["overrides"], **left}}
-        with suppress(ValueError):  # The seeds of some kinds of recipes are elsewhere.
-            if not failure.errors.keys() & recipes.prepare(recipe, store, **changed).nodes.keys():
-                options = " ".join(f"--set {shlex.quote(f'{field}={seeds}')}" for field, seeds in left.items())
-                yield f"for a report of the other seeds, add {options}"
-
-
-def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
-    """Yield a line for each stage that dropped documents: how many, why, and how to see them; and for likely misread tables."""
-    for artifact in built:
-        stats, label = artifact.stats, artifact.manifest["label"]
-        if twins := stats.get("twins"):
-            yield f"{label}: {twins:,} files that macOS writes beside others (._NAME) are not read"
-        if swallowed := stats.get("rows_in_quotes"):
-            remedy = f"if quotation marks are text there, set quoted = false in [{label.replace('/', '.')}]"
-            yield f"{label}: {sum(swallowed.values()):,} lines within quotes look like rows ({next(iter(swallowed))}); {remedy}"
-        for word, reasons, option in (
-            ("dropped", stats.get("dropped"), "--dropped all"),
-            ("quarantined", stats.get("quarantine_reasons"), "--quarantine"),
-        ):
-            if "documents_out" in stats and reasons:
-                why = ", ".join(f"{number:,} {reason}" for reason, number in by_number(reasons))
-                total = f"{sum(reasons.values()):,} of {stats['documents_in']:,} documents {word}"
-                yield f"{label}: {total} ({why}); korealbert inspect {label} {option}"
-
-
-@contextmanager
-def _bars(found: set[str]) -> Iterator[None]:
-    """Show a bar for each running stage with its latest metrics, and a line for each that has ended.
-
-    ``found`` receives the labels of stages that were cached, perhaps because another run built them in the meantime.
-    """
-    from korealbert.flows.step import CACHED, watcher  # noqa: PLC0415 (loads Prefect)
-
-    columns = (
-        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=20 if console.width >= _WIDE else 10),
-        TaskProgressColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-    )
-    with Bars(*columns, console=console, expand=True, disable=not console.is_terminal) as bars:
-        known: dict[str, Any] = {}
-
-        def watch(label: str, progress: Progress | Exception) -> None:
-            if isinstance(progress, Exception):
-                if label in known:
-                    bars.remove_task(known.pop(label))
-                warn(f"{label}  failed: {message_of(progress)}", style="red")
-                return
-            if progress.unit == "stages" and progress.done:
-                if label in known:
-                    bars.remove_task(known.pop(label))
-                if progress.message == CACHED:
-                    found.add(label)
-                console.print(Text.assemble((label, "bold"), f"  {progress.message}"))
-                return
-            if label not in known:
-                known[label] = bars.add_task(label, total=progress.total, note="")
-            note = progress.message or progress.note
-            bars.update(known[label], completed=progress.done, total=progress.total, note=note)
-
-        token = watcher.set(watch)
-        _visible_bars.append(bars)
-        try:
-            yield
-        finally:
-            _visible_bars.remove(bars)
-            watcher.reset(token)

@@ -202,7 +202,7 @@ def verify_score(
 
     The exit status is 1 if anything differs, 2 if the file is no certificate.
     """
-    from korealbert.finetune.scores.certificate import verify  # noqa: PLC0415 (loads the tasks)
+    from korealbert.finetune.scores.verification import verify  # noqa: PLC0415 (loads the tasks)
 
     differs = False
     with clear_errors():

@@ -7,20 +7,15 @@ atomically. The same recipe ends in the same directory, however often the run wa
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import logging
 import os
-import platform
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -40,6 +35,7 @@ from korealbert.artifact.files import (
     write_digested,
     write_json,
 )
+from korealbert.artifact.host import host_facts
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, Spec, Statistics, canonical, input_paths
 from korealbert.artifact.store import (
@@ -63,14 +59,6 @@ S = TypeVar("S", bound=Spec)
 
 _TRIES = 3
 """How often a stage is run when its finished shards change on disk, before an error blames the disk."""
-
-_BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
-_CORE_NAMES = (
-    "scipy_openblas_get_corename64_",
-    "scipy_openblas_get_corename",
-    "openblas_get_corename64_",
-    "openblas_get_corename",
-)
 
 log = logging.getLogger(__name__)
 
@@ -421,57 +409,3 @@ def _changed_since(spec: Spec, inputs: Inputs, partial: Path) -> list[str]:
 def _input_changed(stage: Stage[Any], partial: Path, changed: Sequence[str]) -> InputChanged:
     _forget_shards(partial)
     return InputChanged(f"{', '.join(changed)}: changed while {stage.name} read it; run again when nothing writes it")
-
-
-def host_facts() -> dict[str, Any]:
-    """Return what built an artifact: version, interpreter, machine, and packages whose versions can change results."""
-    corpus = ("pyarrow", "polars", "kiwipiepy", "rensa", "httpcore", "protego", "fastwarc", "lxml", "trafilatura")
-    packages = (*corpus, "sentencepiece", "torch", "deepspeed", "transformers", "numpy")
-    versions = {}
-    for package in packages:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return {
-        "korealbert": metadata.version("korealbert"),
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "cpu": _cpu(),
-        "blas": _blas(),
-        "gpus": _gpus(),
-        "packages": versions,
-    }
-
-
-def _cpu() -> str:
-    """Return the processor's name as its maker gives it, if the system reports it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
-            if line.lower().startswith(("model name", "cpu model")):
-                return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _gpus() -> list[str]:
-    """Return the names of NVIDIA GPUs. The driver reports them without CUDA."""
-    with contextlib.suppress(OSError):
-        files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-        lines = (line for path in files for line in path.read_text("utf-8", "replace").splitlines())
-        return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-    return []
-
-
-def _blas() -> list[str]:
-    """Return the BLAS libraries that this process has loaded, with OpenBLAS's choice of kernels: their sums differ."""
-    found = []
-    with contextlib.suppress(OSError):
-        mapped = {
-            line.split()[-1] for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines() if "/" in line
-        }
-        for path in sorted(each for each in mapped if _BLAS_FILE.match(Path(each).name)):
-            library = ctypes.CDLL(path)
-            names = [getattr(library, symbol) for symbol in _CORE_NAMES if hasattr(library, symbol)]
-            for name in names[:1]:
-                name.restype = ctypes.c_char_p
-            found.append(" ".join([Path(path).name, *(name().decode() for name in names[:1])]))
-    return found

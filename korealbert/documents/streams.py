@@ -281,7 +281,7 @@ def _fault_of(error: Exception, position: str, suffix: str) -> ReadFault:
     return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {remedy}")
 
 
-def decompressed(raw: RawFile, outer: RatioGuard | None = None) -> RawFile:
+def decompressed(raw: RawFile, outer: RatioGuard | None) -> RawFile:
     """Return the decompressed stream of a file, or the file itself if its name does not say that it is compressed.
 
     ``outer`` is the guard of the archive or file around it.

@@ -50,7 +50,9 @@ class MaskingSpec(Spec):
     @model_validator(mode="after")
     def _portions_fit(self) -> MaskingSpec:
         if self.mask_portion + self.random_portion > 1.0:
-            raise ValueError(f"mask_portion + random_portion = {self.mask_portion + self.random_portion} is more than 1")
+            raise ValueError(
+                f"mask_portion + random_portion = {self.mask_portion + self.random_portion} is more than 1; lower one of them"
+            )
         if self.rate_from is None and self.rate_views != type(self).model_fields["rate_views"].default:
             raise ValueError(f"rate_views = {self.rate_views} has no meaning without rate_from; give that, or remove it")
         return self

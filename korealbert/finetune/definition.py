@@ -232,7 +232,7 @@ class Definition(Spec):
         formats = _FORMATS.get(self.kind, _TABULAR)
         form = self.format if self.format in formats else "tsv"  # The columns are then checked as those of a table.
         if form != self.format:
-            yield f"field 'format': {self.format!r} is none of kind {self.kind}; write {' or '.join(formats)}"
+            yield f"field 'format': kind {self.kind} has no {self.format!r}; write {' or '.join(formats)}"
         needed, optional = _COLUMNS_OF_FORMAT.get(form, _COLUMNS[self.kind])
         given = self.columns.given
         for name in needed:
@@ -269,7 +269,7 @@ class Definition(Spec):
             remedy = "rename the labels, which need not be as the files write them"
             yield f"field 'spellings': {', '.join(map(repr, twice))} is the name of another label too; {remedy}"
         if self.kind == "tagging" and {"B", "I"} <= set(self.labels):
-            yield "field 'labels': types B and I make B-I a tag of either, for I-B may be written B-I; rename one"
+            yield "field 'labels': with types B and I the tag B-I is ambiguous, because I-B may be written B-I; rename one"
 
     def _wrong_metrics(self) -> Iterator[str]:
         known = _METRICS[self.kind]
@@ -293,9 +293,9 @@ def _wrong_positions(form: str, columns: Sequence[Column]) -> Iterator[str]:
     elif form in ("json", "jsonl", "squad") and positions:
         yield f"field 'columns': fields of {form} have names; write them instead of positions"
     elif 0 < len(positions) < len(columns):
-        yield "field 'columns': names and positions; write names of the header line, or positions where there is none"
+        yield "field 'columns': names and positions are mixed; write names of the header line, or positions if there is none"
     if any(position < 0 for position in positions):
-        yield "field 'columns': a position lies below 0; the first column is 0"
+        yield "field 'columns': a position is negative; the first column is 0"
 
 
 class Files(Spec):
@@ -376,7 +376,7 @@ def is_file(task: str) -> bool:
     return task.endswith(_SUFFIX)
 
 
-def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], list[str]] = list) -> BenchmarkTable:
+def read_table(path: Path, *, within: Path | None, taken: Callable[[], list[str]]) -> BenchmarkTable:
     """Read the TOML file of a benchmark.
 
     ``within``: a directory that no path may leave. ``taken``: returns names that the benchmark may not have. Raises ValueError

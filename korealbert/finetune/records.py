@@ -81,7 +81,7 @@ def tsv_rows(
         check_width(line, fields, header)
         for name, value in zip(header, fields, strict=True):
             if forms and name in forms and not forms[name].pattern.fullmatch(value):
-                problem = f"found {value[:40]!r} where {forms[name].meaning} stands"
+                problem = f"found {value[:40]!r} in place of {forms[name].meaning}"
                 raise line.error(name, problem, "the columns have moved; restore the line from the official file")
             if name == unique:
                 seen.once(value, line=line, field=name)

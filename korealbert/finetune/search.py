@@ -55,9 +55,9 @@ class Range(Spec):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if self.low >= self.high:
-            raise ValueError(f"low = {self.low:g} must lie below high = {self.high:g}")
+            raise ValueError(f"low = {self.low:g} must be less than high = {self.high:g}; swap or change them")
         if self.log and self.low <= 0:
-            raise ValueError(f"log needs low above 0, it is {self.low:g}")
+            raise ValueError(f"log = true needs low above 0, it is {self.low:g}; raise it, or remove log")
         return self
 
 
@@ -67,7 +67,7 @@ def _kind(value: Any) -> str:
 
 def _whole(axis: Any) -> Any:
     if isinstance(axis, Range) and not (axis.low.is_integer() and axis.high.is_integer()):
-        raise ValueError(f"low = {axis.low:g} and high = {axis.high:g} must be whole")
+        raise ValueError(f"low = {axis.low:g} and high = {axis.high:g} must be whole numbers, as the values of this field are")
     return axis
 
 

@@ -30,7 +30,7 @@ class ModelPlace(Spec):
     @model_validator(mode="after")
     def _package_has_a_folder(self) -> Self:
         if self.path is not None and self.package is not None:
-            raise ValueError("give path or package, one of the two")
+            raise ValueError("give either path or package")
         if bool(self.folder) != (self.package is not None):
             raise ValueError("package and folder belong together; give both or none")
         if (folder := PurePosixPath(self.folder)).is_absolute() or ".." in folder.parts or (self.folder and not folder.parts):

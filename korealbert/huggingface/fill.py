@@ -39,7 +39,9 @@ def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]
     encoded = tokenizer(text, return_tensors="pt")
     ids = encoded["input_ids"][0]
     if len(ids) > model.config.max_position_embeddings:
-        raise ValueError(f"the text has {len(ids):,} pieces, the model takes {model.config.max_position_embeddings:,}")
+        raise ValueError(
+            f"the text has {len(ids):,} pieces, the model takes {model.config.max_position_embeddings:,}; shorten it"
+        )
     positions = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
     if not len(positions):
         raise ValueError(f"the text has no {tokenizer.mask_token}; write it in place of a word")

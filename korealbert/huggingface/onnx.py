@@ -33,7 +33,7 @@ _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def check_onnx(wanted: bool, field: str) -> None:
-    """Raise ValueError if a field of a spec wants ONNX and the packages for it are not installed."""
+    """Raise ValueError if a field of a spec asks for ONNX and the packages for it are not installed."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if wanted and missing:
         raise ValueError(

@@ -106,7 +106,7 @@ def _merged(parts: Sequence[Part]) -> list[Part]:
     return [Part(kind, "".join(part.text for part in group), note) for (kind, note), group in groups]
 
 
-def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) -> str:
+def applied(before: str, removals: Sequence[Removal], *, entities: bool) -> str:
     """Return a text after normalisation and the logged removals."""
     text = normalise(before, entities=entities).text
     for removal in removals:

@@ -72,7 +72,7 @@ def _why_dropped(artifact: Artifact, row: dict[str, Any], removals: Sequence[Rem
     return _changed(cleaning(row["text"], after, removals, entities=entities), whole=whole)
 
 
-def changes(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
+def changes(artifact: Artifact, *, whole: bool, wanted: str) -> Iterator[Text]:
     """Yield the documents that a stage changed, with removed and added text in its place."""
     for row, parts in changed_documents(artifact):
         if row["id"].startswith(wanted):

@@ -136,7 +136,7 @@ def _documents(artifact: Artifact, selection: Selection, shows: _Shows) -> Itera
 def _examples(artifact: Artifact, selection: Selection, offset: int) -> Iterator[Text]:
     views = artifact.stats_as(ViewsStats).views
     if not 0 <= selection.view < views:
-        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {selection.view}")
+        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {selection.view}; choose one with --view")
     inputs = artifact.inputs()
     examples, vocab = inputs["examples"].path, inputs["vocab"].path
     return render_rows(examples, artifact.path, vocab, selection.view, offset=offset, wanted=selection.wanted)

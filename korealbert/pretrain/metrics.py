@@ -67,7 +67,7 @@ class MetricsFile:
     With ``events``, the same numbers are written to a TensorBoard event file beside it.
     """
 
-    def __init__(self, path: Path, content: bytes = b"", *, events: bool = False) -> None:
+    def __init__(self, path: Path, content: bytes, *, events: bool) -> None:
         self.path = path
         path.write_bytes(content)
         self._events = _EventFile(path.parent) if events else None

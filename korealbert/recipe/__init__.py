@@ -4,7 +4,8 @@ An ablation is a grid of recipes over one corpus, in a TOML file of its own.
 """
 
 from korealbert.recipe.ablation import Ablation, load_ablation
-from korealbert.recipe.dag import ablation_graph, graph
+from korealbert.recipe.dag import graph
+from korealbert.recipe.grid import ablation_graph
 from korealbert.recipe.nodes import Node, until
 from korealbert.recipe.planning import Planned, plan, prepare
 from korealbert.recipe.reading import load

@@ -129,7 +129,9 @@ class AblationSpec(Spec):
             if cell.ensemble and (cell.set or cell.without or cell.starts_from):
                 raise ValueError(f"cell {cell.label!r}: an ensemble trains nothing; remove set, without and starts_from")
             if cell.members is not None and not cell.ensemble:
-                raise ValueError(f"cell {cell.label!r}: members belongs to an ensemble")
+                raise ValueError(
+                    f"cell {cell.label!r}: members belongs to an ensemble; remove it, or name the cells of one in ensemble"
+                )
             if not cell.ensemble:
                 trained.append(cell.label)
         return self
@@ -334,7 +336,9 @@ def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes
             yield f"{column.title}: accuracy of NSP in {', '.join(nsp)}."
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
         if len(heads) > 1:
-            raise RecipeError(f"{path}, column {column.title!r}: its cells have the heads {', '.join(sorted(heads))}; give one")
+            raise RecipeError(
+                f"{path}, column {column.title!r}: its cells have the heads {', '.join(sorted(heads))}; give all one head"
+            )
         (head,) = heads
         if head != "own":
             yield f"{column.title}: head {head}."
@@ -353,7 +357,10 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
     for name in common:
         for init in {column.init for column in spec.columns if column.benchmark == name} or {"pretrained"}:
             if not all(init in benchmarks[name].grid.inits for benchmarks in finetuned):
-                raise RecipeError(f"{path}: [finetune.{name}] of the recipe has no init {init!r}, which a column compares")
+                raise RecipeError(
+                    f"{path}: [finetune.{name}] of the recipe has no init {init!r}, which a column compares; add it to inits, "
+                    "or remove the column"
+                )
     snapshot = any(recipe.export.snapshot for recipe in recipes.values())
     if not spec.columns:
         if snapshot:
@@ -386,8 +393,8 @@ def _check_column(column: Column, spec: AblationSpec, benchmarks: Sequence[str],
         known = ", ".join(f"{task} {metric}" for task, metric in sorted(printed)) or "nothing: there is no [printed]"
         raise ValueError(f"printed = {list(column.printed)} is not in the published table; it has {known}")
     if column.heldout and not column.noise and snapshot:
-        remedy = "score it under a [noise.NAME], which takes the weights of that step"
-        raise ValueError(f"it is of the end of a training, and a cell has export.snapshot; {remedy}")
+        remedy = "score it under a [noise.NAME], which uses the weights of that step"
+        raise ValueError(f"it is measured at the end of a training, and a cell has export.snapshot; {remedy}")
 
 
 S = TypeVar("S", bound=Spec)

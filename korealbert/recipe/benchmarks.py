@@ -152,11 +152,11 @@ def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterato
 def refuse_unclear(tables: Tables, where: str, name: str) -> None:
     """Raise RecipeError for the name of an encoder or benchmark that would leave open what the label of a cell means."""
     if name in INITS:
-        raise RecipeError(f"{tables.path}, [{where}]: this name says what fine-tuning starts from; choose another")
+        raise RecipeError(f"{tables.path}, [{where}]: {name!r} names initial weights; choose another name")
     if "/" in name:
         raise RecipeError(
-            f"{tables.path}, [{where}]: a slash stands between encoder and benchmark in labels, so that neither's name holds "
-            f"one; write {name.replace('/', '_')}"
+            f"{tables.path}, [{where}]: labels put a slash between encoder and benchmark, so no name contains one; write "
+            f"{name.replace('/', '_')}"
         )
 
 
@@ -170,7 +170,7 @@ def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Bench
     settings.setdefault("task", name)
     for steps, other in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
         if {steps, other} <= settings.keys():
-            raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} say the same; remove one of the two")
+            raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} set the same; remove one of them")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits
@@ -178,11 +178,11 @@ def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Bench
     }
     found = Benchmark(cells, grid)
     if not found.first.tested:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing; name a test file, or set test_share")
     if grid.search is not None:
         if found.first.test is None:
             raise RecipeError(
-                f"{tables.path}, [{where}]: a search wants a test file, which its trials never see; name it as test"
+                f"{tables.path}, [{where}]: a search needs a test file, which its trials never read; name it as test"
             )
         _check_search(tables, where, grid.search, settings, found.first)
     return found

@@ -85,7 +85,7 @@ def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     """Check the English benchmarks, and the curve over snapshots that is measured on them."""
     table = recipe.language_loss
     if table != type(table)() and not recipe.english:
-        yield "[language_loss]", "there is no benchmark to see it by; add one as [english.NAME], or remove the table"
+        yield "[language_loss]", "no English benchmark measures it; add one as [english.NAME], or remove the table"
     for name, benchmark in recipe.english.items():
         if name in recipe.finetune:
             yield f"[english.{name}]", f"[finetune.{name}] has this name too; give one of them another, and name its task"
@@ -94,7 +94,7 @@ def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
                 there = f"[english.{name}] has no seed {seed}; it has {', '.join(map(str, benchmark.grid.seeds))}"
                 yield "[language_loss], field 'curve_seeds'", there
     if table.curve_seeds and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
-        yield "[language_loss]", "curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
+        yield "[language_loss]", "curve_seeds need snapshots; name steps in snapshots of [phase1] or [phase2]"
 
 
 def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import load_ablation
+from korealbert.recipe.grid import ablation_graph
 from korealbert.recipe.machines import HALF, Machine, figures, machine_named, this_machine
 from korealbert.recipe.nodes import Node, downstream, select
 from korealbert.recipe.nodes import until as part_until
@@ -27,7 +28,7 @@ _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]
     "corpus": (load_corpus, dag.corpus_graph),
     "cross-lingual": (load_cross_lingual, dag.transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
-    "ablation": (load_ablation, dag.ablation_graph),
+    "ablation": (load_ablation, ablation_graph),
 }
 """The loader of each kind of recipe, and what makes a graph of it."""
 

@@ -18,7 +18,7 @@ from statistics import median_low
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Stage
-from korealbert.artifact.stage import host_facts
+from korealbert.artifact.host import host_facts
 from korealbert.recipe.machines import Machine, Rate, figures
 from korealbert.recipe.work import Given, Volume, Work, estimate
 

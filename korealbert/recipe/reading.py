@@ -23,12 +23,7 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.encoders.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
-from korealbert.huggingface.modern import CLASSIFIER
-from korealbert.model.config import ModernSpec
-from korealbert.pretrain.cooccurrence import CooccurrenceSpec
-from korealbert.pretrain.rows import model_problems, noise_problems, target_problems
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.pretrain.stage import frozen_problems
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
     Benchmark,
@@ -66,10 +61,10 @@ from korealbert.recipe.tables import (
     flattened,
     kind_of,
     located,
-    merged,
     named_recipe,
     read_toml,
 )
+from korealbert.recipe.training import LONG_TABLES, training_specs
 from korealbert.report import stage as report
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.report.sections.printed_table import OWN
@@ -79,13 +74,6 @@ from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
 _RETRIEVAL_TABLES = ("retrieval", "bi_encoder")
-_LONG_TABLES = ("examples_long", "views_long")
-_NOT_IN_LONG_VIEWS: Mapping[str, Collection[str]] = {
-    "masking": ("rate_from", "rate_views", "max_predictions"),
-    "word_order": ("portion_ramp_views", "ramp_views"),
-}
-"""Fields of the tables in [views] that [views_long] does not inherit: the slots of a short row, and ramps, which end with the
-short rows instead of beginning anew."""
 _MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "sentence_task": "none",
     "masking": {"unit": "token"},
@@ -127,27 +115,23 @@ def load(
     """
     reader = Reader(Path(path), data, overrides, without)
     with Problems() as problems:
-        tables = [*registry.tables(), *_LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
-        sources = problems.of(partial(reader.sources, tables))
+        tables = [*registry.tables(), *LONG_TABLES, "encoder", "finetune", *_RETRIEVAL_TABLES]
+        corpus = problems.of(partial(reader.corpus, tables))
         single, further = _single_tables(reader, registry.STAGES, Recipe, problems)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", FinetuneGrid))
         encoders = problems.of(reader.encoders)
-        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ())))
-    reader.check_sources(sources, **single)
-    single["cooccurrence"] = _cooccurrence(reader, single["cooccurrence"], single["pretrain"])
-    _check_model(reader.path, single["examples"], single["pretrain"], single["export"])
-    long = _long_specs(reader, single["examples"], single["pretrain"])
-    _check_training(reader.path, {**single, **long})
+        retrieval = problems.of(partial(read_retrieval, reader))
+    reader.check_sources(corpus["extract"], **single)
+    single |= training_specs(reader, single)
     reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
-        **reader.corpus_fields(sources),
+        **corpus,
         finetune=benchmarks,
         retrieval=retrieval,
         encoder=encoders,
         further=further,
         **single,
-        **long,
     )
 
 
@@ -167,82 +151,6 @@ def _single_tables(
     return own, further
 
 
-def _check_model(path: Path, examples: packing.ExamplesSpec, pretrain: PretrainSpec, written: export.ExportSpec) -> None:
-    """Raise RecipeError if [examples] or [export] does not fit [pretrain]."""
-    length, model = examples.sequence_length, pretrain.model
-    if length > model.longest_sequence:
-        offset = getattr(model, "position_offset", 0)  # Modern encoders have none.
-        less = f" less position_offset = {offset}" if offset else ""
-        raise RecipeError(
-            f"{path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
-            f"{model.max_positions}{less}; shorten the examples or raise max_positions"
-        )
-    step, snapshots = written.snapshot, list(pretrain.snapshots)
-    if step is not None and step not in snapshots:
-        raise RecipeError(f"{path}, [export]: snapshot = {step} is none of snapshots = {snapshots} of [pretrain]; add it there")
-    if not isinstance(model, ModernSpec) and (given := CLASSIFIER.keys() & written.model_fields_set):
-        remedy = "is a setting of modern encoders, which [pretrain.model] is not; remove it"
-        raise RecipeError(f"{path}, [export]: {min(given)} {remedy}")
-
-
-def _check_training(path: Path, specs: Mapping[str, Any]) -> None:
-    """Raise RecipeError if [pretrain] does not fit its model, or cannot train on the noise of [views] or [views_long]."""
-    pretrain: PretrainSpec = specs["pretrain"]
-    problems = [*model_problems(pretrain, pretrain.model), *frozen_problems(pretrain, pretrain.shape)]
-    for rows, noise in (("examples", "views"), ("examples_long", "views_long")):
-        if specs[rows] is not None:
-            problems += noise_problems(pretrain, specs[noise], specs[rows].sequence_length)
-    problems += target_problems(pretrain, specs["views"], specs["views_long"])
-    if problems:
-        raise RecipeError("\n".join(f"{path}, [pretrain]: {problem}" for problem in dict.fromkeys(problems)))
-
-
-def _cooccurrence(reader: Reader, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
-    """Set the width to that of the model. Raises RecipeError if the table is given and not used."""
-    if "cooccurrence" in reader.tables and pretrain.embeddings == "random":
-        remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
-        raise RecipeError(f"{reader.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
-    return spec.of_width(pretrain.shape.embedding_size)
-
-
-def _long_specs(reader: Reader, examples: packing.ExamplesSpec, pretrain: PretrainSpec) -> dict[str, Any]:
-    """Read the specs of the long rows and their views, whose defaults are the specs of the short ones."""
-    given = [name for name in _LONG_TABLES if name in reader.tables]
-    if pretrain.long is None:
-        if given:
-            remedy = "say from which step on in [pretrain.long], or remove the table"
-            raise RecipeError(f"{reader.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
-        return dict.fromkeys(_LONG_TABLES)
-    length, short = pretrain.model.longest_sequence, examples.sequence_length
-    # A document gives up to 2 + length / short times as many short rows as long ones. With so many fewer rows, the documents
-    # that are held out of the long rows are held out of the short ones too.
-    held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
-    inherited = {**reader.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
-    changed = reader.table("examples_long")
-    if length > packing.LONGEST_ROW and "sequence_length" not in changed:
-        raise RecipeError(
-            f"{reader.path}, [pretrain.long]: by default its rows have all {length} positions of [pretrain.model], but a row "
-            f"has at most {packing.LONGEST_ROW} tokens; set sequence_length in [examples_long], or lower max_positions"
-        )
-    rows = reader.validate(packing.ExamplesSpec, "examples_long", {**inherited, **changed})
-    if not short < rows.sequence_length <= length:
-        raise RecipeError(
-            f"{reader.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
-            f"and not above {length} positions of [pretrain.model]"
-        )
-    noise = merged(_lasting(reader.table("views")), reader.table("views_long"))
-    return {"examples_long": rows, "views_long": reader.validate(ViewsSpec, "views_long", noise)}
-
-
-def _lasting(views: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what [views_long] inherits of [views]: all but ``_NOT_IN_LONG_VIEWS``, and an amount that rises is fixed."""
-    inherited = dict(views)
-    for name, left_out in _NOT_IN_LONG_VIEWS.items():
-        if isinstance(table := views.get(name), dict):
-            inherited[name] = {key: value for key, value in table.items() if key not in left_out and value != "ramp"}
-    return inherited
-
-
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
     """Read and validate an evaluation; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
@@ -250,7 +158,7 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", EncoderGrid))
-        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ()), own=False))
+        retrieval = problems.of(partial(read_retrieval, reader, own=False))
     if not benchmarks and not retrieval.collections:
         raise RecipeError(
             f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
@@ -267,12 +175,12 @@ def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str,
     """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, registry.tables(registry.CORPUS)))
+        corpus = problems.of(partial(reader.corpus, registry.tables(registry.CORPUS)))
         single, further = _single_tables(reader, registry.CORPUS, Corpus, problems)
-    reader.check_sources(sources, **single)
+    reader.check_sources(corpus["extract"], **single)
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
         single["vocab"] = None
-    return Corpus(**reader.corpus_fields(sources), further=further, **single)
+    return Corpus(**corpus, further=further, **single)
 
 
 def load_cross_lingual(
@@ -284,7 +192,7 @@ def load_cross_lingual(
     if "tokenizer" in reader.table("vocab"):
         tables["vocab"] = TokenizerSpec, {}
     with Problems() as problems:
-        sources = problems.of(partial(reader.sources, [*tables, *_OTHER_CROSS_LINGUAL_TABLES]))
+        corpus = problems.of(partial(reader.corpus, [*tables, *_OTHER_CROSS_LINGUAL_TABLES]))
         single: dict[str, Any] = {
             name: problems.of(partial(reader.validate, kind, name, {**defaults, **reader.table(name)}))
             for name, (kind, defaults) in tables.items()
@@ -297,11 +205,11 @@ def load_cross_lingual(
         single["control"] = {name: problems.of(partial(reader.spec, PretrainSpec, f"control.{name}")) for name in names}
         single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
         single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
-    reader.check_sources(sources, **single)
+    reader.check_sources(corpus["extract"], **single)
     if isinstance(single["vocab"], TokenizerSpec) and "random_of" not in single["views"].masking.model_fields_set:
         pieces = single["views"].masking.model_copy(update={"random_of": "pieces"})
         single["views"] = single["views"].model_copy(update={"masking": pieces})
-    recipe = CrossLingualRecipe(**reader.corpus_fields(sources), **single)
+    recipe = CrossLingualRecipe(**corpus, **single)
     wrong = [f"{path}, {where}: {problem}" for where, problem in problems_of(recipe)]
     if wrong:
         raise RecipeError("\n".join(wrong))
@@ -327,8 +235,11 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
 class Reader(Tables):
     """Reads the tables that recipes of several kinds have, and checks them against each other."""
 
-    def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
-        """Read the sources by name. Raises RecipeError if the file has tables other than those of sources and ``tables``."""
+    def corpus(self, tables: Iterable[str]) -> dict[str, Any]:
+        """Read the fields of a ``CorpusRecipe`` that concern sources, with name and description of the recipe.
+
+        Raises RecipeError with all mistakes in their tables, and if the file has tables other than these and ``tables``.
+        """
         with Problems() as problems:
             problems.of(partial(self.refuse_unknown, [*registry.per_source(), "quality", *tables]))
             found = problems.of(partial(self.names, "extract"))
@@ -336,16 +247,25 @@ class Reader(Tables):
                 problems.add(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
             names = found or []
             sources = {name: problems.of(partial(self.spec, ExtractSpec, f"extract.{name}", source=name)) for name in names}
-            for name in names:
-                problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}"))
+            cleaning = {name: problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}")) for name in names}
             for table in ("crawl", "fetch", "clean") if found is not None else ():
                 problems.of(partial(self._refuse_strays, table, names))
-            downloaded = [name for table in ("crawl", "fetch") for name in problems.of(partial(self.names, table)) or ()]
+            crawled, fetched = (problems.of(partial(self.names, table)) or () for table in ("crawl", "fetch"))
             for name, source in sources.items():
-                if source is not None and not source.paths and name not in downloaded:
+                if source is not None and not source.paths and name not in (*crawled, *fetched):
                     remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                     problems.add(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
-        return sources
+            crawls = {name: problems.of(partial(self._crawl, name, sources.get(name))) for name in crawled}
+            fetches = {name: problems.of(partial(self.spec, FetchSpec, f"fetch.{name}")) for name in fetched}
+            quality = problems.of(partial(self._quality, names)) if found is not None else None
+        return {
+            **self.heading(),
+            "crawl": crawls,
+            "fetch": fetches,
+            "extract": sources,
+            "clean": cleaning,
+            "quality": quality,
+        }
 
     def _refuse_strays(self, table: str, sources: Collection[str]) -> None:
         """Raise RecipeError if a table of this kind names no source."""
@@ -361,17 +281,6 @@ class Reader(Tables):
         if unknown:
             raise RecipeError("\n".join(f"{self.path}: unknown table or field [{n}]{nearest(n, known)}" for n in unknown))
 
-    def corpus_fields(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
-        """Return the fields of a ``CorpusRecipe`` that describe the recipe and its sources."""
-        return {
-            **self.heading(),
-            "crawl": {name: self._crawl(name, sources[name]) for name in self.names("crawl")},
-            "fetch": {name: self.spec(FetchSpec, f"fetch.{name}") for name in self.names("fetch")},
-            "extract": sources,
-            "clean": {name: self.spec(clean.CleanSpec, f"clean.{name}") for name in sources},
-            "quality": self._quality(sources),
-        }
-
     def _quality(self, sources: Iterable[str]) -> QualitySpec | None:
         """Read [quality], if there is one. Raises RecipeError if it names a source that the recipe does not have."""
         if "quality" not in self.tables:
@@ -379,12 +288,14 @@ class Reader(Tables):
         spec, known = self.spec(QualitySpec, "quality"), list(sources)
         for name in spec.named_sources():
             if name not in known:
-                raise RecipeError(f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}")
+                raise RecipeError(
+                    f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+                )
         return spec
 
-    def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
+    def _crawl(self, name: str, extract: ExtractSpec | None) -> CrawlSpec:
         spec = self.spec(CrawlSpec, f"crawl.{name}")
-        if extract.format != "warc":
+        if extract is not None and extract.format != "warc":
             raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
         with located(f"{self.path}, [crawl.{name}], field 'source'"):
             load_source(spec.source.path, within=data_root())

@@ -66,7 +66,7 @@ class Retrieval(NamedTuple):
     bi_encoders: Mapping[str, BiEncoderTable]
 
 
-def read_retrieval(tables: Tables, encoders: Iterable[str], *, own: bool = True) -> Retrieval:
+def read_retrieval(tables: Tables, *, own: bool = True) -> Retrieval:
     """Read both kinds of tables; ``own``: the recipe makes a model itself. Raises RecipeError if one could not run."""
     reserved = ("system", "init", "seed", "apart_from", *(() if own else ("inits",)))
     with Problems() as problems:
@@ -76,6 +76,7 @@ def read_retrieval(tables: Tables, encoders: Iterable[str], *, own: bool = True)
                 for table, kind in (("retrieval", RetrievalTable), ("bi_encoder", BiEncoderTable))
             )
         )
+        encoders = problems.of(partial(tables.names, "encoder")) or ()
         for name in found.bi_encoders:
             if name in (*INITS, *BASELINES, *encoders):
                 problems.add(f"{tables.path}, [bi_encoder.{name}]: another system has this name; choose another")

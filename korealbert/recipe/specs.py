@@ -61,9 +61,9 @@ class ModelTable(ModelPlace):
         if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
             raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
         if (self.set or self.without) and self.recipe is None:
-            raise ValueError("set and without change fields of a recipe, and none is named")
+            raise ValueError("set and without change fields of a recipe, and none is named; name it in recipe, or remove them")
         if self.model and self.recipe is None:
-            raise ValueError("model is one of a recipe's, and none is named")
+            raise ValueError("model chooses a model of a recipe, and none is named; name it in recipe, or remove model")
         return self
 
     def place(self) -> ModelPlace:
@@ -205,7 +205,7 @@ class SplitTable(Spec):
         vocabulary, train = self.vocabulary_sentences, self.train_sentences
         if vocabulary is not None and (train is None or vocabulary < train):
             raise ValueError(
-                f"vocabulary_sentences = {vocabulary} lies below train_sentences = {train or 'all'}; leave it out, or raise it"
+                f"vocabulary_sentences = {vocabulary} is less than train_sentences = {train or 'all'}; raise it, or remove it"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""Reading the tables of a recipe's TOML file into specs, with errors that name file, table, field and remedy; its kind."""
+"""Reads the tables of a recipe's TOML file into specs, with errors that name file, table, field and remedy; kinds of recipe."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _UNION_TAGS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FAL
 def _rule_against(name: str) -> str | None:
     """Return the rule that the name of a table breaks, or None."""
     if "." in name:
-        return "holds no dot"
+        return "contains no dot"
     if not name.isprintable():
-        return "holds no control characters"
+        return "contains no control characters"
     if len(name) > _MAX_NAME_CHARACTERS:
         return f"has at most {_MAX_NAME_CHARACTERS} characters"
     if any(not part or part != part.strip() for part in name.split("/")):
-        return "is not empty and has no blanks around it, nor has any of its parts between slashes"
+        return "is not empty, and neither it nor a part between slashes begins or ends with a blank"
     return None
 
 
@@ -66,7 +66,7 @@ _data_root: ContextVar[Path | None] = ContextVar("data_root", default=None)
 def confined(data_root: Path | None) -> Iterator[None]:
     """Refuse paths outside a directory in all recipes that are read in this context; None allows any path."""
     if data_root is not None and not data_root.is_dir():
-        raise RecipeError(f"the data root {data_root} is no directory")
+        raise RecipeError(f"the data root {data_root} is no directory; name one with --data-root")
     token = _data_root.set(data_root)
     try:
         yield
@@ -144,7 +144,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        remedy = "; a name with other than Latin letters stands in quotes" if "for a key part" in str(error) else ""
+        remedy = "; put names that are not in Latin letters in quotes" if "for a key part" in str(error) else ""
         raise RecipeError(f"{path}: not valid TOML: {error}{remedy}") from None
 
 
@@ -152,7 +152,7 @@ def _override(tables: dict[str, Any], name: str, value: Any) -> None:
     """Set the field or table of a dotted name. Raises ValueError if the name leads through something that is no table."""
     *parents, last = name.split(".")
     if not all((*parents, last)):
-        raise ValueError(f"{name!r} is no dotted name of a field")
+        raise ValueError(f"{name!r} is no dotted name of a field; write one such as pretrain.steps")
     table = tables
     for depth, parent in enumerate(parents, start=1):
         inner = table.setdefault(parent, {})
@@ -181,7 +181,7 @@ def _take_out(tables: dict[str, Any], name: str) -> None:
     for parent in parents:
         table = table.get(parent) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
-        raise ValueError(f"there is no {name!r} to take out")
+        raise ValueError(f"there is no {name!r} to remove; correct the name")
     del table[last]
 
 
@@ -383,7 +383,7 @@ KINDS: dict[Kind, str] = {
     "model": "a model from raw text",
     "corpus": "a corpus alone",
     "cross-lingual": "a cross-lingual post-training",
-    "evaluation": "an evaluation of others' encoders",
+    "evaluation": "an evaluation of existing encoders",
     "ablation": "an ablation",
 }
 """What a recipe of each kind makes."""

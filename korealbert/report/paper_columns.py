@@ -141,11 +141,13 @@ class Column(Spec):
         if self.heldout and self.metric not in ("", "loss"):
             raise ValueError(f'column {self.title!r}: metric = {self.metric!r} of heldout is unknown; write "loss", or nothing')
         if self.metric and not (self.benchmark or self.heldout):
-            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark or to heldout")
+            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark or to heldout; remove it")
         if self.init != "pretrained" and (not self.benchmark or self.printed):
-            raise ValueError(f"column {self.title!r}: init = {self.init!r} belongs to a benchmark without a printed number")
+            raise ValueError(
+                f"column {self.title!r}: init = {self.init!r} belongs to a benchmark without a printed number; remove it"
+            )
         if self.noise and not self.heldout:
-            raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
+            raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout; remove it")
         return self
 
 

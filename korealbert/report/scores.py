@@ -223,8 +223,8 @@ def seeds(number: int) -> str:
     return "1 seed" if number == 1 else f"{number} seeds"
 
 
-def undefined_for(missing: int, runs: str = "") -> str:
-    """Return the text for a mean of which some ``runs`` (``3 seeds``) are undefined; without ``runs`` all are."""
+def undefined_for(missing: int, runs: str) -> str:
+    """Return the text for a mean of which some ``runs`` (``3 seeds``) are undefined; all are if ``runs`` is empty."""
     return f"undefined for {missing} of {runs}" if runs else "undefined"
 
 
@@ -239,7 +239,7 @@ _FURTHER_TEST_SETS = {"race": 4_934}
 """Sizes of whole test sets of tasks whose official number is that of dev, because published scores are on either."""
 
 
-def note_of(*parts: str, undefined: str = "") -> str:
+def note_of(*parts: str, undefined: str) -> str:
     """Join the parts of a CSV note that are not empty, and the reason why the score is undefined."""
     return "; ".join(filter(None, (*parts, f"undefined: {undefined}" if undefined else "")))
 

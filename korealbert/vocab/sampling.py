@@ -80,7 +80,9 @@ def sample_sentences(
     total = sum_stats([{"sentences": 0, "too_long_sentences": 0, "documents_by_source": {}, "bins": {}}, *counted])
     if unknown := sorted(weights.keys() - total["documents_by_source"].keys()):
         known = ", ".join(sorted(total["documents_by_source"])) or "none"
-        raise ValueError(f"vocab.source_weights names {', '.join(unknown)}, but the sources of the documents are {known}")
+        raise ValueError(
+            f"vocab.source_weights names {', '.join(unknown)}, but the sources of the documents are {known}; correct the names"
+        )
     keep = [_SampleRequest(path, seed, weights, _bin_that_fills(total["bins"], limits)) for path in shards]
     map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences")
     batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, _SAMPLE_SCHEMA)]

@@ -42,7 +42,7 @@ class VocabSizesSpec(Spec):
     def _each_once(self) -> VocabSizesSpec:
         for field, values in (("sizes", self.sizes), ("model_types", self.model_types)):
             if len(set(values)) < len(values):
-                raise ValueError(f"{field} = {list(values)}: one is named twice")
+                raise ValueError(f"{field} = {list(values)}: one is named twice; name each once")
         if not self.model_types:
             raise ValueError("model_types is empty; name unigram, bpe, or both")
         for size in self.sizes:

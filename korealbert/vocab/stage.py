@@ -84,7 +84,7 @@ class VocabSpec(Spec):
             if len(piece) != 1 or piece.isspace() or piece in ("\x00", BOUNDARY) or piece in rules():
                 raise ValueError(f"{piece!r}: a user-defined piece is one visible character that normalisation leaves as it is")
         if len(set(pieces)) < len(pieces):
-            raise ValueError("a user-defined piece is named twice")
+            raise ValueError("a user-defined piece is named twice; name each once")
         return pieces
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ WRONG: list[tuple[str, Callable[[str], str], list[str]]] = [
     ("spelling", lambda t: t.replace('["0", "1"]', '["0"]'), ["field 'spellings': 1 for 2 labels; give one for each"]),
     ("mixed", lambda t: t.replace('label = "stars"', "label = 2"), ["field 'columns': names and positions"]),
     ("type", lambda t: t.replace('["bad", "good"]', '"bad"'), ["field 'labels'", 'write labels = ["bad"]']),
-    ("format", lambda t: t.replace('"tsv"', '"conll"'), ["field 'format': 'conll' is none of kind classification"]),
+    ("format", lambda t: t.replace('"tsv"', '"conll"'), ["field 'format': kind classification has no 'conll'"]),
     (
         "ambiguous",
         lambda t: t.replace('["bad", "good"]', '["1", "2"]'),
@@ -95,7 +95,7 @@ def test_mistakes_of_each_kind_are_reported_together(bench: Bench, changes: dict
 def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -> None:
     columns = 'text = "t"\ntags = "g"'
     (line,) = bench.wrong(kind("tagging", "jsonl", columns, 'labels = ["B", "I"]'))
-    assert "field 'labels': types B and I make B-I a tag of either" in line
+    assert "field 'labels': with types B and I the tag B-I is ambiguous" in line
     assert bench.task(kind("tagging", "jsonl", columns, 'labels = ["B", "PER"]'))
 
 

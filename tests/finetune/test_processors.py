@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from korealbert.artifact.stage import host_facts
+from korealbert.artifact.host import host_facts
 from korealbert.finetune.metrics.labels import mean_ranks, pearson, spearman
 from korealbert.finetune.scores.resampling import exact_sums
 

@@ -190,7 +190,7 @@ def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> 
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': the line is blank; remove it, or restore"),
         ("glue_cola", "gj04\t1\t\tA cat sat.\n\n", "line 2, field 'source': the line is blank; remove it, or give train.tsv"),
         ("3i4k", "0\t말\n \n", "line 2, field 'label': the line is blank; remove it, or give fci_train_val"),
-        ("nsmc", NSMC_HEADER + "좋다\t1\t1\n", "line 2, field 'id': found '좋다' where a whole number stands; the columns"),
+        ("nsmc", NSMC_HEADER + "좋다\t1\t1\n", "line 2, field 'id': found '좋다' in place of a whole number; the columns"),
         ("glue_rte", "index\tsentence1\tsentence2\tlabel\n가\t0\t나\tentailment\n", "line 2, field 'index': found '가'"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a label is one of 0 .negative."),
         ("nsmc", (NSMC_HEADER + "1\t좋다\t1\n").encode("cp949"), "line 2, field 'column 2': byte 0xc1 is no UTF-8; .*iconv"),

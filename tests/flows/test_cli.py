@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Progress, Runtime, Store
-from korealbert.flows.cli import _bars, _notes, _plan_table, app
+from korealbert.flows.cli import app
+from korealbert.flows.display import bars, notes, plan_table
 from korealbert.flows.step import CACHED, _counted, scored, watcher
 from korealbert.flows.terminal import console, print_sections
 from korealbert.recipe.planning import Planned
@@ -66,12 +67,12 @@ def test_a_narrow_plan_breaks_no_name(store: Path, monkeypatch: pytest.MonkeyPat
 def test_a_wide_plan_whose_table_does_not_fit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "width", 140)
     planned = Planned("clean/news", "clean-0", "stale", ("/" + "d" * 140,))
-    assert f"clean/news: /{'d' * 140}" in [*_plan_table([planned])]
+    assert f"clean/news: /{'d' * 140}" in [*plan_table([planned])]
 
 
 def test_a_note_of_several_stages_is_printed_once() -> None:
     planned = [Planned(f"pretrain/{cell}", cell, "new", (), advice="lower it" if cell != "b" else "") for cell in "abc"]
-    assert _notes(planned) == {"lower it": ["pretrain/a", "pretrain/c"]}
+    assert notes(planned) == {"lower it": ["pretrain/a", "pretrain/c"]}
 
 
 def test_output_whose_reader_has_ended_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_an_ended_stage_tells_what_it_kept_and_cries_where_that_is_nothing() -> 
 def test_stages_that_another_run_has_built_meanwhile_count_as_cached(capsys: pytest.CaptureFixture[str]) -> None:
     """Also: a pipe gets a line for each stage, and no bars."""
     found: set[str] = set()
-    with _bars(found):
+    with bars(found):
         watch = watcher.get()
         assert watch is not None
         watch("extract/a", Progress(1, 1, "stages", message=CACHED))

@@ -12,7 +12,8 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Store, build
 from korealbert.finetune.model import Diverged
 from korealbert.flows import step
-from korealbert.flows.cli import _of_failure, app
+from korealbert.flows.cli import app
+from korealbert.flows.display import failure_lines
 from korealbert.flows.failures import StagesFailed, seeds_left
 from korealbert.pretrain.stage import PretrainingStopped
 from tests.flows.conftest import TINY
@@ -75,7 +76,7 @@ def test_the_remedy_for_failed_cells_is_a_report_of_the_other_seeds(tmp_path: Pa
     request = {"overrides": {"finetune.nsmc.seeds": [1, 2, 3]}}
     nodes = recipes.prepare(TINY, Store(tmp_path), **request).nodes
     failure = StagesFailed({CELL: Diverged("the loss is nan")}, ["summary/nsmc", "report"])
-    *_, remedy = _of_failure(failure, TINY, Store(tmp_path), request, nodes)
+    *_, remedy = failure_lines(failure, TINY, Store(tmp_path), request, nodes)
     assert remedy == "for a report of the other seeds, add --set 'finetune.nsmc.seeds=[1, 3]'"
 
 

@@ -265,7 +265,7 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
             'set."views.word_order".portion = 0.1',
             r"'views\.word_order\.portion' is given twice",
         ),
-        ("set.pretrain.wop_weight = 0.0", 'without = ["extract.newz"]', r"no 'extract\.newz' to take out"),
+        ("set.pretrain.wop_weight = 0.0", 'without = ["extract.newz"]', r"no 'extract\.newz' to remove"),
         ('label = "MLM+WOP"', 'label = "MLM+SOP"', r"cells: MLM\+SOP named twice"),
         ('label = "MLM+WOP"', 'label = "MLM-SOP"', r"names of cells: mlm-sop named twice"),
         ('label = "MLM+WOP"', 'label = "WOP"', r"cell 'WOP': .*matches 0 models of KoreALBERT Table II"),
@@ -345,7 +345,11 @@ def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence(
 
 
 _CHANGES = {
-    "no such snapshot": ("set.export.snapshot = 20", "set.export.snapshot = 7", r"snapshot = 7 is none of snapshots = \[20\]"),
+    "no such snapshot": (
+        "set.export.snapshot = 20",
+        "set.export.snapshot = 7",
+        r"snapshot = 7 is not among snapshots = \[20\]",
+    ),
     "too many members": ("members = 4", "members = 99", "12 runs of korsts cannot make an ensemble of 99; add seeds"),
     "other examples": (
         'label = "24 layers"',
@@ -441,7 +445,7 @@ def test_layers_are_measured_under_the_first_noise() -> None:
         ("members = 4", "members = 4\nset.pretrain.steps = 3", r"an ensemble trains nothing; remove set"),
         ('label = "ALBERT-1.5M"', 'label = "ALBERT-1.5M"\nmembers = 3', r"members belongs to an ensemble"),
         ('label = "ALBERT-1M"', 'label = "ALBERT-1M"\nstarts_from = "24 layers"', r"no cell '24 layers' is trained before it"),
-        ('metric = "loss"\nnoise = "order"', 'metric = "loss"', r"column 'MLM loss': it is of the end of a training"),
+        ('metric = "loss"\nnoise = "order"', 'metric = "loss"', r"column 'MLM loss': it is measured at the end of a training"),
         ("set.pretrain.steps = 30", "set.pretrain.steps = 30\nlayers = true", None),
     ],
 )

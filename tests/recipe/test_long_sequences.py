@@ -88,8 +88,8 @@ def test_long_rows_may_have_a_ramp_of_their_own(editable: Path) -> None:
     ("added", "message"),
     [
         ("[examples_long]\nsequence_length = 256\n", r"\[examples_long\]: \[pretrain\] has no phase of long sequences"),
-        (LONG + "[examples_long]\nsequence_length = 128\n", r"sequence_length = 128 must lie above 128 of \[examples\]"),
-        (LONG + "[examples_long]\nsequence_length = 1024\n", r"sequence_length = 1024 must .* not above 512 positions"),
+        (LONG + "[examples_long]\nsequence_length = 128\n", r"sequence_length = 128 must exceed 128 of \[examples\]"),
+        (LONG + "[examples_long]\nsequence_length = 1024\n", r"sequence_length = 1024 must .* not exceed the 512 positions"),
         (LONG.replace("from_step = 50", "from_step = 60"), r"long.from_step = 60 is not below steps = 60"),
         (LONG.replace("size = 4", "size = 5"), r"micro_batch_size = 5 does not divide global_batch_size = 16"),
     ],

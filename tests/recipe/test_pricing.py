@@ -15,7 +15,7 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, Store, build
-from korealbert.artifact.stage import host_facts
+from korealbert.artifact.host import host_facts
 from korealbert.corpus import extract
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.model.parameters import training_flops
@@ -127,7 +127,7 @@ def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, mon
     nodes = recipes.until(recipes.graph(recipes.load(TINY)), "extract/news")
     (node,) = nodes.values()
     with monkeypatch.context() as patched:
-        patched.setattr("korealbert.artifact.stage._cpu", lambda: "another processor")
+        patched.setattr("korealbert.artifact.host._cpu", lambda: "another processor")
         build(node.stage, node.spec, {}, Runtime(store=store.root, workers=1), label=node.label)
     (stage,) = plan(nodes, store, rerun=nodes)
     assert stage.cost is not None and stage.cost.basis == "rates"

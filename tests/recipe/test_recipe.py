@@ -163,7 +163,7 @@ def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) 
     with pytest.raises(RecipeError, match=r"\[clean\.newz\]: no source of this name \(did you mean 'news'\?\)"):
         recipes.load(editable)
     editable.write_text(text + "\n[extract.소식]\n", "utf-8")
-    with pytest.raises(RecipeError, match=r"not valid TOML: .*; a name with other than Latin letters stands in quotes"):
+    with pytest.raises(RecipeError, match=r"not valid TOML: .*; put names that are not in Latin letters in quotes"):
         recipes.load(editable)
     editable.write_text(text + '\n[extract."소식"]\nformat = "text"\npaths = ["a"]\n', "utf-8")
     with pytest.raises(RecipeError, match=r"\[extract\.소식\], field 'source': a name has small Latin letters"):
@@ -314,7 +314,9 @@ def test_embeddings_may_begin_with_what_stands_beside_each_piece(editable: Path)
     editable.write_text(editable.read_text() + "\n[cooccurrence]\nwindow = 2\nwidth = 7\n")
     assert recipes.graph(recipes.load(editable))["cooccurrence"].spec.model_dump().items() >= {"window": 2, "width": 7}.items()
     edit(editable, 'embeddings = "cooccurrence"', 'embeddings = "random"')
-    with pytest.raises(RecipeError, match=r"\[cooccurrence\]: the model's word embeddings begin at random; set embeddings"):
+    with pytest.raises(
+        RecipeError, match=r"\[cooccurrence\]: the model's word embeddings are initialised at random; set embeddings"
+    ):
         recipes.load(editable)
 
 
@@ -438,3 +440,13 @@ def test_mistakes_about_crawls_and_fetches_are_named(editable: Path, old: str, n
     editable.write_text(head + tail, "utf-8")
     with pytest.raises(RecipeError, match=re.escape(message)):
         recipes.load(editable)
+
+
+def test_mistakes_about_crawls_fetches_and_quality_are_listed_with_all_others(editable: Path) -> None:
+    daily = DAILY.replace("[crawl.daily]", "[crawl.daily]\nmax_page = 3").replace("[fetch.dump]", "[fetch.dump]\nname = 1")
+    wrong = f'{daily}\n[quality]\nsources = ["nowhere"]\nclassifier = {{ good = ["news"], bad = ["books"] }}\n'
+    editable.write_text(editable.read_text("utf-8") + wrong, "utf-8")
+    with pytest.raises(RecipeError) as error:
+        recipes.load(editable, overrides={"vocab.size": "many"})
+    for where in ("[crawl.daily]", "[fetch.dump]", "[quality]", "[vocab]"):
+        assert where in str(error.value)

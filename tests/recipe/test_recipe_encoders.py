@@ -77,7 +77,7 @@ def test_inputs_longer_than_a_model_has_positions_are_refused_by_name(editable: 
 
 def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) -> None:
     editable.write_text(f'{editable.read_text()}\n[encoder.random]\npath = "{tmp_path}"\n')
-    with pytest.raises(RecipeError, match=r"\[encoder\.random\]: this name says what fine-tuning starts from; choose another"):
+    with pytest.raises(RecipeError, match=r"\[encoder\.random\]: 'random' names initial weights; choose another name"):
         recipes.load(editable)
 
 
@@ -95,9 +95,7 @@ def test_an_empty_benchmark_file_is_an_error_before_training(editable: Path, tmp
 def test_a_benchmark_is_not_named_like_an_init(editable: Path, name: str) -> None:
     table = editable.read_text().partition("[finetune.nsmc]")[2].partition("\n[")[0]
     editable.write_text(f'{editable.read_text()}\n[finetune.{name}]\ntask = "nsmc"\n{table}\n')
-    with pytest.raises(
-        RecipeError, match=rf"\[finetune\.{name}\]: this name says what fine-tuning starts from; choose another"
-    ):
+    with pytest.raises(RecipeError, match=rf"\[finetune\.{name}\]: '{name}' names initial weights; choose another name"):
         recipes.load(editable)
 
 
@@ -110,7 +108,7 @@ def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> 
 def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
     editable.write_text(editable.read_text() + '\n[extract."books.v2"]\nformat = "text"\n')
     line = len(editable.read_text().splitlines()) - 1
-    message = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name holds no dot; write books_v2$"
+    message = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name contains no dot; write books_v2$"
     with pytest.raises(RecipeError, match=message):
         recipes.load(editable)
 
@@ -118,10 +116,10 @@ def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "name", "message"),
     [
-        ("finetune", "a\\nb", r'"a\\nb"\]: a name holds no control characters; write a_b$'),
-        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name holds no control characters; write a_2J$'),
+        ("finetune", "a\\nb", r'"a\\nb"\]: a name contains no control characters; write a_b$'),
+        ("finetune", "a\\u001b[2J", r'"a\\u001b\[2J"\]: a name contains no control characters; write a_2J$'),
         ("encoder", "", r'""\]: a name is not empty'),
-        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty .*; write korsts$'),
+        ("finetune", "korsts/", r'"korsts/"\]: a name is not empty.*; write korsts$'),
         ("encoder", "a" * 101, "a name has at most 100 characters"),
     ],
 )
@@ -136,7 +134,7 @@ def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, na
 def test_a_slash_in_the_name_of_an_encoder_or_a_benchmark_is_refused(editable: Path, table: str) -> None:
     """The cell of ``small/nsmc`` would be the one of an encoder ``small`` on ``nsmc``."""
     editable.write_text(f'{editable.read_text()}\n[{table}."small/nsmc"]\ntask = "nsmc"\n')
-    message = rf"\[{table}\.small/nsmc\]: a slash stands between encoder and benchmark in labels.*; write small_nsmc$"
+    message = rf"\[{table}\.small/nsmc\]: labels put a slash between encoder and benchmark.*; write small_nsmc$"
     with pytest.raises(RecipeError, match=message):
         recipes.load(editable)
 

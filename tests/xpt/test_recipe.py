@@ -269,7 +269,7 @@ BROKEN = {
     "a model of a directory": (
         'recipe = "english-sample.toml"',
         'path = "."\nmodel = "itl/phase2"',
-        r"\[source\]: model is one of a recipe's, and none is named",
+        r"\[source\]: model chooses a model of a recipe, and none is named",
     ),
     "a model of a recipe that makes one": (
         'recipe = "english-sample.toml"',
@@ -307,7 +307,7 @@ BROKEN = {
     "vocabulary": (
         "train_sentences = 500",
         "train_sentences = 500\nvocabulary_sentences = 400",
-        "lies below train_sentences = 500",
+        "is less than train_sentences = 500",
     ),
     "upper case": ("[variants.itl]", "[variants.ITL]", r"\[variants\.ITL\]: use lower-case letters"),
     "reserved": ("[variants.itl]", "[variants.language_loss]", r"none of 'source', 'control', 'encoder', 'language_loss'"),
@@ -366,7 +366,7 @@ BROKEN = {
         'path = "../sample"',
         r"\[source\], field 'path': .*sample: has no config\.json",
     ),
-    "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: there is no benchmark"),
+    "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: no English benchmark"),
     "an empty matrix": ("curve_seeds = [1]", "vocabularies = []", r"\[language_loss\], field 'vocabularies': .* at least 1"),
     "curve without snapshots": ("snapshots = [20]\n\n[phase2]", "\n[phase2]", None),
 }
@@ -389,7 +389,7 @@ def test_errors_name_file_table_and_remedy(editable: Path, case: str) -> None:
     if message is None:  # One phase with snapshots is enough for a curve.
         assert load_cross_lingual(editable).phase2.snapshots
         edit(editable, "snapshots = [20]", "")
-        message = "curve_seeds want snapshots"
+        message = "curve_seeds need snapshots"
     with pytest.raises(RecipeError, match=message) as caught:
         load_cross_lingual(editable)
     assert re.search(r"xpt-sample\.toml", str(caught.value))

@@ -1,15 +1,14 @@
-"""Certificates of scores: canonical JSON about the origin of a score, which may be signed and is verified by scoring again.
+"""Certificates of scores: canonical JSON about the origin of a score, which may be signed.
 
 A certificate has digests of the gold file and the predictions (if a cell made them, also of its recipe and model), versions of
 code, packages, processor and BLAS, and the metrics. It has no time and no absolute path: paths are relative to its directory.
-A signature is a file beside it; see ``signatures``.
+A signature is a file beside it; see ``signatures``. ``verification`` checks a certificate.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -17,28 +16,27 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
+from korealbert.artifact import Artifact, ArtifactError, Spec
 from korealbert.artifact.files import (
     MANIFEST,
     atomic_path,
     digest_of_listing,
-    entries_of,
     files_of,
     is_of_an_artifact,
     refuse_overwriting,
     sha256_of_file,
     unambiguous,
 )
+from korealbert.artifact.host import host_facts
 from korealbert.artifact.spec import explained
-from korealbert.artifact.stage import host_facts
-from korealbert.artifact.store import faults_of_manifest, faults_within
+from korealbert.artifact.store import faults_of_manifest
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import is_file
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.predictions import differences, digest_of
 from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
-from korealbert.finetune.scores.signatures import Finding, check_signature, is_signature, program_of, signatures, signed
+from korealbert.finetune.scores.signatures import is_signature, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
 """Larger files are not read as certificates."""
@@ -46,7 +44,7 @@ _MAX_BYTES = 16 << 20
 _Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class _Data(Spec):
+class Data(Spec):
     """A file or a directory."""
 
     path: str = Field(pattern=r"^[^/]")
@@ -59,7 +57,7 @@ class _Data(Spec):
     """Digest of the file as stored, or of the listing of a directory."""
 
 
-class _Model(Spec):
+class Model(Spec):
     """The model artifact that made the predictions."""
 
     name: str
@@ -76,7 +74,7 @@ class _Cell(Spec):
     recipe: dict[str, Any]
     """The artifact's identity: stage, version, settings with the digests of files, and the names of its inputs."""
     manifest_sha256: str = _Digest
-    model: _Model | None
+    model: Model | None
 
 
 class _Code(Spec):
@@ -93,11 +91,11 @@ class Certificate(Spec):
     korealbert_certificate: Literal[1]
     task: str
     """Name of the benchmark."""
-    benchmark: _Data | None
+    benchmark: Data | None
     """The benchmark's TOML file, if it has one."""
     mode: Mode
-    gold: _Data
-    predictions: _Data
+    gold: Data
+    predictions: Data
     metrics: dict[str, Any]
     """Metrics as ``korealbert score`` prints them."""
     cell: _Cell | None
@@ -130,7 +128,7 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
         refuse_overwriting(written, [*places, *([] if key is None else [key])])
     _refuse_other_files(out)
     names = [_named(place, out) for place in places]
-    before = [_measured(place) if place.exists() else None for place in places]
+    before = [measured(place) if place.exists() else None for place in places]
     with ExitStack() as files:
         draft = files.enter_context(atomic_path(out))
         scored = score_file(task, gold, predictions, mode)
@@ -138,7 +136,7 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
         for place, seen, now in zip(places, before, data, strict=True):
             if seen != (now.bytes, now.sha256):
                 raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
-        cell, named = _cell(Path(path)), tasks.name_of(task)
+        cell, named = cell_of(Path(path)), tasks.name_of(task)
         for other in differences(cell.recipe if cell else {}, named, BenchmarkFile(places[0], member), places[1].name):
             raise ValueError(f"{path}: {other.text}; name the task and the gold file of the cell")
         certificate = Certificate(
@@ -150,7 +148,7 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
             predictions=data[1],
             metrics=scored.facts(),
             cell=cell,
-            code=_code(),
+            code=code_here(),
             host=host_facts(),
         )
         content = certificate.written()
@@ -198,9 +196,9 @@ def _named(path: Path, out: Path) -> str:
     return name
 
 
-def _data(path: Path, member: str, name: str) -> _Data:
-    size, digest = _measured(path)
-    return _Data(path=name, member=member, bytes=size, sha256=digest)
+def _data(path: Path, member: str, name: str) -> Data:
+    size, digest = measured(path)
+    return Data(path=name, member=member, bytes=size, sha256=digest)
 
 
 def _relative(path: Path, out: Path) -> Path:
@@ -212,12 +210,12 @@ def _relative(path: Path, out: Path) -> Path:
     return Path(os.path.relpath(path.parent.resolve() / path.name, directory.resolve()))
 
 
-def _measured(path: Path) -> tuple[int, str]:
+def measured(path: Path) -> tuple[int, str]:
     """Return bytes and sha256 of a file, or of the files of a directory."""
     return sum(each.stat().st_size for each in files_of(path)), digest_of(path)
 
 
-def _cell(predictions: Path) -> _Cell | None:
+def cell_of(predictions: Path) -> _Cell | None:
     """Return the artifact that a file of predictions is in. Raises ArtifactError if the two do not match its manifest."""
     directory = predictions.absolute().parent
     manifest = directory / MANIFEST
@@ -235,7 +233,7 @@ def _cell(predictions: Path) -> _Cell | None:
             raise ArtifactError(f"{manifest}: it has no digest of its model; run its stage again")
         made = Artifact(name, directory.parent / name)
         there = (made.path / MANIFEST).is_file() and made.output_digest == built_from
-        model = _Model(name=name, output_digest=built_from, files=_files(made) if there else {})
+        model = Model(name=name, output_digest=built_from, files=_files(made) if there else {})
     return _Cell(
         name=found.manifest["name"],
         label=found.manifest["label"],
@@ -251,7 +249,8 @@ def _files(artifact: Artifact) -> dict[str, str]:
 
 
 @cache
-def _code() -> _Code:
+def code_here() -> _Code:
+    """Return version and digest of the package that runs."""
     root = Path(__file__).parents[2]
     files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}
     return _Code(version=host_facts()["korealbert"], sha256=digest_of_listing(files))
@@ -273,189 +272,3 @@ def read_certificate(path: Path) -> Certificate:
     if certificate.written() != content:
         raise ValueError(f"{path}: not the canonical JSON that --certificate writes; it was changed since")
     return certificate
-
-
-def verify(
-    path: Path,
-    *,
-    gold: Path | None = None,
-    predictions: Path | None = None,
-    benchmark: Path | None = None,
-    key: Path | None = None,
-) -> Iterator[Finding]:
-    """Check a certificate: its signature, the digests of the files that it names, and its metrics by scoring again.
-
-    Cell and model are compared with their manifests, and these with their files. If the manifest is not beside the
-    predictions, a note says that they are not checked.
-
-    ``gold``, ``predictions`` and ``benchmark`` are the places of these files, if not where the certificate says; ``key`` is the
-    public key that must have signed it. Raises ValueError for a file that is not a certificate, for a ``benchmark`` if the
-    certificate names none, and for a file without a public key.
-    """
-    certificate = read_certificate(path)
-    if benchmark is not None and certificate.benchmark is None:
-        raise ValueError(f"{path}: it names no TOML file for {certificate.task}; leave --benchmark {benchmark} out")
-    yield check_signature(path, key)
-    named = {"gold": certificate.gold, "predictions": certificate.predictions}
-    if certificate.benchmark is not None:
-        named = {"benchmark": certificate.benchmark, **named}
-    given = {"benchmark": benchmark, "gold": gold, "predictions": predictions}
-    places = {name: given[name] or _place(path, data) for name, data in named.items()}
-    files_agree = True
-    for name, place in places.items():
-        finding = _same_data(name, named[name], place)
-        files_agree = files_agree and finding.verdict == "agrees"
-        yield finding
-    if certificate.benchmark is not None and certificate.benchmark.member:
-        yield Finding(
-            "differs", f"benchmark: the certificate has the member {certificate.benchmark.member!r}; a TOML file has none"
-        )
-    yield from _same_cell(certificate, places)
-    yield from _same_software(certificate)
-    if files_agree:
-        yield from _same_metrics(certificate, places)
-    else:
-        yield Finding("differs", "metrics: not computed, since these files are not the ones that were scored")
-
-
-def _place(path: Path, data: _Data) -> Path:
-    """Return the place of a file relative to a certificate, or to the target of a link to one."""
-    named, target = path.parent / data.path, path.resolve().parent / data.path
-    return target if path.is_symlink() and not named.exists() else named
-
-
-def _same_data(name: str, data: _Data, path: Path) -> Finding:
-    """Compare a file or directory with its size and digest in the certificate."""
-    try:
-        if not (path.is_file() or path.is_dir()):
-            return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
-        size = 0
-        for each in entries_of(path) if path.is_dir() else [path]:  # Stop early: another directory may be huge.
-            size += each.stat().st_size if each.is_file() else 0
-            if size > data.bytes:
-                return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")
-        if size != data.bytes:
-            return Finding("differs", f"{name}: {path} has {size:,} bytes, the certificate's had {data.bytes:,}")
-        _, digest = _measured(path)
-    except OSError as error:
-        return Finding("differs", f"{name}: {path} cannot be read ({error.strerror}); name it with --{name}")
-    if digest != data.sha256:
-        return Finding("differs", f"{name}: sha256 of {path} is {digest}, the certificate has {data.sha256}")
-    return Finding("agrees", f"{name}: {path}, sha256 {digest}")
-
-
-def _same_cell(certificate: Certificate, places: Mapping[str, Path]) -> Iterator[Finding]:
-    cell, predictions = certificate.cell, places["predictions"]
-    try:
-        here = _cell(predictions) if predictions.is_file() else None
-    except (ArtifactError, OSError) as error:
-        yield Finding("differs", f"cell: {error}")
-        return
-    if cell is None:
-        if here is not None:
-            yield Finding(
-                "note", f"cell: the certificate names none, but {predictions} is a file of {here.name} ({here.label})"
-            )
-        return
-    gold = BenchmarkFile(places["gold"], certificate.gold.member)
-    scored = certificate.task, gold, Path(certificate.predictions.path).name
-    found = differences(cell.recipe, *scored, stored=certificate.gold.sha256)
-    yield from (Finding("differs", difference.text) for difference in found)
-    named = _name_of(cell.recipe)
-    if here is None:
-        if named != cell.name:
-            yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
-        yield Finding(
-            "note",
-            f"cell: not checked, since no manifest is beside {predictions}; its name, label, recipe and "
-            "model are only claimed by the author of the certificate",
-        )
-        return
-    compared = {
-        "name": (cell.name, here.name),
-        "label": (cell.label, here.label),
-        "recipe": (named, _name_of(here.recipe)),
-        "manifest": (cell.manifest_sha256, here.manifest_sha256),
-    }
-    other = {field: values for field, values in compared.items() if values[0] != values[1]}
-    for field, (then, now) in other.items():
-        yield Finding("differs", f"{field}: the certificate has {then}, the manifest beside {predictions} {now}")
-    if not other:
-        yield Finding("agrees", f"cell: {cell.name} ({cell.label}), its recipe and predictions, as in its manifest")
-    yield from _same_model(cell.model, here.model, predictions.absolute().parent.parent)
-
-
-def _name_of(recipe: Mapping[str, Any]) -> str:
-    """Return the artifact name that a recipe gives, or the recipe's error."""
-    try:
-        return Identity(**recipe).name
-    except (TypeError, ValueError) as error:
-        return str(error)
-
-
-def _same_model(model: _Model | None, here: _Model | None, store: Path) -> Iterator[Finding]:
-    """Compare a model with the one in the cell's manifest, and that one with its files."""
-    then, now = ((each.name, each.output_digest) if each else None for each in (model, here))
-    if model is None or here is None or then != now:
-        if then != now:
-            yield Finding("differs", f"model: the certificate has {then}, the manifest of the cell {now}")
-        return
-    made = Artifact(here.name, store / here.name)
-    if not (made.path / MANIFEST).is_file():
-        yield Finding("note", f"model: {model.name} is the cell's; not checked are its files, since it is not in {store}")
-        return
-    try:
-        faults = faults_within(made.path, made.name, made.manifest, scratch=True)
-    except (ArtifactError, OSError) as error:
-        faults = [str(error)]
-    if not faults and made.output_digest != model.output_digest:
-        faults = [f"its digest is {made.output_digest}, the certificate has {model.output_digest}"]
-    if not faults and model.files and model.files != here.files:
-        faults = ["its files are not those of the certificate"]
-    if faults:
-        yield Finding("differs", f"model: {made.path}: {faults[0]}")
-    else:
-        yield Finding("agrees", f"model: {model.name}, {len(here.files)} files")
-
-
-def _same_software(certificate: Certificate) -> Iterator[Finding]:
-    code, here = certificate.code, _code()
-    if code == here:
-        yield Finding("agrees", f"code: korealbert {code.version}, sha256 {code.sha256}")
-    else:
-        yield Finding("note", f"code: scored with korealbert {code.version} ({code.sha256[:12]}), here {here.version}"
-                      f" ({here.sha256[:12]})")  # fmt: skip
-    then, now = certificate.host, host_facts()
-    other = [
-        f"{name} {_of(then, name)}, here {_of(now, name)}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)
-    ]
-    yield Finding("note", f"machine: {'; '.join(other)}") if other else Finding("agrees", "machine: the same kind and packages")
-
-
-def _of(host: Mapping[str, Any], name: str) -> str:
-    return repr(host[name]) if name in host else "not named"
-
-
-def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Iterator[Finding]:
-    task = str(places["benchmark"]) if "benchmark" in places else certificate.task
-    files = {
-        name: MEMBER_MARK.join(filter(None, (str(places[name]), data.member)))
-        for name, data in (("gold", certificate.gold), ("predictions", certificate.predictions))
-    }
-    try:
-        if is_file(task) and "benchmark" not in places:
-            raise ValueError("a benchmark of a TOML file without the digest of that file")
-        if (named := tasks.name_of(task)) != certificate.task:
-            yield Finding("differs", f"task: the certificate has {certificate.task}, the benchmark is {named}")
-        recipe = certificate.cell.recipe if certificate.cell else None
-        scored = score_file(task, files["gold"], files["predictions"], certificate.mode, recipe=recipe)
-    except (ValueError, OSError) as error:
-        yield Finding("differs", f"metrics: they cannot be computed: {error}")
-        return
-    now = json.loads(json.dumps(scored.facts()))
-    for name in (*certificate.metrics, *(name for name in now if name not in certificate.metrics)):
-        then, found = certificate.metrics.get(name), now.get(name)
-        if name in certificate.metrics and name in now and then == found and type(then) is type(found):
-            yield Finding("agrees", f"{name}: {then}")
-        else:
-            yield Finding("differs", f"{name}: the certificate has {then}, scored again {found}")

@@ -232,7 +232,7 @@ def record_format(task: str) -> str:
     benchmark = tasks.find(task)
     meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
     labels = f" Labels: {benchmark.meanings}." if isinstance(benchmark, SequenceClassification) else ""
-    needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
+    needed = "needed" if benchmark.matches_by_id else "optional; without it records are in the order of the official file"
     if isinstance(benchmark, Tagging):
         labels = f" Tags: {', '.join(benchmark.tags)}."
     count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""

@@ -65,7 +65,7 @@ class Cola(SequenceClassification):
             fields = line.text.split("\t")
             check_width(line, fields, _COLA_COLUMNS, "give train.tsv or dev.tsv as GLUE has it")
             if fields[2].strip() not in _COLA_MARKS:
-                problem = f"found {fields[2][:40]!r} where the author's mark stands"
+                problem = f"found {fields[2][:40]!r} in place of the author's mark"
                 raise line.error("mark", problem, "the columns have moved; restore the line from the official file")
             examples.append(Example(str(line.number), fields[3], self.label(fields[1], line=line)))
         return examples

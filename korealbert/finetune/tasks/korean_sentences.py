@@ -20,6 +20,10 @@ from korealbert.finetune.task_types.sequence import (
     with_accuracy,
 )
 
+_OF_LARGE_SETS = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}
+_OF_SMALL_SETS = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}
+"""Settings of both ends of the grid of KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5."""
+
 
 class Nsmc(TableClassification):
     """NSMC: is a short film review positive? Accuracy on 50,000 test reviews.
@@ -35,8 +39,7 @@ class Nsmc(TableClassification):
     has_official_dev = False
     labels = ("negative", "positive")
     spellings = ("0", "1")
-    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.
-    defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+    defaults = _OF_LARGE_SETS
     header = ("id", "document", "label")
     sentences = ("document",)
     forms = dict.fromkeys(("id",), NUMBER)
@@ -60,8 +63,7 @@ class ParaphraseDetection(TableClassification):
     has_official_dev = True
     labels = ("same", "different")
     spellings = ("0", "1")
-    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
-    defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+    defaults = _OF_SMALL_SETS
     header = ("question1", "question2", "is_duplicate")
     sentences = ("question1", "question2")
     label_column = "is_duplicate"
@@ -95,8 +97,7 @@ class KorNli(SequenceClassification):
     directories = frozenset({"train"})
     has_official_dev = True
     labels = ("entailment", "contradiction", "neutral")
-    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.
-    defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+    defaults = _OF_LARGE_SETS
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """Read all pairs but the broken one. An id is the line number, in a directory ``FILE:LINE``."""
@@ -134,8 +135,7 @@ class KorSts(SequenceRegression):
     official_test_examples = 1_379
     origin = "github.com/kakaobrain/kor-nlu-datasets, CC BY-SA 4.0"
     has_official_dev = True
-    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
-    defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+    defaults = _OF_SMALL_SETS
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """Read all pairs; an id is ``genre/filename/year/id``, which is unique within a file."""

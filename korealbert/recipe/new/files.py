@@ -23,17 +23,8 @@ from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
-from korealbert.recipe.new.columns import (
-    Table,
-    decoding_fault,
-    format_of,
-    is_json_list,
-    table_of_csv,
-    table_of_json,
-    table_of_parquet,
-    table_of_text,
-    whole_lines,
-)
+from korealbert.recipe.new.formats import decoding_fault, format_of, is_json_list, whole_lines
+from korealbert.recipe.new.tables import Table, table_of_csv, table_of_json, table_of_parquet, table_of_text
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
 

@@ -50,7 +50,7 @@ def summary(found: FoundSources) -> Iterator[str]:
         yield _summary_of(source)
         yield from (f"  {remark}" for remark in _remarks(source))
     for path in found.repeated:
-        yield f"{path}: lies in another path given, or is the same, and is taken once"
+        yield f"{path}: is another given path or lies within one, and is read once"
     if found.left_out:
         yield f"left out: {listed(found.left_out)}; {CONVERT}"
 

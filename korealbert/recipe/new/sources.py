@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from korealbert.corpus.extract import ExtractionError, check_installed, parse, raw_parts
+from korealbert.corpus.extract import parse, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import Outcome, Tally, is_missing
@@ -27,18 +27,11 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.containers import MemberFilter, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
-from korealbert.recipe.new.columns import (
-    NAMUWIKI,
-    Table,
-    decoded,
-    encoding_of,
-    fields_of,
-    further_columns,
-    is_one_object,
-    nested_text,
-    text_column,
-)
+from korealbert.recipe.new.columns import further_columns, nested_text
 from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, is_note, units
+from korealbert.recipe.new.formats import encoding_of
+from korealbert.recipe.new.groups import Group, groups_of
+from korealbert.recipe.new.tables import Table
 from korealbert.recipe.tables import RecipeError
 
 _NOTES = " (by its name, notes on other files; read under another name)"
@@ -56,7 +49,6 @@ _MIN_TAGGED_SHARE = 0.1
 """Tags of HTML or XML are reported if a larger share of the documents has them."""
 _MAX_RECORDS_WITHOUT_TEXT = 1_000
 """Records without the field of the text that are looked at, to find the field that has it instead."""
-_ONE_OBJECT = "that is one object of texts by their ids, and not of records"
 _MAX_BAD_SHARE = 0.05
 """The default of ``max_bad_share``: unreadable records that extraction tolerates."""
 
@@ -188,16 +180,6 @@ class FoundSources:
     """Given paths that lie in other given ones, or are the same."""
 
 
-class _Group(NamedTuple):
-    """Files that may become one source."""
-
-    tail: str
-    """The end of their names, in lower case."""
-    format: str
-    fields: Mapping[str, str]
-    files: list[File]
-
-
 def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
     """Find the sources in files and directories, leaving out what ``new`` and ``run`` write into the project.
 
@@ -211,7 +193,7 @@ def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
     files, parts = list[Path](), list[list[Path]]()
     for path, place in zip(paths, resolved, strict=True):
         if not path.exists():
-            raise RecipeError(f"{path}: no such file or directory")
+            raise RecipeError(f"{path}: no such file or directory; check the path after --from")
         if place in seen or given & set(place.parents):
             repeated.append(path)
             continue
@@ -240,7 +222,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
     """Return the sources below one directory or in some files, and what is left out there."""
     below = files_below(paths, project)
     left_out, roots = below.left_out, {path: number for number, path in enumerate(paths)}
-    groups = sorted(_groups(below.files, left_out), key=lambda group: min(roots[_root(one, roots)] for one in group.files))
+    groups = sorted(groups_of(below.files, left_out), key=lambda group: min(roots[_root(one, roots)] for one in group.files))
     stems = [_stem({_root(file, roots) for file in group.files}) for group in groups]
     texts: dict[str, list[File]] = {}  # In all encodings: those in UTF-16 become another source.
     for group in groups:
@@ -260,7 +242,7 @@ def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[lis
     return found, left_out
 
 
-def _source_of(group: _Group) -> Source:
+def _source_of(group: Group) -> Source:
     """Return the source of some files, still without name and place."""
     table = next((file.table for file in group.files if file.table.delimiter), Table())
     encodings = {encoding_of(file.begin) for file in group.files}
@@ -412,73 +394,6 @@ def _name(wanted: str, taken: set[str]) -> str:
     name = re.sub(r"[^a-z0-9_-]+", "-", stem).strip("-_") or "source"
     numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
     return next(each for each in (name, *numbered) if each not in taken)
-
-
-def _groups(files: Sequence[File], left_out: Counter[str]) -> Iterator[_Group]:
-    """Group files that one table can read, and count those that none can as left out.
-
-    Empty files join the largest group of their ending.
-    """
-    by_tail: dict[str, list[File]] = {}
-    for file in files:
-        by_tail.setdefault(file.tail.lower(), []).append(file)
-    for tail, here in sorted(by_tail.items()):
-        left_out.update(f"{tail} {file.fault}" for file in here if file.fault)
-        groups = list(_groups_by_content(tail, [file for file in here if not file.is_empty and not file.fault], left_out))
-        empty = [file for file in here if file.is_empty]
-        if groups:
-            max(groups, key=lambda group: len(group.files)).files.extend(empty)
-            yield from groups
-        elif empty:
-            left_out[f"empty {tail}"] += len(empty)
-
-
-def _groups_by_content(tail: str, files: Sequence[File], left_out: Counter[str]) -> Iterator[_Group]:
-    """Group files of one ending by format, encoding, delimiter and the column of the text."""
-    by_shape: dict[tuple[Any, ...], list[File]] = {}
-    for file in files:
-        table = file.table
-        wiki = ending_of(tail) == ".json" and bool(table.records) and table.records[0].keys() >= NAMUWIKI
-        kind = "namuwiki" if wiki else file.kind
-        shape = encoding_of(file.begin) == "utf-16", table.delimiter, table.columns, table.quoted, table.skipped
-        by_shape.setdefault((kind, *shape), []).append(file)
-    for (kind, *_), alike in by_shape.items():
-        try:
-            check_installed(ExtractSpec.model_validate({"source": "new", "format": kind}))
-        except ExtractionError as error:
-            left_out[f"{tail} ({error})"] += len(alike)
-            continue
-        if kind not in ("json", "jsonl", "csv", "parquet"):
-            yield _Group(tail, kind, {}, alike)
-            continue
-        remaining = alike
-        while remaining:
-            text = text_column([record for file in remaining for record in file.table.records])
-            if not text:
-                left_out.update(f"{tail} {_why_no_text(file)}" for file in remaining)
-                break
-            these = [file for file in remaining if any(text in record for record in file.table.records)]
-            remaining = [file for file in remaining if file not in set(these)]
-            records = [record for file in these for record in file.table.records]
-            nested, has_little_text = nested_text(text, records)
-            if kind.startswith("json") and is_one_object(records):
-                left_out[f"{tail} {_ONE_OBJECT}"] += len(these)
-            elif has_little_text:
-                left_out[f"{tail} whose text is in {nested}"] += len(these)
-            else:
-                yield _Group(tail, kind, fields_of(text, records), these)
-
-
-def _why_no_text(file: File) -> str:
-    """Return why no text is found in the records of a file, as a phrase to follow its name."""
-    if file.kind.startswith("json") and is_one_object(file.table.records):
-        return _ONE_OBJECT
-    if file.kind == "parquet" and not file.table.records:
-        return "without a row"
-    nested, _ = nested_text("", file.table.records)
-    if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):
-        return "that is a list, and not of objects"
-    return f"whose text is in {nested}" if nested else "whose records have no field of text"
 
 
 def _outcomes(source: Source, without_text: list[Mapping[str, Any]]) -> Iterator[Outcome]:

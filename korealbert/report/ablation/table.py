@@ -87,7 +87,7 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
 
 
 def _other_models(spec: AblationReportSpec) -> list[Block]:
-    """Show the printed numbers of the models that no row stands for; nothing if there are none."""
+    """Show the printed numbers of models without a row of ours; nothing if there are none."""
     if spec.printed is None:
         return []
     ours = {row.model for row in spec.rows}

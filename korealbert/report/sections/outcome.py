@@ -48,7 +48,7 @@ def introduction(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
         return _differences(compared)
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
-        pieces = _of_pieces(accuracy, heldout_targets(artifacts).get("mlm"))
+        pieces = _of_pieces(accuracy, artifacts)
         sentences.append(
             f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly"
             f"{f' ({pieces})' if pieces else ''}."
@@ -75,8 +75,9 @@ def _differences(compared: Sequence[tuple[Benchmark, _Compared]]) -> str:
     return f"Against {weights} (difference, {compared[0][0].interval_title}), the pretrained model is {text}."
 
 
-def _of_pieces(share: float, pieces: int | None) -> str:
-    """Return the number of pieces and Wilson's interval of the share; "" if the number is unknown."""
+def _of_pieces(share: float, artifacts: Artifacts) -> str:
+    """Return the number of held-out masked pieces and Wilson's interval of the share; "" if the number is unknown."""
+    pieces = heldout_targets(artifacts).get("mlm")
     if not pieces:
         return ""
     z = NormalDist().inv_cdf(0.975)
@@ -173,7 +174,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     heldout = _heldout_scores(artifacts)
     if (accuracy := heldout.get("mlm_accuracy")) is not None:
         perplexity = heldout.get("mlm_perplexity")
-        pieces = _of_pieces(accuracy, heldout_targets(artifacts).get("mlm"))
+        pieces = _of_pieces(accuracy, artifacts)
         detail = "; ".join(filter(None, (pieces, f"perplexity {fixed(perplexity)}" if perplexity is not None else "")))
         cards.append(Card("Masked pieces, held out", percent(accuracy), detail or "of masked pieces"))
     if not cards:

@@ -17,7 +17,8 @@ import pytest
 from korealbert.artifact import Artifact, ArtifactError, Identity
 from korealbert.artifact.files import digest_of_listing, sha256_of_file
 from korealbert.artifact.files import write_digested as write
-from korealbert.finetune.scores.certificate import certify, read_certificate, verify
+from korealbert.finetune.scores.certificate import certify, read_certificate
+from korealbert.finetune.scores.verification import verify
 from tests.archives import zipped
 from tests.finetune.scores.certifying import GOLD, PREDICTIONS, call, change, rewrite, score
 

@@ -15,8 +15,9 @@ from korealbert.artifact.files import sha256_of_file, write_digested
 from korealbert.artifact.spec import canonical
 from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
-from korealbert.finetune.scores.certificate import certify, verify
+from korealbert.finetune.scores.certificate import certify
 from korealbert.finetune.scores.scoring import compare_files, score_file
+from korealbert.finetune.scores.verification import verify
 from korealbert.finetune.spec import FinetuneSpec
 from tests.finetune.scores.test_certificate import artifact
 

@@ -13,7 +13,7 @@ import pytest
 
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project, sources
-from korealbert.recipe.new.columns import table_of_csv, table_of_text
+from korealbert.recipe.new.tables import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.archives import tar, zipped
 from tests.corpus.extracting import PAGE, dump, extract

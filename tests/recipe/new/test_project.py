@@ -432,8 +432,7 @@ def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     )
     assert [source.files for source in found.sources] == [30]
     assert (
-        sum(line.endswith("lies in another path given, or is the same, and is taken once") for line in project.summary(found))
-        == 3
+        sum(line.endswith("is another given path or lies within one, and is read once") for line in project.summary(found)) == 3
     )
 
 

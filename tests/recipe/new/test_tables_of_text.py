@@ -17,7 +17,7 @@ import pytest
 
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project
-from korealbert.recipe.new.columns import table_of_csv, table_of_text
+from korealbert.recipe.new.tables import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.recipe.new.test_project import built, prose, records, written
 
