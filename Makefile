@@ -179,5 +179,5 @@ $(PEERS)/installed: bench/peers.txt
 	$(PEERS)/bin/pip install --quiet --requirement $<
 	touch $@
 
-clean:  ## delete the environments and all artifacts
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(VENV)-cuda $(PEERS) site "$(or $(STORE),store)"
+clean:  ## delete the environments and the artifacts in store/; a store elsewhere stays
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(VENV)-cuda $(PEERS) site store

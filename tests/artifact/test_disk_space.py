@@ -141,7 +141,7 @@ def test_every_command_names_the_full_disk_and_spoils_no_page(tmp_path: Path) ->
         for arguments in (
             ["export", made.name, str(disk / "a.tar"), *store],
             ["new", str(disk / "mine")],
-            ["diff", RECIPE, RECIPE, "--html", str(page), *store],
+            ["diff", RECIPE, "small-sample", "--html", str(page), *store],
         ):
             sys.argv = ["korealbert", *arguments]
             result = CliRunner().invoke(app, arguments)
