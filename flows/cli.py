@@ -476,7 +476,10 @@ def _bars(found: set[str]) -> Iterator[None]:
                     bars.remove_task(known.pop(label))
                 warn(f"{label}  failed: {message_of(progress)}", style="red")
                 return
-            if progress.unit == "stages" and progress.done:
+            if progress.unit == "stages" and not progress.done:  # It waits for another run.
+                console.print(progress.message, soft_wrap=True)
+                return
+            if progress.unit == "stages":
                 if label in known:
                     bars.remove_task(known.pop(label))
                 if progress.message == CACHED:
