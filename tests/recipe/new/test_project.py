@@ -19,6 +19,7 @@ from korealbert.recipe.new import project
 from korealbert.recipe.tables import RecipeError
 from tests.archives import zipped
 from tests.building import build_all
+from tests.corpus.documents_made import prose as made
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 WORDS = (
@@ -163,12 +164,13 @@ def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit
 def test_each_of_a_few_short_files_is_a_document(end: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     for number, lines in enumerate((5, 9, 15)):
-        text = end.join(f"{prose(100 * number + n)[: 60 + 7 * n]} 열렸다." for n in range(lines))
+        sentences = "\n".join(made(100 * number + n, 3) for n in range(1, 20)).splitlines()
+        text = end.join(" ".join(sentences[n::15]) for n in range(lines))
         (tmp_path / "texts" / f"{number}.txt").write_text(text, "utf-8")
     [source] = project.write(tmp_path / "mine", [tmp_path / "texts"]).sources
     assert (source.document, len(source.sample.lengths)) == ("file", 3)
-    cleaned = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "clean/texts")["clean/texts"]
-    assert cleaned.stats["documents_in"] == cleaned.stats["documents_out"] == 3
+    stats = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "clean/texts")["clean/texts"].stats
+    assert stats["documents_in"] == stats["documents_out"] == 3, stats["dropped"]
 
 
 def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
