@@ -102,7 +102,7 @@ def _options(
 
 
 def _new_directory(given: str) -> Path:
-    if Path(given).is_file():
+    if os.path.isfile(given):  # noqa: PTH113 (Path's raises PermissionError)
         raise typer.BadParameter(f"Directory {given!r} is a file; {_MANY_FILES}")
     return Path(given)
 

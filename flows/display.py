@@ -99,7 +99,10 @@ def bars(found: set[str]) -> Iterator[None]:
                     shown.remove_task(known.pop(label))
                 warn(f"{label}  failed: {message_of(progress)}", style="red")
                 return
-            if progress.unit == "stages" and progress.done:
+            if progress.unit == "stages" and not progress.done:  # It waits for another run.
+                console.print(progress.message, soft_wrap=True)
+                return
+            if progress.unit == "stages":
                 if label in known:
                     shown.remove_task(known.pop(label))
                 if progress.message == CACHED:

@@ -260,7 +260,7 @@ def message_of(error: Exception) -> str:
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if not isinstance(error, ValidationError):
-        return str(error)
+        return str(error.strerror if isinstance(error, locks.ReadOnlyStore) else error)
     found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())
     return "\n".join(f"{field}: {message}" if field else message for field, message in found)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -17,7 +16,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
+from korealbert.artifact import locks
 from korealbert.artifact.files import atomic_write, require_space
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
@@ -269,21 +269,21 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "2592000",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
-    with (
-        (home / "server.log").open("ab") as log,
-        (home / "migration.lock").open("wb") as lock,
-        listen("127.0.0.1", 0) as listener,
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as migrating, (home / "server.log").open("ab") as log, listen("127.0.0.1", 0) as listener:
+        migrating.enter_context(locks.exclusive(home / "migration.lock", waiting=_say_who_starts))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
         with _server(listener, url, cwd=home, env=os.environ | own, stdout=log, stderr=log):
-            fcntl.flock(lock, fcntl.LOCK_UN)
+            migrating.close()
             try:
                 yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
             finally:  # Prefect would wait for them at the end of the process, for ever without the server.
                 APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
                 EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
+
+
+def _say_who_starts(holder: str) -> None:
+    warn(f"waiting for {holder}, which starts its Prefect server")
 
 
 @contextmanager

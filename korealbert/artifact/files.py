@@ -280,8 +280,15 @@ class DigestMemory:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file itself, or all files of a directory, sorted. Links to directories are followed."""
-    return sorted(inner for inner in entries_of(path) if inner.is_file()) if path.is_dir() else [path]
+    """Return the file itself, or all files of a directory, sorted. Links to directories are followed.
+
+    Raises ValueError naming a file whose name is not UTF-8, which no record of a run could hold.
+    """
+    found = sorted(inner for inner in entries_of(path) if inner.is_file()) if path.is_dir() else [path]
+    for each in found:
+        if (shown := os.fsencode(each).decode("utf-8", "replace")) != str(each):
+            raise ValueError(f"{shown}: this name is not UTF-8; rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)")
+    return found
 
 
 def entries_of(directory: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:

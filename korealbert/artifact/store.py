@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -214,12 +215,16 @@ class Store:
         """Return why the artifact of this name cannot be used, or None if it can be used or does not exist.
 
         Reasons are an unreadable manifest, damaged files, or an input (by role; None while it is not built) whose bytes differ
-        from those that the artifact was built from.
+        from those that the artifact was built from. Raises PermissionError if this user may not read it: it may be whole, and
+        another user's.
         """
         artifact = Artifact(name, self.root / name)
         if not artifact.path.exists():
             return None
-        return self.unreadable(artifact) or self.damage(artifact) or self.outdated(artifact, inputs)
+        fault = self.unreadable(artifact) or self.damage(artifact) or self.outdated(artifact, inputs)
+        if fault is not None:
+            _refuse_forbidden(artifact.path)
+        return fault
 
     def unreadable(self, artifact: Artifact) -> str | None:
         """Return why a directory with an artifact's name has no readable manifest, or None."""
@@ -268,6 +273,13 @@ class Store:
     def lock(self, name: str, *, waiting: Callable[[str], None] | None = None) -> AbstractContextManager[None]:
         """Keep two builders of one artifact apart; ``waiting`` is called with the other one. Raises ReadOnlyStore."""
         return locks.exclusive(self.lock_file(name), waiting=waiting)
+
+
+def _refuse_forbidden(directory: Path) -> None:
+    """Raise PermissionError if this user may not read a directory or something in it."""
+    for path in (directory, *directory.rglob("*")):
+        if path.exists() and not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def faults_within(

@@ -145,6 +145,8 @@ class _Archive:
             return
         if not self._matched:
             remedy = f"no member matches {self._selected.pattern!r}: correct `members` of the extract spec"
+            if self._selected.pattern == "*":
+                remedy = "it holds no file that is to be read: leave it out, or fetch it again"
             yield Quarantined(self._archive.name, "byte 0", "", "no_members", remedy)
 
     def _members(self) -> Iterator[RawFile | Quarantined]:

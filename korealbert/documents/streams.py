@@ -32,6 +32,10 @@ _MAGIC = (
     (b"PK\x03\x04", "zip", ".zip"),
 )
 """First bytes of a compressed file, its kind, and the suffix under which it is read; no suffix if it is never read."""
+_ZIP_HEADER_BYTES = 30
+"""Bytes before the name of the first member of a ZIP archive."""
+_OFFICE_MEMBERS = (b"[Content_Types].xml", b"_rels/", b"docProps/", b"word/", b"xl/", b"ppt/", b"mimetypeapplication/")
+"""Names with which the first member of an office document begins."""
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 """What follows ``BZh`` and a digit in bzip2: a block, or the end of an empty file. Text could begin with ``BZh`` too."""
 
@@ -262,6 +266,9 @@ def _refuse_compressed(first_bytes: bytes) -> None:
     for magic, kind, suffix in _MAGIC:
         if first_bytes.startswith(magic) and (suffix != ".bz2" or first_bytes[4:].startswith(_BZIP2_BLOCKS)):
             remedy = f"name it …{suffix}, or unpack it before it comes by standard input" if suffix else "unpack it first"
+            if kind == "zip" and first_bytes.startswith(_OFFICE_MEMBERS, _ZIP_HEADER_BYTES):
+                remedy = "these bytes are an office document (DOCX, HWPX, ODT): convert it to text (.txt), for it is not read"
+                raise ReadFault("other_format", "byte 0", remedy)
             raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {remedy}")
 
 

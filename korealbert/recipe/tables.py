@@ -18,6 +18,7 @@ from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.documents.containers import is_archive
@@ -340,7 +341,12 @@ def _instead(path: Path) -> str:
         directory = Path(*path.parts[: path.parts.index(pattern)])
         inside = json.dumps(path.relative_to(directory).as_posix(), ensure_ascii=False)
         return f"; patterns are not expanded here: name the directory {directory} and set members = {inside}"
-    return nearest(path.name, sorted(each.name for each in path.parent.iterdir())) if path.parent.is_dir() else ""
+    if path.is_symlink():
+        return "; it is a link that leads to nothing, or in a circle"
+    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+    if composed(path.name) in map(composed, names):
+        return "; a file of this name is there, but in another form of Unicode (NFD, as macOS writes it): rename it"
+    return nearest(path.name, names)
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -312,3 +313,9 @@ def test_files_of_linked_directories_are_read_and_a_dangling_link_is_none(tmp_pa
     assert built.artifact.stats["documents_out"] == 2 and build(extract.STAGE, spec, {}, runtime).cached
     (elsewhere / "b.txt").write_text("바다가 시끄럽다.")
     assert build(extract.STAGE, spec, {}, runtime).artifact.name != built.artifact.name
+
+
+def test_a_name_that_is_not_utf_8_is_told(raw: Path, runtime: Runtime) -> None:
+    Path(os.fsdecode(os.fsencode(raw) + b"/\xb0\xa1.jsonl")).touch()
+    with pytest.raises(ValueError, match=r"raw/\ufffd\ufffd\.jsonl: this name is not UTF-8; rename it \(convmv"):
+        build(extract.STAGE, source(raw), {}, runtime)

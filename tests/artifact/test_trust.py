@@ -414,3 +414,19 @@ def test_a_manifest_that_cannot_be_read_is_named(raw: Path, runtime: Runtime, do
     (documents.path / "manifest.json").mkdir()
     assert "manifest.json" in str(Store(runtime.store).fault(documents.name, {}))
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
+
+
+@pytest.mark.parametrize("closed", ["", "documents-00002.arrow"])
+def test_what_this_user_may_not_read_is_named_and_not_replaced(
+    closed: str, raw: Path, runtime: Runtime, documents: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be whole, and another user's."""
+    delete(documents.path / "documents-00002.arrow" if not closed else documents.path / "manifest.json")
+    left, may = sorted(documents.path.iterdir()), os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != documents.path / closed and may(path, mode))
+    with pytest.raises(PermissionError) as refused:
+        build(extract.STAGE, source(raw), {}, runtime)
+    assert refused.value.filename == str(documents.path / closed)
+    assert sorted(documents.path.iterdir()) == left
+    monkeypatch.undo()
+    assert not build(extract.STAGE, source(raw), {}, runtime).cached

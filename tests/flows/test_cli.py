@@ -106,19 +106,25 @@ def test_an_ended_stage_tells_what_it_kept_and_cries_where_that_is_nothing() -> 
 
 
 def test_stages_that_another_run_has_built_meanwhile_count_as_cached(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also: a pipe gets a line for each stage, and no bars."""
+    """Also: a pipe gets a line for each stage, another before it if it waits for another run, and no bars."""
     found: set[str] = set()
     with bars(found):
         watch = watcher.get()
         assert watch is not None
         watch("extract/a", Progress(1, 1, "stages", message=CACHED))
+        watch(
+            "clean/a",
+            Progress(0, None, "stages", message="clean/a: waiting for process 7 on a since 2026, which builds clean-0"),
+        )
         watch("clean/a", Progress(1, 2, "shards"))
         watch("clean/a", Progress(1, 1, "stages", message="built in 0.1 s"))
         watch("pretrain", Progress(3, 9, "steps"))
     assert found == {"extract/a"}
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
-        ["extract/a", "cached"], ["clean/a", "built", "in", "0.1", "s"],
-    ]  # fmt: skip
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "extract/a cached",
+        "clean/a: waiting for process 7 on a since 2026, which builds clean-0",
+        "clean/a built in 0.1 s",
+    ]
 
 
 def test_an_unfinished_artifact_is_said_to_be_one(store: Path) -> None:

@@ -72,6 +72,8 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     ),
     "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' after it; for several files name their dir"),
     "a project where none can be": ("new /proc/x", r"/proc/x: No such file or directory; check its path, or name another"),
+    "a name that no file can have": (f"run {'a' * 300}", r"^a{300}: File name too long; name a shorter one$"),
+    "a project of such a name": (f"new {'a' * 300}", r"a{300}.*: File name too long; name a shorter one$"),
     "a project below a file": ("new a.csv/x", r"a.csv/x: Not a directory; a part of its path is a file; name an"),
     "a certificate": ("verify-score a.jsonl", r"a.jsonl: no certificate \(.*\); name the file that --certificate wrote"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),

@@ -10,11 +10,21 @@ from contextlib import suppress
 from korealbert.corpus.readers.json_values import is_json_list
 from korealbert.documents.csv import csv_reader
 
-ARROW_REMEDY = (
+_ARROW_REMEDY = (
     "these bytes are Arrow, as save_to_disk of the package datasets writes them, which is not read: write them as Parquet"
     ' (datasets.load_from_disk(DIRECTORY).to_parquet(FILE)) and set format = "parquet"'
 )
 
+_BINARY = {
+    b"%PDF-": "PDF",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of an office program (HWP, DOC, XLS)",
+    b"HWP Document File": "HWP",
+    b"{\\rtf": "RTF",
+    b"SQLite format 3\0": "SQLite",
+}
+"""Formats that are not read, by the first bytes of a file."""
+_ISO_2022_KR = b"\x1b$)C"
+"""Beginning of Korean in seven bits, which passes for ASCII."""
 _WARC = re.compile(rb"WARC/\d\.\d\r?\n")
 _PROLOGUE = rb"\s*(?:<\?xml[^>]{0,200}>\s*)?"
 _MARKUP = {
@@ -42,7 +52,7 @@ _HANGUL = re.compile("[가-힣]")
 _JSON_ARRAY = re.compile(rb"\s*\[\s*\{")
 
 
-def looks_like_arrow(first_bytes: bytes) -> bool:
+def _looks_like_arrow(first_bytes: bytes) -> bool:
     """Return whether a file begins like an Arrow file or an Arrow stream."""
     return first_bytes.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
 
@@ -57,20 +67,26 @@ def remedy_for(block: bytes, format: str) -> str:
     remedy = ""
     if block.startswith(b"PAR1"):
         remedy = 'these bytes are Parquet: set format = "parquet"'
+    elif found := next((name for magic, name in _BINARY.items() if block.startswith(magic)), ""):
+        remedy = f"these bytes are {found}, which is not read: convert the file to text (.txt) or JSON Lines, or leave it out"
     elif format in ("warc", "wet"):
         pass
-    elif looks_like_arrow(block):
-        remedy = ARROW_REMEDY
+    elif _looks_like_arrow(block):
+        remedy = _ARROW_REMEDY
     elif _WARC.match(block):
         remedy = 'these bytes are WARC: set format = "warc", or format = "wet" if its records are texts (conversion)'
-    elif format not in ("", "html") and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    elif block.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        remedy = "these bytes are UTF-32, which is not read: convert the file to UTF-8 (iconv -f utf-32 -t utf-8)"
+    elif block.startswith(_ISO_2022_KR):
+        remedy = "these bytes are ISO-2022-KR, which is not read: convert the file to UTF-8 (iconv -f iso-2022-kr -t utf-8)"
+    elif format not in ("", "html", "parquet") and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         remedy = 'these bytes are UTF-16: set encoding = "utf-16"'
     elif format == "jsonl" and _JSON_ARRAY.match(block) and not (others.strip() and is_json_list(first_line)):
         remedy = 'these bytes are a JSON array: set format = "json"'
-    elif format == "text" and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
-        about_json = found == "json" and _is_text_about_json(block)
+    elif format in ("text", "parquet") and (found := next((name for name, begin in _MARKUP.items() if begin.match(block)), "")):
+        about_json = found == "json" and format == "text" and _is_text_about_json(block)
         remedy = "" if about_json else f'these bytes are {found}: set format = "{found}"'
-    elif format in ("text", "news_text") and (delimiter := _delimiter_of_table(block)):
+    elif format in ("text", "news_text", "parquet") and (delimiter := _delimiter_of_table(block)):
         mark = "" if delimiter == "," else f" and delimiter = {json.dumps(delimiter)}"
         remedy = f'these bytes are a table: set format = "csv"{mark}'
     return remedy

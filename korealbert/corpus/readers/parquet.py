@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
 from korealbert.corpus.readers.json import parse_json
-from korealbert.corpus.readers.other_formats import ARROW_REMEDY, looks_like_arrow
+from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.corpus.readers.records import Outcome, Tally, missing_text_remedy
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import ANY_RATIO_BYTES, RatioGuard, RawFile, ReadFault
+from korealbert.documents.streams import ANY_RATIO_BYTES, BYTES_PER_READ, RatioGuard, RawFile, ReadFault
 
 _BATCH_ROWS = 1 << 10
 _BATCH_BYTES = 64 << 20
@@ -144,10 +144,11 @@ def _select_columns(copy: IO[bytes], fields: FieldMap) -> list[_Column]:
         columns = _columns(schema, pq.read_metadata(copy))
     except (pa.ArrowException, OSError) as error:
         copy.seek(0)
-        first_bytes = copy.read(8)
+        block = copy.read(BYTES_PER_READ)
+        if not block.startswith(b"PAR1") and (remedy := remedy_for(block, "parquet")):
+            raise ReadFault("other_format", "byte 0", remedy) from None
         remedy = "set the format that it has, leave it out by `members` (*.parquet), or fetch it again"
-        message = ARROW_REMEDY if looks_like_arrow(first_bytes) else f"{error} (the file begins with {first_bytes!r}); {remedy}"
-        raise ReadFault("corrupt_file", "byte 0", message) from None
+        raise ReadFault("corrupt_file", "byte 0", f"{error} (the file begins with {block[:8]!r}); {remedy}") from None
     wanted = [column for column in columns if composed(column.name) in fields.names]
     found = [composed(column.name) for column in wanted]
     if twice := sorted({name for name in found if found.count(name) > 1}):

@@ -64,6 +64,9 @@ _MAX_DOCUMENT_BYTES = 64 << 10
 book in paragraphs gives as many rows as a book in one piece."""
 MIN_DOCUMENTS = 20
 """Fewer documents are too few to train on some and hold out others. Also the number of files read to find paragraphs."""
+MAX_ARTICLE_LINES = 40
+"""Each of several short files with fewer lines or paragraphs, on average, is one text: 99 % of 1,200 news articles
+have at most 41 sentences."""
 _MAX_ONE_DOCUMENT = 4 << 20
 """Bytes of the longest file that may be one document; the longest novels are shorter."""
 _MIN_WRAPPED_SHARE, _MAX_WRAPPED_CHARACTERS = 0.6, 200
@@ -302,7 +305,8 @@ def _unit(files: Sequence[File]) -> str:
     if _are_many_short(files):
         return "file"
     sample = files[:: -(-len(files) // MIN_DOCUMENTS)]
-    fewest = max(MIN_DOCUMENTS, 2 * len(sample))
+    articles = len(files) > 1 and _median(files) < _MAX_DOCUMENT_BYTES
+    fewest = max(MIN_DOCUMENTS, (MAX_ARTICLE_LINES if articles else 2) * len(sample))
     paragraphs, lines, ends, size = 0, list[int](), 0, 0
     for file in sample:
         text = file.text()
@@ -324,5 +328,11 @@ def _unit(files: Sequence[File]) -> str:
 
 def _are_many_short(files: Sequence[File]) -> bool:
     """Return whether there are enough files to train on, at least half of them short and none very long."""
-    sizes = sorted(file.size for file in files)
-    return len(files) >= MIN_DOCUMENTS and sizes[len(sizes) // 2] < _MAX_DOCUMENT_BYTES and sizes[-1] < _MAX_ONE_DOCUMENT
+    if len(files) < MIN_DOCUMENTS or max(file.size for file in files) >= _MAX_ONE_DOCUMENT:
+        return False
+    return _median(files) < _MAX_DOCUMENT_BYTES
+
+
+def _median(files: Sequence[File]) -> float:
+    """Return the median size of files in bytes."""
+    return sorted(file.size for file in files)[len(files) // 2]

@@ -18,7 +18,7 @@ from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
 from korealbert.corpus.readers.records import one_line, writable
 from korealbert.formatting import size as formatted
-from korealbert.recipe.new.files import MIN_DOCUMENTS, RENAME, SCHEMA, STORE
+from korealbert.recipe.new.files import MAX_ARTICLE_LINES, MIN_DOCUMENTS, RENAME, SCHEMA, STORE
 from korealbert.recipe.new.sources import CONVERT, FoundSources, Source, common_directory, find_sources, listed
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.reference import json_schema
@@ -190,8 +190,9 @@ def _refuse_too_little(found: FoundSources) -> None:
     if any(source.document == "file" and source.files < MIN_DOCUMENTS for source in found.sources):
         whole = (
             f"; fewer than {MIN_DOCUMENTS} files of text are split into paragraphs or lines only if there are at least"
-            f" {MIN_DOCUMENTS} of these, and two a file, and lines only if they do not look wrapped (of about equal length,"
-            " most without the end of a sentence): put each text into a file of its own, or blank lines between texts"
+            f" {MIN_DOCUMENTS} of these, or {MAX_ARTICLE_LINES} in each of several files, and lines only if they do not look"
+            " wrapped (of about equal length, most without the end of a sentence): put each text into a file of its own, or"
+            " blank lines between texts"
         )
     elif any(source.document == "record" for source in found.sources):
         whole = "; a document is a paragraph, as a file is so large: put blank lines between texts"

@@ -75,6 +75,12 @@ def test_an_archive_without_a_matching_member(tmp_path: Path) -> None:
     assert "'*.jsonl'" in found.quarantined[0].remedy
 
 
+def test_an_archive_without_a_member(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tar({}))
+    [bad] = extract(tmp_path / "store", tmp_path / "a.tar", format="text").quarantined
+    assert (bad.reason, bad.remedy) == ("no_members", "it holds no file that is to be read: leave it out, or fetch it again")
+
+
 def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(compressed("gz", b"a" * 30_000_000))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.readers.other_formats import remedy_for
+from tests.archives import zipped
 from tests.corpus.extracting import extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
@@ -109,6 +111,14 @@ def test_utf_16_with_its_mark_names_the_encoding(kind: str, encoding: str, tmp_p
     assert (bad.reason, bad.remedy) == ("other_format", 'these bytes are UTF-16: set encoding = "utf-16"')
 
 
+@pytest.mark.parametrize(("encoding", "name"), [("utf-32", "UTF-32"), ("iso2022_kr", "ISO-2022-KR")])
+@pytest.mark.parametrize("kind", ["text", "csv", "jsonl"])
+def test_encodings_that_are_not_read_are_named(kind: str, encoding: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(f"{SENTENCE}\n{OBJECT}\n".encode(encoding))
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.txt", format=kind).quarantined
+    assert bad.reason == "other_format" and bad.remedy.startswith(f"these bytes are {name}, which is not read: convert ")
+
+
 def test_a_table_in_utf_16_without_its_mark_has_nul_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(f"text,title\r\n{SENTENCE},강\r\n".encode("utf-16-be"))
     found = extract(tmp_path / "store", tmp_path / "a.csv", format="csv")
@@ -126,6 +136,41 @@ def test_a_list_among_json_lines_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(f"[{OBJECT}]\n{OBJECT}\n", "utf-8")
     found = extract(tmp_path / "store", tmp_path / "a.jsonl", format="jsonl")
     assert (found.texts, found.reasons) == ([SENTENCE], ["wrong_type"])
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "jsonl", "parquet", "html"])
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "PDF, which is not read"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504),
+            "a document of an office program (HWP, DOC, XLS), which is not read",
+        ),
+        (b"{\\rtf1\\ansi " + SENTENCE.encode(), "RTF, which is not read"),
+        (b"SQLite format 3\0" + bytes(84), "SQLite, which is not read"),
+        (zipped({"[Content_Types].xml": "<x/>", "word/document.xml": "<x/>"}), "an office document (DOCX, HWPX, ODT)"),
+        (
+            zipped({"mimetype": "application/hwp+zip", "a.xml": "<x/>"}, zipfile.ZIP_STORED),
+            "an office document (DOCX, HWPX, ODT)",
+        ),
+    ],
+    ids=["pdf", "hwp", "rtf", "sqlite", "docx", "hwpx"],
+)
+def test_what_no_source_reads_is_named(kind: str, data: bytes, name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.x").write_bytes(data)
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.x", format=kind).quarantined
+    assert bad.reason == "other_format" and bad.remedy.startswith(f"these bytes are {name}: convert ")
+
+
+@pytest.mark.parametrize(
+    ("data", "format"),
+    [(f"{OBJECT}\n{OBJECT}\n", "json"), (f"title,text\n강,{SENTENCE}\n", "csv"), (f"<!DOCTYPE html>\n<p>{SENTENCE}", "html")],
+)
+def test_what_is_no_parquet_names_its_format(data: str, format: str, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text(data, "utf-8")
+    (bad,) = extract(tmp_path / "store", tmp_path / "a.parquet", format="parquet").quarantined
+    assert bad.reason == "other_format" and bad.remedy.endswith(f': set format = "{format}"')
 
 
 @pytest.mark.parametrize("kind", ["warc", "wet"])

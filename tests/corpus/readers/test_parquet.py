@@ -57,7 +57,8 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
     ("damage", "reason", "hint"),
     [
         (lambda data: data[: len(data) // 2], "corrupt_file", "fetch it again"),
-        (lambda data: b'{"text": "parquet?"}\n' * 50, "corrupt_file", "the file begins with b'{\"text\":'"),
+        (lambda data: b'{"text": "parquet?"}\n' * 50, "other_format", 'these bytes are json: set format = "json"'),
+        (lambda data: b"parquet?" * 50, "corrupt_file", "the file begins with b'parquet?'"),
     ],
 )
 def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, hint: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import fcntl
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ import pytest
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-from korealbert.artifact import DiskFull
+from korealbert.artifact import DiskFull, locks
 from korealbert.flows.services import local_server
 from korealbert.flows.services.local_server import answers, refused, temporary_server, without_errors_of_logging
 from tests.flows.conftest import TINY
@@ -60,7 +59,12 @@ def status(url: str, credentials: str = "") -> int:
 
 
 def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = threading.Event()
+    """It says whom it waits for."""
+    started, said, lines = threading.Event(), threading.Event(), list[str]()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        said.set()
 
     def start_none(*_: object, **__: object) -> subprocess.Popen[bytes]:
         started.set()
@@ -71,14 +75,15 @@ def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path
             pass
 
     monkeypatch.setattr(local_server, "_python", start_none)
-    with (tmp_path / "migration.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        thread = threading.Thread(target=second)
+    monkeypatch.setattr(local_server, "warn", say)
+    thread = threading.Thread(target=second)
+    with locks.exclusive(tmp_path / "migration.lock"):
         thread.start()
-        assert not started.wait(1), "both would migrate one file"
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        assert started.wait(SECONDS_TO_END)
-        thread.join()
+        assert said.wait(SECONDS_TO_END)
+        assert not started.is_set(), "both would migrate one file"
+    assert started.wait(SECONDS_TO_END)
+    thread.join()
+    assert [line.split(" on ")[0] for line in lines] == [f"waiting for process {os.getpid()}"]
 
 
 def test_only_this_process_is_answered_and_there_are_no_documentation_pages(

@@ -81,7 +81,10 @@ def refused(directory: Path, texts: dict[str, str | bytes]) -> str:
 def test_a_file_of_few_paragraphs_is_refused_with_the_remedy(tmp_path: Path) -> None:
     paragraphs = [prose(n) * 4 for n in range(3)]
     message = refused(tmp_path, {"a.txt": "\n\n".join(paragraphs)})
-    assert "split into paragraphs or lines only if there are at least 20 of these, and two a file, and lines" in message
+    assert (
+        "split into paragraphs or lines only if there are at least 20 of these, or 40 in each of several files, and lines"
+        in message
+    )
     apart = {f"{n}.txt": paragraph for n, paragraph in enumerate(paragraphs)}
     assert len(project.find_sources([written(tmp_path / "apart", {**apart})], tmp_path / "mine").sources[0].sample.lengths) == 3
 

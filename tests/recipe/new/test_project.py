@@ -19,6 +19,7 @@ from korealbert.recipe.new import project
 from korealbert.recipe.tables import RecipeError
 from tests.archives import zipped
 from tests.building import build_all
+from tests.corpus.documents_made import prose as made
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 WORDS = (
@@ -125,13 +126,24 @@ def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> N
         ([prose(n) for n in range(25)], "file"),
         ([f"{varied(n)}\n\n{varied(n + 30)}" for n in range(25)], "file"),
         (["\n\n".join(map(prose, range(60)))], "record"),
-        (["\n\n".join(map(prose, range(10 * n, 10 * n + 10))) for n in range(4)], "record"),
+        (["\n\n".join(map(prose, range(50 * n, 50 * n + 50))) for n in range(4)], "record"),
         (["\n\n".join(map(prose, range(n, n + 120))) for n in range(20)], "record"),
         (["\r\n\r\n".join(map(prose, range(60)))], "record"),
         (["\n".join(prose(n)[: 40 + n] for n in range(80))], "line"),
         (["\n".join(f"{prose(n)[:40]}다.”" for n in range(80))], "line"),
+        (["\n".join(f"{prose(n)[: 40 + n]}다." for n in range(80))] * 3, "line"),
     ],
-    ids=["files", "files of paragraphs", "one large", "four", "large ones", "line ends of Windows", "lines", "equal lines"],
+    ids=[
+        "files",
+        "files of paragraphs",
+        "one large",
+        "four",
+        "large ones",
+        "line ends of Windows",
+        "lines",
+        "equal lines",
+        "three",
+    ],
 )
 def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
@@ -146,6 +158,19 @@ def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit
     [source] = found.sources
     long_enough = sum(length >= source.min_characters for length in source.sample.lengths)
     assert long_enough > 0.8 * len(source.sample.lengths) > 10
+
+
+@pytest.mark.parametrize("end", ["\n", "\n\n"])
+def test_each_of_a_few_short_files_is_a_document(end: str, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for number, lines in enumerate((5, 9, 15)):
+        sentences = "\n".join(made(100 * number + n, 3) for n in range(1, 20)).splitlines()
+        text = end.join(" ".join(sentences[n::15]) for n in range(lines))
+        (tmp_path / "texts" / f"{number}.txt").write_text(text, "utf-8")
+    [source] = project.write(tmp_path / "mine", [tmp_path / "texts"]).sources
+    assert (source.document, len(source.sample.lengths)) == ("file", 3)
+    stats = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "clean/texts")["clean/texts"].stats
+    assert stats["documents_in"] == stats["documents_out"] == 3, stats["dropped"]
 
 
 def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
