@@ -306,14 +306,26 @@ def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("variables", [("STORE=my store",), ("KOREALBERT_STORE=my store",)])
-@pytest.mark.parametrize("target", ["up", "ui", "run", "clean"])
+@pytest.mark.parametrize("target", ["up", "ui", "run"])
 def test_make_gives_the_store_that_it_is_told_of(target: str, variables: tuple[str, ...]) -> None:
     clean = {key: value for key, value in os.environ.items() if key not in ("STORE", "KOREALBERT_STORE", "MAKEFLAGS")}
     given = dict(each.split("=") for each in variables)
     done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean | given, capture_output=True, text=True, check=True)
     assert '"my store"' in done.stdout
     done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
-    assert ('"store"' in done.stdout) is (target == "clean") and "--store" not in done.stdout, "commands know it"
+    assert '"store"' not in done.stdout and "--store" not in done.stdout, "commands know it"
+
+
+def test_make_clean_deletes_no_store_that_others_may_use() -> None:
+    done = subprocess.run(
+        ["make", "-n", "clean"],
+        cwd=ROOT,
+        env=os.environ | {"KOREALBERT_STORE": "shared"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-1] == "store" and "shared" not in done.stdout
 
 
 def test_an_error_of_the_temporary_server_on_a_full_disk_tells_of_the_disk(
