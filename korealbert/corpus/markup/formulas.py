@@ -189,6 +189,10 @@ def _two(node: Any, l2tobj: Any) -> str:
 
 def _root(node: Any, l2tobj: Any) -> str:
     index, radicand = (part.strip() for part in _arguments(node, l2tobj))
+    return _root_of(radicand, index)
+
+
+def _root_of(radicand: str, index: str) -> str:
     if index in _ROOTS:
         return f"{_ROOTS[index]}({radicand})"
     return f"{_grouped(radicand, _LONE)}^(1/{_grouped(index, _DENOMINATOR)})"
@@ -281,6 +285,21 @@ def formula(source: str, options: WikiOptions) -> str:
         return protect(placeholder)
     text = _text(source)
     return protect(placeholder.replace("{formula}", text))
+
+
+def of_mathml(name: str, parts: Sequence[str]) -> str:
+    """Return the text of an element of MathML (``mfrac``) from those of its children."""
+    if name == "msqrt":
+        return f"√({''.join(parts)})"
+    if len(parts) != 2 or not all(parts):
+        return "".join(parts)
+    first, second = parts
+    if name == "mfrac":
+        return _quotient("frac", first, second)
+    if name == "mroot":
+        return _root_of(first, second)
+    base = first if _DENOMINATOR.fullmatch(first) else _grouped(first, _LONE)
+    return f"{base}^{_grouped(second, _SUPERSCRIPT)}" if name == "msup" else f"{base}_{_grouped(second, _SUBSCRIPT)}"
 
 
 @lru_cache(maxsize=4096)
