@@ -84,6 +84,7 @@ _PHONE = re.compile(
     r"(?:\+ ?82|\(\+82\)|(?:00)?82(?=[-–]\(?0?\)?1[016-9][-–]))"
     r"[-–. ]{0,2}\(?0?\)?(?:1[016-9]|2|[3-6][1-5]|70|50[2-8]?)[-–. )]{0,2}[0-9]{3,4}[-–. ]?[0-9]{4}"
     r"|01[016-9](?: ?[-–.·/_~] ?[0-9]{3,4} ?[-–.·/_~ ] ?[0-9]{4}|\)[0-9]{3,4}-[0-9]{4}|[2-9][0-9]{6,7})"
+    r"|\(01[016-9]\) ?[0-9]{3,4}[-–. ]?[0-9]{4}"
     r"|(?P<parted>01[016-9] [0-9]{3,4}[- ][0-9]{4})"
     r"|010(?: ?[-–.] ?|\) ?|(?<![0-9] 010) |)(?![01]{8})[0-9]{8}"  # unassigned numbers (010-1…) too, which people write
     r"|01[16-9](?: ?[-–] ?|\) ?|(?<![0-9] ...) )[2-9][0-9]{6,7}"
@@ -109,13 +110,13 @@ _FIGURE_UNIT = re.compile(rf" ?(?:{_TOTAL}|{_COUNTED})(?![가-힣])")
 _FIGURES_NEARBY = re.compile(rf"(?<![0-9])(?<![0-9] )(?!{_AREA} |01[016-9] )[0-9]{{2,3}} [0-9]{{3,4}} [0-9]{{4}}(?![0-9])")
 """A number of the same form that is none of a telephone: both are rows or columns of a table."""
 _NEARBY_REACH = 60
-_DOT = r"(?:\.| ?[(\[](?i:\.|dot|닷|점)[)\]] ?| (?i:dot) | ?[닷점] ?)"
+_DOT = r"(?:\.| ?[(\[{<](?i:\.|dot|닷|점)[)\]}>] ?| (?i:dot) | ?[닷점] ?)"
 _STOP = r" ?\. ?"
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63} ?@ ?(?:(?:naver|gmail|hotmail|outlook|kakao|nate|yahoo)"
     rf"{_STOP}com|(?:daum|hanmail){_STOP}net|(?:[a-z0-9-]+{_STOP}){{1,3}}(?:co|ac|go|re|or){_STOP}kr)(?![A-Za-z0-9])|"
     r"(?:(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
-    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?(?:골뱅이|앳) ?|(?P<word> (?:at|AT|@) |@ | @))|(?<![가-힣])[가-힣]{2,5}@)"
+    r"(?:@| ?[(\[{<](?i:at|@|골뱅이)[)\]}>] ?| ?(?:골뱅이|앳) ?|(?P<word> (?:at|AT|@) |@ | @))|(?<![가-힣])[가-힣]{2,5}@)"
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?{_DOT}|[가-힣]{{2,20}}\.){{1,8}}"
     r"(?:[A-Za-z]{2,24}(?![A-Za-z0-9]|[.-][A-Za-z0-9])|한국)"
 )
@@ -146,8 +147,8 @@ _FIGURES = re.compile(
 """Not accounts: a date with digits after it, years, and groups without the four digits that a group of every account has."""
 _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
-    rf"([ :=은는이가(/\[,]{{0,3}}{_OWNER})"
-    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}})|{_NOT_AFTER_NUMBER})"
+    rf"([ :=은는이가()/\[\],]{{0,3}}{_OWNER})"
+    rf"|(?<![가-힣A-Z])({_BANK})([ :()\]]{{1,2}})|{_NOT_AFTER_NUMBER})"
     r"([0-9]{2,6}(?:[-–][0-9]{1,8}){2,3}|[0-9]{10,14}"
     r"|(?P<parted>[0-9]{2,6}(?P<blank>[ .])[0-9]{1,8}(?:(?P=blank)[0-9]{1,8}){1,2}))"
     rf"{_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
@@ -159,23 +160,35 @@ _PAID_REACH = 30
 """Accounts without hyphens between groups (1002 123 456789) need such a word near the bank: they may be figures of a table."""
 _BUSINESS = re.compile(
     rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_AFTER_NUMBER})"
-    rf"([0-9]{{3}}( ?[-–] ?)[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
+    rf"([0-9]{{3}}( ?[-–] ?|[ .])[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
 )
 _PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
 _LICENSE = re.compile(
-    rf"{_NOT_AFTER_NUMBER}(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)"
-    rf"[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}{_NOT_BEFORE_NUMBER}"
+    rf"{_NOT_AFTER_NUMBER}(?:(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}"
+    rf"|(?P<parted>(?:(?:1[1-9]|2[0-8])[ .]|(?:{_PROVINCE}) ?)[0-9]{{2}}(?P<blank>[ .])[0-9]{{6}}(?P=blank)[0-9]{{2}}))"
+    rf"{_NOT_BEFORE_NUMBER}"
 )
 """Province, year, serial number and two check digits, whose rule is not public."""
 _LICENSE_CUE = re.compile(r"(?:면허[^0-9\n]{0,16}|(?<![가-힣])번호[^0-9\n]{0,6})\Z")
+_LICENSE_NAME = re.compile(r"면허[^0-9\n]{0,16}\Z")
+"""What numbers with blanks or dots need: they may be figures of a table."""
 _LICENSE_CUE_REACH = 24
 _IP = re.compile(
     r"(?<![0-9A-Za-z:.])(?<![0-9],)(?:([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9A-Za-z:]*[0-9A-Za-z]\.|\.?[0-9])"
     r"|([0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]{3,34})(?![0-9A-Za-z:.]))"
 )
-_VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?\Z", re.IGNORECASE)
+_VERSION = re.compile(
+    r"(?:버전|판|펌웨어|드라이버|플레이어|브라우저|크롬|빌드|패치|업데이트|비율|version|ver\.?|v|[A-Za-z]{3,})"
+    r"[은는이가]?[ :]{0,2}\Z",
+    re.IGNORECASE,
+)
+_MAX_MAJOR_VERSION = 32
+"""Addresses whose first number is not above that of a version (Flash Player 32) need a word of networks next to them, or a
+quotation mark."""
+_NETWORK = re.compile(r"(?:접속(?:한 곳)?|서버|주소|호스트|게이트웨이|네임서버|로그인)[ :=은는이가의(]{0,3}\Z|[\"'“‘]\Z")
+_NETWORK_AFTER = re.compile(r"[\"'”’]?(?:(?:에서|으?로) ?(?:접속|로그인)|님| ?\(토론)")
 _IP_CUE = re.compile(r"(?:(?<![A-Za-z])(?i:IP)|아이피)(?i:v4)? ?(?:주소|번호)?[ :=은는이가(]{0,3}\Z")
-_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［ ](?i:at)|골뱅이|앳|[공영]일[공영일육칠팔구]")
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[{<（［｛＜ ](?i:at)|골뱅이|앳|[공영]일[공영일육칠팔구]")
 _OTHER_FORMS = "\u3000\u2010\u2011\u2212\u2012\u2014\u2015\u3161\u2027\u2219\u30fb\u318d"
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans(_OTHER_FORMS, " ---––––····")
 """Translates full-width forms and other hyphens, dashes (also ㅡ) and middle dots to those of the patterns; offsets stay."""
@@ -320,27 +333,34 @@ def _is_parted_account(match: re.Match[str], word: str) -> bool:
 
 def _business(match: re.Match[str]) -> int | None:
     """Check the tax office's check digit: weighted digits, and the tens of the ninth."""
-    *nine, check = map(int, re.sub("[-– ]", "", match[2]))
+    *nine, check = map(int, re.sub("[-–. ]", "", match[2]))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
-    return match.start(2) if (total + check) % 10 == 0 and (match[1] or match[3]) else None
+    hyphens = (match[3] or "").strip(" .")
+    return match.start(2) if (total + check) % 10 == 0 and (match[1] or hyphens) else None
 
 
 def _ip_address(match: re.Match[str]) -> int | None:
-    """Accept public addresses only; four small numbers without a cue word are a version, a section or dates (5.18.10.26)."""
+    """Accept public addresses only; small numbers without a cue word are a version, a section or dates (5.18.10.26)."""
     try:
         public = ip_address(match[0]).is_global
     except ValueError:
         return None
     before = _before(match, 12)
-    small = match[1] and (sum(len(part) > 1 for part in match[1].split(".")) < 2 or max(map(int, match[1].split("."))) < 32)
-    likely = _IP_CUE.search(before) or not (small or _VERSION.search(before))
-    return match.start() if public and likely else None
+    if match[1] and not _IP_CUE.search(before):
+        parts = [int(part) for part in match[1].split(".")]
+        small = max(parts) < 32 or sum(part > 9 for part in parts) < 2
+        version = parts[0] <= _MAX_MAJOR_VERSION and not (
+            _NETWORK.search(before) or _NETWORK_AFTER.match(match.string, match.end())
+        )
+        public = public and not (small or version)
+    return match.start() if public and (_IP_CUE.search(before) or not _VERSION.search(before)) else None
 
 
 def _license(match: re.Match[str]) -> int | None:
     """Require a cue word, because lots, tenders and files are numbered in the same form."""
     after = match.string[match.end() : match.end() + 8]
-    return match.start() if _LICENSE_CUE.search(_before(match, _LICENSE_CUE_REACH)) or "면허" in after else None
+    cue = _LICENSE_NAME if match["parted"] else _LICENSE_CUE
+    return match.start() if cue.search(_before(match, _LICENSE_CUE_REACH)) or "면허" in after else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
@@ -348,12 +368,12 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),
     "card": (re.compile("[0-9]{4}[-– ]?[0-9]{4,6}[-– ]?[0-9]{4}"), _CARD, _card),
-    "business_number": (re.compile("[0-9]{3}[-– ]{0,3}[0-9]{2}[-– ]{0,3}[0-9]{5}"), _BUSINESS, _business),
-    "email": (re.compile("[@골앳([]| (?:at|AT) "), _EMAIL, _email),
+    "business_number": (re.compile("[0-9]{3}[-–. ]{0,3}[0-9]{2}[-–. ]{0,3}[0-9]{5}"), _BUSINESS, _business),
+    "email": (re.compile("[@골앳([{<]| (?:at|AT) "), _EMAIL, _email),
     "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone),
     "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(match.lastindex or 0)),
     "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[ .][0-9]{1,8}[ .][0-9]|[0-9]{8})"), _ACCOUNT, _account),
-    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
+    "driving_license": (re.compile("[0-9]{2}[-. ][0-9]{6}[-. ][0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
 """Kind → a fast pattern that finds any text with such numbers; the exact pattern; and the check of a match."""

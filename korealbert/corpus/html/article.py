@@ -13,6 +13,7 @@ from typing import Any
 from korealbert.corpus.html.boxes import INLINE, is_prose, show_boxes
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
+from korealbert.corpus.markup.formulas import of_mathml
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
 
@@ -193,10 +194,11 @@ def _show_formula(formula: Any) -> None:
         return
     for note in list(formula.iter("annotation", "annotation-xml")):  # The same formula in another language.
         note.drop_tree()
-    for mark, name in (("^", "msup"), ("_", "msub"), ("/", "mfrac")):
-        for node in formula.iter(name):
-            if len(node) == 2:
-                node[1].text = f"{mark}{(node[1].text or '').strip()}"
+    for node in reversed(list(formula.iter("msup", "msub", "mfrac", "msqrt", "mroot"))):  # the inner ones first
+        text = of_mathml(node.tag, [_squeezed("".join(child.itertext())) for child in node])
+        for child in list(node):
+            node.remove(child)
+        node.text = text
     shown = _squeezed("".join(formula.itertext()))
     formula.clear(keep_tail=True)
     formula.tag, formula.text = "span", shown

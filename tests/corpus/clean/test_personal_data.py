@@ -95,6 +95,8 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         *((f"창구는 {number}이다.", "phone") for number in ("02-7301234", "02 7301234", "(02)7301234", "031-73012345")),
         *((f"{said}이다.", "phone") for said in ("전화 027301234", "전화번호: 0313456789", "TEL.0313456789", "(0313456789)")),
         *((f"편지는 {at}로", "email") for at in ("hong[@]naver[.]com", "kim at daum.net", "hong골뱅이naver점com")),
+        *((f"글은 14.36.120.77{said}", "ip_address") for said in ("에서 접속해 썼다.", "님이 썼다.", " (토론)")),
+        ('글쓴이 "14.36.120.77"', "ip_address"),
         ("메일: kim at press dot example", "email"),
         ("메일은 [email protected]로", "email"),
         *((f"전화 {said}번", "phone") for said in ("02-345-6789/6790", "031-123-4567,4568/4569")),
@@ -165,6 +167,21 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
             )
         ),
         *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
+        *((f"{said}14.36.120.77이다.", "ip_address") for said in ("서버 ", "접속한 곳: ", "호스트는 ", "주소(")),
+        *(
+            (f"돈은 {said}로", "account")
+            for said in ("[농협] 351-1234-5678-13", "(신한) 110-123-456789", "[신한] 110-123-456789")
+        ),
+        *(
+            (f"연락처 {number}로", "phone")
+            for number in ("(010) 1234-5678", "(010)1234-5678", "(010) 12345678", "(011)234-5678")
+        ),
+        *((f"사업자등록번호 {number}이다.", "business_number") for number in ("220.81.62517", "220 81 62517")),
+        *(
+            (f"운전면허번호 {number}이다.", "driving_license")
+            for number in ("21 12 123456 78", "21.12.123456.78", "서울 12 345678 90")
+        ),
+        *((f"편지는 kim{at}naver.com으로", "email") for at in ("{at}", " {AT} ", "<at>", "{골뱅이}")),
     ],
 )
 def test_personal_data_is_masked(text: str, kind: Kind) -> None:
@@ -210,6 +227,12 @@ def test_personal_data_is_masked(text: str, kind: Kind) -> None:
         "우리 2019-12-31, 하나 12-34-56",
         "버전 121.130.45.200, Chrome 121.130.45.200, 2.1.3.4 절, 10.20.30.40, 999.130.45.200",
         "표 02 100 2000 30 그리고 3 02 100 2000",
+        "어도비 플래시 플레이어 11.2.202.233을, 펌웨어 7.14.52.101을, 비율은 12.5.33.40, 서버 버전 14.36.120.77을",
+        "펌웨어 121.130.45.200을, 비율은 55.130.45.20, 드라이버 121.130.45.200 설치",
+        "서버 펌웨어 7.14.52.101, 서버당 12.5.33.40",
+        "번호 220.81.62517, 값은 220 81 62517",
+        "번호 21 12 123456 78, 값은 21.12.123456.78",
+        "함수 f{at}x.y, 집합 {at} 가",
         "12:30:45에 std::vector를, 2001:db8::1은 본보기다.",
         "골뱅이 무침 (at) 시장",
         "광주 18-051801-11",
@@ -282,6 +305,9 @@ def test_a_bank_s_telephone_is_no_account(number: str) -> None:
 
 def test_brackets_around_a_number_stay() -> None:
     assert masked("한빛센터(070-4159-8886)와 (02) 123-4567")[0] == "한빛센터([전화번호])와 [전화번호]"
+    assert (
+        masked("(010)1234-5678, (010-1234-5678), [농협] 351-1234-5678-13")[0] == "[전화번호], ([전화번호]), [농협] [계좌번호]"
+    )
 
 
 @pytest.mark.parametrize("kind", ALL)
