@@ -25,6 +25,8 @@ _MIN_CELL_SHARE = 0.5
 _MAX_CAPTION_CHARS = 300
 """A table with pictures and at most as many lines, each in a cell of its own, has captions if they are no longer."""
 _MIN_ARTICLE_SHARE = 2 / 3
+_MIN_PARAGRAPH_CHARS = 60
+"""Characters of a line of prose that is no caption and no notice, so that no article is without it."""
 _MAX_WRAPPERS = 2
 """Levels between a table of a paragraph or two and the paragraphs beside it."""
 _MIN_WIDGET_CHARS = 300
@@ -45,6 +47,8 @@ _SILENT = {
     *("nav", "footer", "legend", "figcaption", "audio", "video", "dialog", "map", "title"),
 }
 """Elements whose text is no part of an article."""
+_HEADINGS = ("h2", "h3", "h4", "h5", "h6")
+_LISTS = ("ul", "ol", "dl")
 _PARAGRAPHS = ("p", "blockquote", "li", "dd", "div", "h2", "h3", "h4")
 _IN_LINE = INLINE | {"br"}
 _BOXES = {"table", "form", "fieldset", "aside", "menu", "figure", "noscript"}
@@ -72,6 +76,8 @@ class _Text:
     """Characters outside links."""
     prose: int = 0
     """Characters of lines that are prose."""
+    paragraphs: int = 0
+    """Characters of lines that are prose and long."""
     lines: int = 0
     """Lines that are prose."""
     pictures: int = 0
@@ -79,6 +85,7 @@ class _Text:
     def add(self, other: _Text) -> None:
         self.chars += other.chars
         self.prose += other.prose
+        self.paragraphs += other.paragraphs
         self.lines += other.lines
         self.pictures += other.pictures
 
@@ -115,6 +122,8 @@ def show_boxes(tree: Any) -> None:
         if alone and not _SCRIPTS.search("".join(note.itertext())):
             note.tag = "div"
     _frame(elements, page)
+    if not _has_container(tree, page):
+        _show_headings_and_lists(elements, page)
     for element in elements:
         if element.tag in _CONTAINERS and (element in page.cells or any(texts[one].prose for one in element.iterchildren("p"))):
             _wrap_lines(element)
@@ -138,6 +147,7 @@ def _texts(tree: Any) -> dict[Any, _Text]:
         one = _Text(max(0, len(line) - linked))
         if linked <= _MAX_LINKED_SHARE * len(line) and is_prose(line):
             one.prose, one.lines = len(line), 1
+            one.paragraphs = len(line) if len(line) >= _MIN_PARAGRAPH_CHARS else 0
         found.setdefault(block, _Text()).add(one)
     for picture in tree.iter("img"):
         found.setdefault(picture, _Text()).pictures = 1
@@ -263,13 +273,63 @@ def _show_table(table: Any, page: _Page) -> bool:
 
 
 def _frame(elements: list[Any], page: _Page) -> None:
-    """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too."""
+    """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too.
+
+    No long paragraph may be outside.
+    """
     if not page.cells or any(element.tag in ("article", "main") for element in elements):
         return
-    least = _MIN_ARTICLE_SHARE * page.texts[elements[0]].prose
-    blocks = (one for one in reversed(elements) if one.tag in ("div", "section") and page.texts[one].prose > least)
+    whole = page.texts[elements[0]]
+    blocks = (
+        one
+        for one in reversed(elements)
+        if one.tag in ("div", "section")
+        and page.texts[one].prose > _MIN_ARTICLE_SHARE * whole.prose
+        and page.texts[one].paragraphs == whole.paragraphs
+    )
     if (frame := next(blocks, None)) is not None and not _is_inline(frame):
         frame.tag = "article"
+
+
+def _has_container(tree: Any, page: _Page) -> bool:
+    """Return whether trafilatura knows the element of the article by its name; then it keeps headings and lists."""
+    from trafilatura.xpaths import BODY_XPATH  # noqa: PLC0415
+
+    return any(page.texts[one].prose for expression in BODY_XPATH for one in expression(tree))
+
+
+def _show_headings_and_lists(elements: list[Any], page: _Page) -> None:
+    """Rename headings and lists beside paragraphs to paragraphs: without an article, trafilatura takes nothing else."""
+    for parent in [one for one in elements if one.tag in _CONTAINERS]:
+        children = list(parent)
+        prose = [number for number, one in enumerate(children) if one in page.parents and one.tag not in _LISTS]
+        shown = set(prose)
+        for number in range(len(children) - 1, -1, -1) if prose else ():
+            child, within = children[number], number < prose[-1]
+            if child.tag in _HEADINGS:
+                found = number + 1 in shown and _is_inline(child) and not _has_controls(child)
+            elif child.tag in _LISTS:
+                found = parent in page.parents and _is_list_of_text(child)
+                found = found and (child in page.parents or (number > prose[0] and (within or _has_sentence(child))))
+            else:
+                found = child.tag == "p" and within and page.texts[child].chars > 0
+            if not found:
+                continue
+            shown.add(number)
+            for one in (child, *child.iterchildren("li", "dt", "dd")):
+                one.tag = "div" if one.tag in _LISTS else "p"
+
+
+def _is_list_of_text(element: Any) -> bool:
+    return not _has_controls(element) and all(map(_is_inline, element.iterchildren()))
+
+
+def _has_controls(element: Any) -> bool:
+    return next(element.iter("a", "img", "input", "button", "label"), None) is not None
+
+
+def _has_sentence(element: Any) -> bool:
+    return any(_SENTENCE.search(one_line(item.text_content())) for item in element.iterchildren())
 
 
 def _show_cell(cell: Any) -> None:
