@@ -8,7 +8,7 @@ it is, and so is left out: tables of figures and captions, menus, lists of links
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -125,7 +125,9 @@ def show_boxes(tree: Any) -> None:
     if not _has_container(tree, page):
         _show_headings_and_lists(elements, page)
     for element in elements:
-        if element.tag in _CONTAINERS and (element in page.cells or any(texts[one].prose for one in element.iterchildren("p"))):
+        if element.tag in _CONTAINERS and (
+            element in page.cells or any(one in texts and texts[one].prose for one in element.iterchildren("p"))
+        ):
             _wrap_lines(element)
         elif element.tag == "label" and not element.get("for") and element.find(".//input") is None:
             element.tag = "span" if is_prose(one_line(element.text_content())) else "label"
@@ -300,32 +302,55 @@ def _has_container(tree: Any, page: _Page) -> bool:
 
 def _show_headings_and_lists(elements: list[Any], page: _Page) -> None:
     """Rename headings and lists beside paragraphs to paragraphs: without an article, trafilatura takes nothing else."""
+    paragraphs = {one for one in elements if one.tag == "p" and one in page.parents}
+    around = paragraphs | {one.getparent() for one in paragraphs}
     for parent in [one for one in elements if one.tag in _CONTAINERS]:
         children = list(parent)
-        prose = [number for number, one in enumerate(children) if one in page.parents and one.tag not in _LISTS]
+        prose = [number for number, one in enumerate(children) if one in around and one.tag not in _LISTS]
         shown = set(prose)
         for number in range(len(children) - 1, -1, -1) if prose else ():
             child, within = children[number], number < prose[-1]
+            text, followed = page.texts.get(child, _Text()), number + 1 in shown
             if child.tag in _HEADINGS:
-                found = number + 1 in shown and _is_inline(child) and not _has_controls(child)
+                found = followed and _is_inline(child) and _drop_anchors(child)
             elif child.tag in _LISTS:
-                found = parent in page.parents and _is_list_of_text(child)
-                found = found and (child in page.parents or (number > prose[0] and (within or _has_sentence(child))))
+                found = parent in around and _is_list_of_text(child, text)
+                found = found and (text.prose > 0 or (number > prose[0] and (within or _has_sentence(child))))
+            elif child.tag == "p" and text.chars:
+                found = within or _SENTENCE.search(one_line(child.text_content())) is not None
             else:
-                found = child.tag == "p" and within and page.texts[child].chars > 0
+                found = followed and not text.chars and (text.pictures > 0 or not len(child))
             if not found:
                 continue
             shown.add(number)
-            for one in (child, *child.iterchildren("li", "dt", "dd")):
-                one.tag = "div" if one.tag in _LISTS else "p"
+            if child.tag in _HEADINGS:
+                child.tag = "p"
+            elif child.tag in _LISTS:
+                _show_list(child)
 
 
-def _is_list_of_text(element: Any) -> bool:
-    return not _has_controls(element) and all(map(_is_inline, element.iterchildren()))
+def _drop_anchors(heading: Any) -> bool:
+    """Remove links to the page itself; return whether there were no others."""
+    links = list(heading.iter("a"))
+    if any(not link.get("href", "#").startswith("#") for link in links):
+        return False
+    for link in links:
+        link.drop_tag()
+    return True
 
 
-def _has_controls(element: Any) -> bool:
-    return next(element.iter("a", "img", "input", "button", "label"), None) is not None
+def _is_list_of_text(element: Any, text: _Text) -> bool:
+    whole = len(one_line(element.text_content()))
+    return next(element.iter("img", "input", "button"), None) is None and text.chars >= (1 - _MAX_LINKED_SHARE) * whole
+
+
+def _show_list(element: Any) -> None:
+    for one in list(element.iter(*_LISTS, "li", "dt", "dd")):
+        if one.tag not in _LISTS and _is_inline(one):
+            one.tag = "p"
+        else:
+            _wrap_lines(one, is_shown=bool)
+            one.tag = "div"
 
 
 def _has_sentence(element: Any) -> bool:
@@ -346,7 +371,7 @@ def _is_inline(element: Any) -> bool:
     return all(node.tag in _IN_LINE for node in element.iterdescendants())
 
 
-def _wrap_lines(container: Any) -> None:
+def _wrap_lines(container: Any, is_shown: Callable[[str], bool] = is_prose) -> None:
     """Put prose that stands beside blocks into paragraphs, because trafilatura leaves out text beside paragraphs."""
     children = list(container)
     starts = [-1, *(number for number, child in enumerate(children) if child.tag not in _IN_LINE)]
@@ -355,7 +380,7 @@ def _wrap_lines(container: Any) -> None:
     for start, end in zip(starts, [*starts[1:], len(children)], strict=True):
         before, nodes = (children[start] if start >= 0 else None), children[start + 1 : end]
         text = (container.text if before is None else before.tail) or ""
-        if not any(map(is_prose, _unlinked_lines(text, nodes))):
+        if not any(map(is_shown, _unlinked_lines(text, nodes))):
             continue
         paragraph = container.makeelement("p")
         paragraph.text = text
