@@ -98,6 +98,8 @@ class _Page:
     """Blocks with paragraphs."""
     laid_out: bool
     """Whether tables lay out the page."""
+    tables: set[Any] = field(default_factory=set)
+    """Tables that were renamed, and their cells."""
     cells: list[Any] = field(default_factory=list)
     """Boxes and cells that were renamed, the inner ones first."""
 
@@ -266,9 +268,11 @@ def _show_table(table: Any, page: _Page) -> bool:
         for cell in kept:
             _show_cell(cell)
         page.cells.extend(kept)
+        page.tables.update(kept)
         if kept:
             row.tag = "div"
     table.tag = "div"
+    page.tables.add(table)
     for element in (table, *(row for row in rows if row.tag == "div")):
         element.attrib.clear()
     return True
@@ -277,19 +281,18 @@ def _show_table(table: Any, page: _Page) -> bool:
 def _frame(elements: list[Any], page: _Page) -> None:
     """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too.
 
-    No long paragraph may be outside.
+    If a long paragraph is outside, only a table around both is one; other blocks have menus beside the paragraphs.
     """
     if not page.cells or any(element.tag in ("article", "main") for element in elements):
         return
     whole = page.texts[elements[0]]
-    blocks = (
+    blocks = [
         one
         for one in reversed(elements)
-        if one.tag in ("div", "section")
-        and page.texts[one].prose > _MIN_ARTICLE_SHARE * whole.prose
-        and page.texts[one].paragraphs == whole.paragraphs
-    )
-    if (frame := next(blocks, None)) is not None and not _is_inline(frame):
+        if one.tag in ("div", "section") and page.texts[one].prose > _MIN_ARTICLE_SHARE * whole.prose
+    ]
+    frame = next((one for one in blocks if page.texts[one].paragraphs == whole.paragraphs), None)
+    if frame is not None and (frame is blocks[0] or frame in page.tables) and not _is_inline(frame):
         frame.tag = "article"
 
 
