@@ -2,7 +2,8 @@
 
 Such elements are renamed to ``div`` and ``p`` if they hold prose: lines that end like a sentence, or are long and have many
 words, outside links. Old newspapers and boards put whole articles into a table, ASP.NET whole pages into a form. What stays as
-it is, and so is left out: tables of figures and captions, menus, lists of links, widgets, and comments.
+it is, and so is left out: tables of figures and captions, menus, lists of links, widgets, and comments. Headings and lists
+beside paragraphs are renamed, too, on pages whose article trafilatura does not know by its tag, class or id.
 """
 
 from __future__ import annotations
@@ -124,15 +125,13 @@ def show_boxes(tree: Any) -> None:
         if alone and not _SCRIPTS.search("".join(note.itertext())):
             note.tag = "div"
     _frame(elements, page)
-    if not _has_container(tree, page):
-        _show_headings_and_lists(elements, page)
     for element in elements:
-        if element.tag in _CONTAINERS and (
-            element in page.cells or any(one in texts and texts[one].prose for one in element.iterchildren("p"))
-        ):
+        if element.tag in _CONTAINERS and (element in page.cells or any(texts[one].prose for one in element.iterchildren("p"))):
             _wrap_lines(element)
         elif element.tag == "label" and not element.get("for") and element.find(".//input") is None:
             element.tag = "span" if is_prose(one_line(element.text_content())) else "label"
+    if not _has_container(tree, page):
+        _show_headings_and_lists(tree, page)
 
 
 def is_prose(line: str) -> bool:
@@ -281,7 +280,7 @@ def _show_table(table: Any, page: _Page) -> bool:
 def _frame(elements: list[Any], page: _Page) -> None:
     """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too.
 
-    If a long paragraph is outside, only a table around both is one; other blocks have menus beside the paragraphs.
+    If paragraphs are in several blocks, only a table around all is one; other blocks have menus, too.
     """
     if not page.cells or any(element.tag in ("article", "main") for element in elements):
         return
@@ -292,7 +291,9 @@ def _frame(elements: list[Any], page: _Page) -> None:
         if one.tag in ("div", "section") and page.texts[one].prose > _MIN_ARTICLE_SHARE * whole.prose
     ]
     frame = next((one for one in blocks if page.texts[one].paragraphs == whole.paragraphs), None)
-    if frame is not None and (frame is blocks[0] or frame in page.tables) and not _is_inline(frame):
+    if frame is None or _is_inline(frame):
+        return
+    if frame in page.tables or (frame is blocks[0] and frame in page.parents):
         frame.tag = "article"
 
 
@@ -303,11 +304,11 @@ def _has_container(tree: Any, page: _Page) -> bool:
     return any(page.texts[one].prose for expression in BODY_XPATH for one in expression(tree))
 
 
-def _show_headings_and_lists(elements: list[Any], page: _Page) -> None:
+def _show_headings_and_lists(tree: Any, page: _Page) -> None:
     """Rename headings and lists beside paragraphs to paragraphs: without an article, trafilatura takes nothing else."""
-    paragraphs = {one for one in elements if one.tag == "p" and one in page.parents}
+    paragraphs = {one for one in tree.iter("p") if one in page.parents or one not in page.texts}  # _wrap_lines makes new ones
     around = paragraphs | {one.getparent() for one in paragraphs}
-    for parent in [one for one in elements if one.tag in _CONTAINERS]:
+    for parent in list(tree.iter(*_CONTAINERS)):
         children = list(parent)
         prose = [number for number, one in enumerate(children) if one in around and one.tag not in _LISTS]
         shown = set(prose)
@@ -338,7 +339,10 @@ def _drop_anchors(heading: Any) -> bool:
     if any(not link.get("href", "#").startswith("#") for link in links):
         return False
     for link in links:
-        link.drop_tag()
+        if any(map(str.isalnum, "".join(link.itertext()))):
+            link.drop_tag()
+        else:  # a sign such as # or ¶
+            link.drop_tree()
     return True
 
 

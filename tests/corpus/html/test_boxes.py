@@ -192,6 +192,15 @@ def test_questions_and_other_headings() -> None:
     ]
     pictured = f"<p>{LEAD}</p><h2><a href=#x>봄</a></h2><figure><img src=a></figure><p>{LONG}</p>"
     assert lines_of(pictured) == [LEAD, "봄", LONG]
+    assert lines_of(f"<p>{LEAD}</p><h2>봄<a href=#x>#</a></h2><p>{LONG}</p>") == [LEAD, "봄", LONG]
+    cell = f"{LEAD}<h3>봄</h3>{LONG}"
+    assert lines_of(f"<p>{LONG_TOO}</p><table>{rows(cell)}</table>") == [LONG_TOO, LEAD, "봄", LONG]
+
+
+def test_menus_of_a_form_around_all_paragraphs_are_left_out() -> None:
+    menu = f"<div>{MENU.replace('<a href=/b>경제</a>', '전체 보기')}</div><div>{SIDE}</div>"
+    body = f"<form>{menu}<div><p>{LEAD}</p><p>{LONG}</p></div><div><p>{LONG_TOO}</p></div></form>"
+    assert lines_of(body) == [LEAD, LONG, LONG_TOO]
 
 
 def test_lists_in_lists_and_with_a_link() -> None:
