@@ -181,11 +181,20 @@ def _show_paragraphs(tree: Any) -> None:
         if block.tag == "center" and block.find(".//img") is None:
             block.tag = "div"  # trafilatura does not know it
         inline = all(node.tag in _IN_PARAGRAPH for node in islice(block.iter(), 1, None))
-        if not inline or block.getparent() not in parents:
+        outer = block  # of wrappers around nothing else
+        while inline and (above := outer.getparent()) is not None and above.tag in ("div", "section") and _is_alone(outer):
+            outer = above
+        if not inline or not parents.intersection((block.getparent(), outer.getparent())):
             continue
         text = block.text_content().strip()
         if block.find(".//br") is not None or (len(text) >= _MIN_PARAGRAPH_CHARS and _SENTENCE_AT_END.search(text)):
             block.tag = "p"
+
+
+def _is_alone(element: Any) -> bool:
+    """Return whether nothing else is in the element's parent."""
+    parent = element.getparent()
+    return len(parent) == 1 and not (parent.text or "").strip() and not (element.tail or "").strip()
 
 
 def _show_formula(formula: Any) -> None:

@@ -2,13 +2,14 @@
 
 Such elements are renamed to ``div`` and ``p`` if they hold prose: lines that end like a sentence, or are long and have many
 words, outside links. Old newspapers and boards put whole articles into a table, ASP.NET whole pages into a form. What stays as
-it is, and so is left out: tables of figures and captions, menus, lists of links, widgets, and comments.
+it is, and so is left out: tables of figures and captions, menus, lists of links, widgets, and comments. Headings and lists
+beside paragraphs are renamed, too, on pages whose article trafilatura does not know by its tag, class or id.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -25,6 +26,8 @@ _MIN_CELL_SHARE = 0.5
 _MAX_CAPTION_CHARS = 300
 """A table with pictures and at most as many lines, each in a cell of its own, has captions if they are no longer."""
 _MIN_ARTICLE_SHARE = 2 / 3
+_MIN_PARAGRAPH_CHARS = 60
+"""Characters of a line of prose that is no caption and no notice, so that no article is without it."""
 _MAX_WRAPPERS = 2
 """Levels between a table of a paragraph or two and the paragraphs beside it."""
 _MIN_WIDGET_CHARS = 300
@@ -45,6 +48,8 @@ _SILENT = {
     *("nav", "footer", "legend", "figcaption", "audio", "video", "dialog", "map", "title"),
 }
 """Elements whose text is no part of an article."""
+_HEADINGS = ("h2", "h3", "h4", "h5", "h6")
+_LISTS = ("ul", "ol", "dl")
 _PARAGRAPHS = ("p", "blockquote", "li", "dd", "div", "h2", "h3", "h4")
 _IN_LINE = INLINE | {"br"}
 _BOXES = {"table", "form", "fieldset", "aside", "menu", "figure", "noscript"}
@@ -72,6 +77,8 @@ class _Text:
     """Characters outside links."""
     prose: int = 0
     """Characters of lines that are prose."""
+    paragraphs: int = 0
+    """Characters of lines that are prose and long."""
     lines: int = 0
     """Lines that are prose."""
     pictures: int = 0
@@ -79,6 +86,7 @@ class _Text:
     def add(self, other: _Text) -> None:
         self.chars += other.chars
         self.prose += other.prose
+        self.paragraphs += other.paragraphs
         self.lines += other.lines
         self.pictures += other.pictures
 
@@ -91,6 +99,8 @@ class _Page:
     """Blocks with paragraphs."""
     laid_out: bool
     """Whether tables lay out the page."""
+    tables: set[Any] = field(default_factory=set)
+    """Tables that were renamed, and their cells."""
     cells: list[Any] = field(default_factory=list)
     """Boxes and cells that were renamed, the inner ones first."""
 
@@ -120,6 +130,8 @@ def show_boxes(tree: Any) -> None:
             _wrap_lines(element)
         elif element.tag == "label" and not element.get("for") and element.find(".//input") is None:
             element.tag = "span" if is_prose(one_line(element.text_content())) else "label"
+    if not _has_container(tree, page):
+        _show_headings_and_lists(tree, page)
 
 
 def is_prose(line: str) -> bool:
@@ -138,6 +150,7 @@ def _texts(tree: Any) -> dict[Any, _Text]:
         one = _Text(max(0, len(line) - linked))
         if linked <= _MAX_LINKED_SHARE * len(line) and is_prose(line):
             one.prose, one.lines = len(line), 1
+            one.paragraphs = len(line) if len(line) >= _MIN_PARAGRAPH_CHARS else 0
         found.setdefault(block, _Text()).add(one)
     for picture in tree.iter("img"):
         found.setdefault(picture, _Text()).pictures = 1
@@ -254,22 +267,101 @@ def _show_table(table: Any, page: _Page) -> bool:
         for cell in kept:
             _show_cell(cell)
         page.cells.extend(kept)
+        page.tables.update(kept)
         if kept:
             row.tag = "div"
     table.tag = "div"
+    page.tables.add(table)
     for element in (table, *(row for row in rows if row.tag == "div")):
         element.attrib.clear()
     return True
 
 
 def _frame(elements: list[Any], page: _Page) -> None:
-    """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too."""
+    """Call the innermost block with most of the prose an article, if there is none; then trafilatura keeps headings, too.
+
+    If paragraphs are in several blocks, only a table around all is one; other blocks have menus, too.
+    """
     if not page.cells or any(element.tag in ("article", "main") for element in elements):
         return
-    least = _MIN_ARTICLE_SHARE * page.texts[elements[0]].prose
-    blocks = (one for one in reversed(elements) if one.tag in ("div", "section") and page.texts[one].prose > least)
-    if (frame := next(blocks, None)) is not None and not _is_inline(frame):
+    whole = page.texts[elements[0]]
+    blocks = [
+        one
+        for one in reversed(elements)
+        if one.tag in ("div", "section") and page.texts[one].prose > _MIN_ARTICLE_SHARE * whole.prose
+    ]
+    frame = next((one for one in blocks if page.texts[one].paragraphs == whole.paragraphs), None)
+    if frame is None or _is_inline(frame):
+        return
+    if frame in page.tables or (frame is blocks[0] and frame in page.parents):
         frame.tag = "article"
+
+
+def _has_container(tree: Any, page: _Page) -> bool:
+    """Return whether trafilatura knows the element of the article by its name; then it keeps headings and lists."""
+    from trafilatura.xpaths import BODY_XPATH  # noqa: PLC0415
+
+    return any(page.texts[one].prose for expression in BODY_XPATH for one in expression(tree))
+
+
+def _show_headings_and_lists(tree: Any, page: _Page) -> None:
+    """Rename headings and lists beside paragraphs to paragraphs: without an article, trafilatura takes nothing else."""
+    paragraphs = {one for one in tree.iter("p") if one in page.parents or one not in page.texts}  # _wrap_lines makes new ones
+    around = paragraphs | {one.getparent() for one in paragraphs}
+    for parent in list(tree.iter(*_CONTAINERS)):
+        children = list(parent)
+        prose = [number for number, one in enumerate(children) if one in around and one.tag not in _LISTS]
+        shown = set(prose)
+        for number in range(len(children) - 1, -1, -1) if prose else ():
+            child, within = children[number], number < prose[-1]
+            text, followed = page.texts.get(child, _Text()), number + 1 in shown
+            if child.tag in _HEADINGS:
+                found = followed and _is_inline(child) and _drop_anchors(child)
+            elif child.tag in _LISTS:
+                found = parent in around and _is_list_of_text(child, text)
+                found = found and (text.prose > 0 or (number > prose[0] and (within or _has_sentence(child))))
+            elif child.tag == "p" and text.chars:
+                found = within or _SENTENCE.search(one_line(child.text_content())) is not None
+            else:
+                found = followed and not text.chars and (text.pictures > 0 or not len(child))
+            if not found:
+                continue
+            shown.add(number)
+            if child.tag in _HEADINGS:
+                child.tag = "p"
+            elif child.tag in _LISTS:
+                _show_list(child)
+
+
+def _drop_anchors(heading: Any) -> bool:
+    """Remove links to the page itself; return whether there were no others."""
+    links = list(heading.iter("a"))
+    if any(not link.get("href", "#").startswith("#") for link in links):
+        return False
+    for link in links:
+        if any(map(str.isalnum, "".join(link.itertext()))):
+            link.drop_tag()
+        else:  # a sign such as # or ¶
+            link.drop_tree()
+    return True
+
+
+def _is_list_of_text(element: Any, text: _Text) -> bool:
+    whole = len(one_line(element.text_content()))
+    return next(element.iter("img", "input", "button"), None) is None and text.chars >= (1 - _MAX_LINKED_SHARE) * whole
+
+
+def _show_list(element: Any) -> None:
+    for one in list(element.iter(*_LISTS, "li", "dt", "dd")):
+        if one.tag not in _LISTS and _is_inline(one):
+            one.tag = "p"
+        else:
+            _wrap_lines(one, is_shown=bool)
+            one.tag = "div"
+
+
+def _has_sentence(element: Any) -> bool:
+    return any(_SENTENCE.search(one_line(item.text_content())) for item in element.iterchildren())
 
 
 def _show_cell(cell: Any) -> None:
@@ -286,7 +378,7 @@ def _is_inline(element: Any) -> bool:
     return all(node.tag in _IN_LINE for node in element.iterdescendants())
 
 
-def _wrap_lines(container: Any) -> None:
+def _wrap_lines(container: Any, is_shown: Callable[[str], bool] = is_prose) -> None:
     """Put prose that stands beside blocks into paragraphs, because trafilatura leaves out text beside paragraphs."""
     children = list(container)
     starts = [-1, *(number for number, child in enumerate(children) if child.tag not in _IN_LINE)]
@@ -295,7 +387,7 @@ def _wrap_lines(container: Any) -> None:
     for start, end in zip(starts, [*starts[1:], len(children)], strict=True):
         before, nodes = (children[start] if start >= 0 else None), children[start + 1 : end]
         text = (container.text if before is None else before.tail) or ""
-        if not any(map(is_prose, _unlinked_lines(text, nodes))):
+        if not any(map(is_shown, _unlinked_lines(text, nodes))):
             continue
         paragraph = container.makeelement("p")
         paragraph.text = text

@@ -146,6 +146,77 @@ def test_comments_that_are_most_of_a_page_stay() -> None:
     assert lines_of(f"<div class=reply>{P}</div>") == LINES
 
 
+LEAD = "나루시는 내년부터 도심 하천 세 곳에 산책로를 새로 놓는다고 3일 밝혔으며, 공사는 이듬해 봄까지 한다고 덧붙였다."
+LONG = f"{THREE.removesuffix('.')} 한편 시의회에서는 사업비를 줄이라는 말도 나왔다고 전했다."
+LONG_TOO = f"{FOUR.removesuffix('.')} 먼지가 날리는 것을 막으려고 둘레에 가림막을 두르기로 했다."
+LONG_PARAGRAPH, LONG_PARAGRAPH_TOO = f"<p>{LONG}</p>", f"<p>{LONG_TOO}</p>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<table>{rows(LEAD, f'<table>{rows(LONG, LONG_TOO)}</table>')}</table>",
+        f"<table>{rows(f'<p>{LEAD}</p>', f'<table>{rows(LONG_PARAGRAPH, LONG_PARAGRAPH_TOO)}</table>')}</table>",
+        f"<p>{LEAD}</p><table>{rows(LONG, LONG_TOO)}</table>",
+        f"<p>{LEAD}</p><form><div><p>{LONG}</p><p>{LONG_TOO}</p></div></form>",
+        f"<section><div><span>{LEAD}</span></div></section><p>{LONG}</p><p>{LONG_TOO}</p>",
+        f"<article><div><div>{LEAD}</div></div><p>{LONG}</p><p>{LONG_TOO}</p></article>",
+    ],
+)
+def test_a_paragraph_outside_the_box_with_most_of_the_prose(body: str) -> None:
+    assert lines_of(body) == [LEAD, LONG, LONG_TOO]
+
+
+def test_a_paragraph_after_nested_tables() -> None:
+    inner = f"<table>{rows(f'<table>{rows(LONG, LONG_TOO)}</table>')}</table>"
+    assert lines_of(f"<table>{rows(inner, LEAD)}</table>") == [LONG, LONG_TOO, LEAD]
+
+
+STEPS = ["먼저 밀가루 두 숟갈을 찬물에 풀어 덩어리가 없도록 젓습니다.", "약한 불로 끓입니다.", "체에 거릅니다."]
+RECIPE = f"<p>{LEAD}</p><h2>풀 쑤는 법</h2><ol>{''.join(f'<li>{step}</li>' for step in STEPS)}</ol><p>{LONG}</p>"
+MENU = "<h1>나루시</h1><ul><li><a href=/a>정치</a></li><li><a href=/b>경제</a></li></ul>"
+SIDE = "<h3>많이 본 기사</h3><ul><li><a href=/1>산책로의 봄을 걷다</a></li><li>광고 문의</li></ul>"
+
+
+@pytest.mark.parametrize("attributes", ["", "class=view", "class=detail", "class=board_view", "id=article"])
+def test_headings_and_lists_of_any_container(attributes: str) -> None:
+    wanted = [LEAD, "풀 쑤는 법", *STEPS, LONG]
+    assert lines_of(f"<div {attributes}>{RECIPE}</div>") == wanted
+    assert lines_of(f"<div>{MENU}</div><div {attributes}>{RECIPE}</div><div>{SIDE}</div>") == wanted
+    assert lines_of(f"{MENU}{RECIPE}{SIDE}") == wanted
+
+
+def test_questions_and_other_headings() -> None:
+    assert lines_of(f"<h2>언제 놓나요?</h2><p>{LEAD}</p><h2>왜요?</h2><p>{LONG}</p><h2>밤에도요?</h2><p>아니요.</p>") == [
+        *("언제 놓나요?", LEAD, "왜요?", LONG, "밤에도요?", "아니요.")
+    ]
+    pictured = f"<p>{LEAD}</p><h2><a href=#x>봄</a></h2><figure><img src=a></figure><p>{LONG}</p>"
+    assert lines_of(pictured) == [LEAD, "봄", LONG]
+    assert lines_of(f"<p>{LEAD}</p><h2>봄<a href=#x>#</a></h2><p>{LONG}</p>") == [LEAD, "봄", LONG]
+    cell = f"{LEAD}<h3>봄</h3>{LONG}"
+    assert lines_of(f"<p>{LONG_TOO}</p><table>{rows(cell)}</table>") == [LONG_TOO, LEAD, "봄", LONG]
+
+
+def test_menus_of_a_form_around_all_paragraphs_are_left_out() -> None:
+    menu = f"<div>{MENU.replace('<a href=/b>경제</a>', '전체 보기')}</div><div>{SIDE}</div>"
+    body = f"<form>{menu}<div><p>{LEAD}</p><p>{LONG}</p></div><div><p>{LONG_TOO}</p></div></form>"
+    assert lines_of(body) == [LEAD, LONG, LONG_TOO]
+
+
+def test_lists_in_lists_and_with_a_link() -> None:
+    nested = f"<p>{LEAD}</p><ul><li>봄<ul><li>꽃</li></ul></li><li><a href=/x>나루</a>는 강가의 고을</li></ul><p>{LONG}</p>"
+    assert lines_of(nested) == [LEAD, "봄", "꽃", "나루는 강가의 고을", LONG]
+
+
+def test_a_processing_instruction_between_paragraphs() -> None:
+    assert lines_of(f"<p>{LEAD}</p><?php echo 1 ?><h2>봄</h2><p>{LONG}</p>") == [LEAD, "봄", LONG]
+
+
+def test_fields_and_buttons_beside_paragraphs_are_left_out() -> None:
+    fields, buttons = "<ul><li>작성자 홍길동</li><li>조회 120</li></ul>", "<ul><li>공유</li><li>인쇄</li></ul>"
+    assert lines_of(f"<h3>산책로</h3>{fields}<p>{LEAD}</p><p>{LONG}</p>{buttons}{SIDE}") == [LEAD, LONG]
+
+
 @pytest.mark.parametrize(
     "unit",
     [
@@ -155,6 +226,9 @@ def test_comments_that_are_most_of_a_page_stay() -> None:
         f"<b>{ONE}<br>",
         "<table><tr><td>",
         "<span><div>",
+        f"<div><p>{LEAD}</p><ul><li>가",
+        f"<h2>가</h2><p>{LEAD}</p><ul><li>가<li>나</ul>",
+        "<div><div><span>가</span></div></div>",
     ],
 )
 def test_boxes_are_judged_in_linear_time(unit: str) -> None:
