@@ -124,7 +124,8 @@ def _identifiers(text: str) -> Hashes:
             continue
         parts = match.group("after_je", "any", "number", "ordinal", "label", "person", "sex")
         found.append(hash64(f"identifier {''.join(part or '' for part in parts)}"))
-    return np.array(found, dtype=np.uint64) & ~np.uint64(1)
+    hashes: Hashes = np.array(found, dtype=np.uint64) & ~np.uint64(1)
+    return hashes
 
 
 def _hashes(text: str, *, of_title: bool) -> Hashes:
