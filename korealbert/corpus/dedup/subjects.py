@@ -113,7 +113,8 @@ def _topic(text: str) -> Hashes:
     if found is None or _NO_TOPIC.fullmatch(found[1]):
         return np.empty(0, dtype=np.uint64)
     hashes = _hashes(found[1], of_title=True)
-    return hashes[hashes & np.uint64(1) == 0]
+    words: Hashes = hashes[hashes & np.uint64(1) == 0]
+    return words
 
 
 def _identifiers(text: str) -> Hashes:
@@ -124,8 +125,7 @@ def _identifiers(text: str) -> Hashes:
             continue
         parts = match.group("after_je", "any", "number", "ordinal", "label", "person", "sex")
         found.append(hash64(f"identifier {''.join(part or '' for part in parts)}"))
-    hashes: Hashes = np.array(found, dtype=np.uint64) & ~np.uint64(1)
-    return hashes
+    return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 
 
 def _hashes(text: str, *, of_title: bool) -> Hashes:
