@@ -1,7 +1,9 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
-and, because titles may be equal or missing, those of the words of its first sentence that it repeats. Hangul words are stripped
+and, because titles may be equal or missing, those of the words of its first sentence that it repeats, and of the identifiers of
+its opening, which need not be repeated: 7호, 제3회, 김민수 씨, 여자, and the topic before its first 은 or 는. Amounts and dates
+are none. Hangul words are stripped
 of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of
 a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
 """
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.particles import is_particle, lengths_before_particles
+from korealbert.philox import hash64
 
 _VERB = re.compile(
     r"(?:하|되|시키)(?:[다고며면게지여자기던는나니]|면서|도록|려고?|지만|는데)?|(?:한|된|시킨)(?:다(?:고|는|며|면)?|데)?|(?:할|될|시킬)(?:까|듯|수록)?"
@@ -41,6 +44,29 @@ _FIRST_SENTENCE = re.compile(r"[^\n]{0,200}?[.?!](?=\s)|[^\n]{1,200}")
 _MIN_SUBJECT_FREQUENCY = 3
 """A text is about those words of its first sentence that it has this many times."""
 
+_OPENING_CHARACTERS = 200
+_ORDINAL = (
+    r"(?:제 ?(?P<after_je>\d+) ?(?P<any>[회차대호기부권편장조항과집군])"
+    r"|(?<![\d.,])(?P<number>\d+)(?P<ordinal>호[선기실]?|회차|차전?|탄|학년|부|분기))"
+)
+"""A number that counts nothing. After 제 it never does; without it 3회 and 3대 may be amounts."""
+_LABEL = r"(?<![a-z0-9])(?P<label>[a-z][조팀반])"
+_SURNAMES = (
+    "강고곽구국권금기길김나남노도류마맹명모문민박반방배백변봉부서석선설성소손송신심안양엄여연염예오옥왕용우원위유육윤은이인임장전정제조주지진차채천최"
+    "추탁태편표하한함허현홍황"
+)
+_PERSON = (
+    rf"(?<![가-힣])(?P<person>[{_SURNAMES}](?:[가-힣]{{2}}(?<![날솜글말맘저])|[가-힣]{{1,2}}(?=[ (])(?<![가-힣]모)))"
+    r" ?(?:\([^()\n]{1,20}\) ?)?씨"
+)
+"""A name before 씨; 김모 씨 and A씨 name nobody, 가을날씨 is a word."""
+_SEX = r"(?<![가-힣])(?P<sex>[남여])(?:자|성|학생)"
+_IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON})(?P<rest>[가-힣]*)|{_SEX}")
+"""Words that tell texts of one template apart: they number or name, where other words may be reworded and figures corrected."""
+_TOPIC = re.compile(r"\W{0,3}((?:[^\s.?!]{1,20} ){0,2}?[^\s.?!]{0,20}?[가-힣a-zA-Z0-9])(?:\([^()\n]{0,60}\))?[은는](?=[ ,])")
+_NO_TOPIC = re.compile(r"(?:나|저|너|우리|저희|[이그저]것?|여기|오늘|어제|내일|지금|요즘|이번|지난|최근|올해)(?:에|에서|도)?")
+"""Pronouns and times."""
+
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
 
@@ -52,7 +78,10 @@ def compared(title: str, text: str, shingles: Hashes) -> Compared:
     words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
     first = _FIRST_SENTENCE.match(text)
     subject = _hashes(first[0] if first else "", of_title=True)
-    return Compared(shingles, words, np.union1d(names, subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]))
+    repeated = subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]
+    opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text)))
+    words = np.sort(np.concatenate((words, _identifiers(text))))
+    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)))
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
@@ -76,6 +105,27 @@ def _has_own_subject(one: Compared, other: Compared) -> bool:
 
 def _occurrences(wanted: Hashes, words: Hashes) -> npt.NDArray[np.int64]:
     return np.searchsorted(words, wanted, side="right") - np.searchsorted(words, wanted, side="left")
+
+
+def _topic(text: str) -> Hashes:
+    """Return the hashes of the words with which a text begins, up to 은 or 는, without numbers."""
+    found = _TOPIC.match(text)
+    if found is None or _NO_TOPIC.fullmatch(found[1]):
+        return np.empty(0, dtype=np.uint64)
+    hashes = _hashes(found[1], of_title=True)
+    words: Hashes = hashes[hashes & np.uint64(1) == 0]
+    return words
+
+
+def _identifiers(text: str) -> Hashes:
+    """Return the even hashes of all occurrences of identifiers."""
+    found = []
+    for match in _IDENTIFIER.finditer(composed(text, "NFKC").lower()):
+        if match["rest"] and not is_particle(match["rest"]):
+            continue
+        parts = match.group("after_je", "any", "number", "ordinal", "label", "person", "sex")
+        found.append(hash64(f"identifier {''.join(part or '' for part in parts)}"))
+    return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 
 
 def _hashes(text: str, *, of_title: bool) -> Hashes:

@@ -317,6 +317,62 @@ def test_the_first_sentence_names_the_subject_of_texts_with_equal_titles(one: st
     assert not different_subjects(compared(f"나는 썼다.\n{text}", title), compared(f"우리는 썼다.\n{text}", title))
 
 
+_LAUNCH = (
+    "{}는 413kg 나가는 탐사선으로 화성 옆을 지나며 사진을 찍었다. 태양 전지판 네 개와 사진기 두 대를 실었다. "
+    "대기의 밀도와 온도를 재어 지구로 보냈다. 자료는 아홉 달 뒤 모두 공개되었다. 뒤이은 탐사선의 설계에도 널리 쓰였다."
+)
+_RESULT = "이것은 {} 접영 200미터 경기의 결과이다. " + _LAUNCH.partition(". ")[2]
+_OBITUARY = "평생 교단에 선 {}가 숙환으로 별세했다. 빈소는 시립병원 장례식장에 마련되었다. 가족은 조화를 정중히 사양했다."
+
+
+@pytest.mark.parametrize("title", ["", "부고"])
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (_LAUNCH, "매리너 6호", "매리너 7호"),
+        (_LAUNCH, "제３회 한빛", "제 4회 한빛"),
+        (_LAUNCH, "2차전 승리", "3차전 승리"),
+        (_LAUNCH, "한빛 A팀", "한빛 B팀"),
+        (_RESULT, "남자", "여자"),
+        (_RESULT, "남자부", "여자부"),
+        (_LAUNCH, "양양의 탐사선", "화천의 탐사선"),
+        (_LAUNCH, "베네라(라틴어: Venera)", "보이저(라틴어: Voyager)"),
+        (_OBITUARY, "김민수 씨", "박준영 씨"),
+        (_OBITUARY, "김민수(71)씨", "박준영(68)씨"),
+    ],
+)
+def test_what_is_named_once_in_the_opening_tells_templates_apart(
+    text: str, one: str, other: str, title: str, tmp_path: Path
+) -> None:
+    documents = [document(number, text.format(name), title=title) for number, name in enumerate((one, other))]
+    assert not outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (_LAUNCH, "매리너 6호", "매리너 6호(발사 2019. 3. 1.)"),
+        (_LAUNCH, "탐사선 3대가 6호", "탐사선 4대가 6호"),
+        (_LAUNCH, "10월 6일 발사된 탐사선", "11월 7일 발사된 탐사선"),
+        (_LAUNCH, "100여 차례 고친 매리너", "200여 차례 고친 매리너"),
+        (_LAUNCH, "매리너 6호", "매리너\n6호"),
+        (_LAUNCH, "제6호", "6호"),
+        (_LAUNCH, "이것", "그것"),
+        (_LAUNCH, "매리너", "매리너 탐사선"),
+        (_RESULT, "남자", "남성"),
+        (_RESULT, "남자", "어제"),
+        (_OBITUARY, "김민수 씨", "김민수(71)씨"),
+        (_OBITUARY, "김모 씨", "김민수 씨"),
+        (_OBITUARY, "오늘 가을날씨", "오늘 여름날씨"),
+    ],
+)
+def test_reworded_openings_are_one_subject(text: str, one: str, other: str) -> None:
+    """Neither are corrected figures, dates of crawling, wrapped lines, and later versions that name more."""
+    assert not different_subjects(compared(text.format(one)), compared(text.format(other)))
+    grown = f"속보를 새로 고칩니다. {text.format(one)} 그 뒤 최하늘 씨가 자료를 제2회 학회에 냈다."
+    assert not different_subjects(compared(text.format(one)), compared(grown))
+
+
 _PLACE = (
     "{name}은 우리나라에서 널리 알려진 이름이다.\n해마다 많은 사람이 이곳을 찾는다.\n"
     "봄에는 축제가 열리고 가을에는 대회가 열린다.\n{name}의 이야기는 책과 방송에 여러 번 나왔다.\n"
