@@ -1,4 +1,4 @@
-"""Blocks of text beside the paragraphs of a page."""
+"""Blocks of text beside the paragraphs of a page, and formulas in them."""
 
 from __future__ import annotations
 
@@ -28,3 +28,23 @@ def test_the_first_line_of_a_block_with_line_breaks_stays() -> None:
 def test_a_block_of_links_beside_paragraphs_is_no_paragraph() -> None:
     body = f"<p>{BODY[0]}</p><div><a href='/'>많이 본 뉴스</a></div><p>{BODY[1]}</p>"
     assert read(body=body).text.split("\n\n") == BODY[:2]
+
+
+@pytest.mark.parametrize(
+    ("mathml", "shown"),
+    [
+        ("<msup><mi>a</mi><mn>2</mn></msup>", "a^2"),
+        (
+            "<mfrac><mn>1</mn><mrow><mn>1</mn><mo>+</mo><mfrac><mn>1</mn><mi>x</mi></mfrac></mrow></mfrac>",
+            "1/(1+1/x)",
+        ),
+        (
+            "<msub><mi>x</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></msub><msqrt><mn>2</mn></msqrt>",
+            "x_(n+1)√(2)",
+        ),
+        ("<mroot><mi>x</mi><mn>3</mn></mroot>", "∛(x)"),
+    ],
+)
+def test_formulas_keep_their_order_of_operations(mathml: str, shown: str) -> None:
+    body = f"<p>{BODY[0]}</p><p>값은 <math>{mathml}</math>이다.</p><p>{BODY[1]}</p>"
+    assert read(body=body).text.split("\n\n")[1] == f"값은 {shown}이다."

@@ -88,18 +88,6 @@ def test_superscripts_by_what_is_before_them_in_the_paragraph(markup: str, text:
     ("markup", "lines"),
     [
         ("<p>그는 <q>물이 <b>맑다</b></q>라고 말했다.</p>", ["그는 “물이 맑다”라고 말했다."]),
-        ("<p>넓이는 <math><msup><mi>a</mi><mn>2</mn></msup></math>이다.</p>", ["넓이는 a^2이다."]),
-        (
-            "<p>값은 <math><mfrac><mn>1</mn><mrow><mn>1</mn><mo>+</mo>"
-            "<mfrac><mn>1</mn><mi>x</mi></mfrac></mrow></mfrac></math>이다.</p>",
-            ["값은 1/(1+1/x)이다."],
-        ),
-        (
-            "<p>값은 <math><msub><mi>x</mi><mrow><mi>n</mi><mo>+</mo>"
-            "<mn>1</mn></mrow></msub><msqrt><mn>2</mn></msqrt></math>이다.</p>",
-            ["값은 x_(n+1)√(2)이다."],
-        ),
-        ("<p>값은 <math><mroot><mi>x</mi><mn>3</mn></mroot></math>이다.</p>", ["값은 ∛(x)이다."]),
         ('<p>넓이는 <math><mi>a</mi><annotation encoding="StarMath 5.0">{a}</annotation></math>이다.</p>', ["넓이는 a이다."]),
         ("<p>그는 <time>1990년 3월</time> 서울에서 자랐다.</p>", ["그는 1990년 3월 서울에서 자랐다."]),
         (

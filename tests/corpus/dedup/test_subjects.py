@@ -1,0 +1,164 @@
+"""Near-copies about different subjects stay, and other versions of one text are copies."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from korealbert.corpus.dedup.signatures import Compared, shingles, squeeze
+from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.corpus.dedup.subjects import compared as compared_by_title
+from korealbert.corpus.dedup.subjects import different_subjects
+from tests.corpus.dedup.outcomes import outcome
+from tests.corpus.documents_made import document, prose
+
+
+def compared(text: str, title: str = "") -> Compared:
+    return compared_by_title(title, text, shingles(squeeze(text)))
+
+
+def test_numbers_distinguish_subjects_without_titles() -> None:
+    report = "코스피는 {} 오른 {}, 코스닥은 {} 내린 {}에 마감했다. 외국인은 {}억 원을 샀다."
+    monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
+    assert different_subjects(compared(monday), compared(tuesday))
+    assert not different_subjects(compared(monday), compared(monday.replace("871", "872")))
+    rate = "환율은 {}원으로 마감했다. 전날보다 {}원 올랐다. 시장은 조용했다."
+    assert different_subjects(compared(rate.format("1,201.5", "3.2")), compared(rate.format("1,188.1", "5.7")))
+    assert not different_subjects(compared(rate.format("1,201.5", "3.2")), compared(rate.format("1201.5", "5.7")))
+    assert not different_subjects(compared(rate.format("2019.10.1", "3")), compared(rate.format("2019. 10. 1", "4")))
+    assert not different_subjects(compared(prose(1, 5)), compared(prose(1, 5)))
+    assert not different_subjects(compared("강은 길다.", "강"), compared("강은 길다.", "산"))
+    assert not different_subjects(compared("", "강"), compared("", ""))
+    assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
+
+
+@pytest.mark.parametrize("title", ["", "화성 탐사선"])
+@pytest.mark.parametrize(
+    ("one", "other"), [("매리너 6호", "매리너 7호"), ("남자부", "여자부"), ("1부", "2부"), ("한빛 A팀", "한빛 B팀")]
+)
+def test_the_first_sentence_names_the_subject_of_texts_with_equal_titles(one: str, other: str, title: str) -> None:
+    text = "{0}는 화성을 지난 탐사선이다.\n무게는 412kg이다.\n{0}는 사진을 보냈다.\n{0}의 소식은 이제 없다."
+    assert different_subjects(compared(text.format(one), title), compared(text.format(other), title))
+    assert not different_subjects(compared(f"나는 썼다.\n{text}", title), compared(f"우리는 썼다.\n{text}", title))
+
+
+_LAUNCH = (
+    "{}는 413kg 나가는 탐사선으로 화성 옆을 지나며 사진을 찍었다. 태양 전지판 네 개와 사진기 두 대를 실었다. "
+    "대기의 밀도와 온도를 재어 지구로 보냈다. 자료는 아홉 달 뒤 모두 공개되었다. 뒤이은 탐사선의 설계에도 널리 쓰였다."
+)
+_RESULT = "이것은 {} 접영 200미터 경기의 결과이다. " + _LAUNCH.partition(". ")[2]
+_OBITUARY = "평생 교단에 선 {}가 숙환으로 별세했다. 빈소는 시립병원 장례식장에 마련되었다. 가족은 조화를 정중히 사양했다."
+
+
+@pytest.mark.parametrize("title", ["", "부고"])
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (_LAUNCH, "매리너 6호", "매리너 7호"),
+        (_LAUNCH, "제３회 한빛", "제 4회 한빛"),
+        (_LAUNCH, "2차전 승리", "3차전 승리"),
+        (_LAUNCH, "한빛 A팀", "한빛 B팀"),
+        (_RESULT, "남자", "여자"),
+        (_RESULT, "남자부", "여자부"),
+        (_LAUNCH, "양양의 탐사선", "화천의 탐사선"),
+        (_LAUNCH, "베네라(라틴어: Venera)", "보이저(라틴어: Voyager)"),
+        (_OBITUARY, "김민수 씨", "박준영 씨"),
+        (_OBITUARY, "김민수(71)씨", "박준영(68)씨"),
+    ],
+)
+def test_what_is_named_once_in_the_opening_tells_templates_apart(
+    text: str, one: str, other: str, title: str, tmp_path: Path
+) -> None:
+    documents = [document(number, text.format(name), title=title) for number, name in enumerate((one, other))]
+    assert not outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (_LAUNCH, "매리너 6호", "매리너 6호(발사 2019. 3. 1.)"),
+        (_LAUNCH, "탐사선 3대가 6호", "탐사선 4대가 6호"),
+        (_LAUNCH, "10월 6일 발사된 탐사선", "11월 7일 발사된 탐사선"),
+        (_LAUNCH, "100여 차례 고친 매리너", "200여 차례 고친 매리너"),
+        (_LAUNCH, "매리너 6호", "매리너\n6호"),
+        (_LAUNCH, "제6호", "6호"),
+        (_LAUNCH, "이것", "그것"),
+        (_LAUNCH, "매리너", "매리너 탐사선"),
+        (_RESULT, "남자", "남성"),
+        (_RESULT, "남자", "어제"),
+        (_OBITUARY, "김민수 씨", "김민수(71)씨"),
+        (_OBITUARY, "김모 씨", "김민수 씨"),
+        (_OBITUARY, "오늘 가을날씨", "오늘 여름날씨"),
+    ],
+)
+def test_reworded_openings_are_one_subject(text: str, one: str, other: str) -> None:
+    """Neither are corrected figures, dates of crawling, wrapped lines, and later versions that name more."""
+    assert not different_subjects(compared(text.format(one)), compared(text.format(other)))
+    grown = f"속보를 새로 고칩니다. {text.format(one)} 그 뒤 최하늘 씨가 자료를 제2회 학회에 냈다."
+    assert not different_subjects(compared(text.format(one)), compared(grown))
+
+
+_PLACE = (
+    "{name}은 우리나라에서 널리 알려진 이름이다.\n해마다 많은 사람이 이곳을 찾는다.\n"
+    "봄에는 축제가 열리고 가을에는 대회가 열린다.\n{name}의 이야기는 책과 방송에 여러 번 나왔다.\n"
+    "사람들은 오래전부터 이 이름을 아껴 왔다.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("경상남도", "경상북도"),
+        ("충청남도청", "충청북도청"),
+        ("김철수", "김철호"),
+        ("김하은", "김하나"),
+        ("이명박", "이명희"),
+        ("서울대학교", "서울시립대학교"),
+        ("서울역", "서울숲"),
+        ("제주시", "제주도"),
+        ("국민은행", "국민연금"),
+        ("강", "산"),
+        ("Ⅰ권", "Ⅱ권"),
+        ("①호", "②호"),
+        ("１반", "２반"),
+    ],
+)
+def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp_path: Path) -> None:
+    documents = [document(name, _PLACE.format(name=name), title=name) for name in (one, other)]
+    _, lost = outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)
+    assert not lost
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("경상남도", "경상남도는 어떤 곳인가", "경상남도의 이름"),
+        ("서울", "서울이 알려지다", "서울은 알려졌다"),
+        ("KBS", "KBS가 알려지다", "KBS는 알려졌다"),
+        ("제주도", "제주도, 축제 확정했다", "제주도 축제 확정됐다"),
+        ("부산", "무단횡단 사고", "무단 횡단 사고"),
+        ("대회", "제Ⅱ부 ２차", "제II부 2차"),
+        ("김철수", "김철수", "김철수 (배우)"),
+    ],
+)
+def test_names_with_other_particles_are_one_subject(name: str, one: str, other: str) -> None:
+    """Different forms of a verb do not make different subjects either."""
+    text = _PLACE.format(name=name)
+    left, right = (compared(text.replace("책과 방송에", title), title) for title in (one, other))
+    assert not different_subjects(left, right)
+
+
+def test_memory_does_not_grow_with_the_words_of_the_corpus() -> None:
+    """The forms of words are cached, and a larger corpus has more words."""
+    held = []
+    tracemalloc.start()
+    try:
+        for first in (0xAC00, 0xB400, 0xBC00):
+            words = (f"{chr(first + word // 200)}{chr(0xC500 + word % 200)}비늘" for word in range(40_000))
+            compared(" ".join(words))
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[2] < 1.2 * held[1]
