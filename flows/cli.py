@@ -27,7 +27,6 @@ from korealbert.flows.display import (
     bars,
     dropped_lines,
     failure_lines,
-    leave_at_once,
     notes,
     plan_table,
     save_and_leave,
@@ -317,7 +316,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, request: Mapping[str, Any], l
         pass  # Fail now if the store is read-only.
     # Prefect logs every error with its traceback. The API keeps these; the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    signal.signal(signal.SIGINT, leave_at_once)
+    signal.signal(signal.SIGINT, save_and_leave)
     signal.signal(signal.SIGTERM, save_and_leave)
     from korealbert.flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
     from korealbert.flows.services.local_server import api_for_one_run  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -124,7 +125,7 @@ def bars(found: set[str]) -> Iterator[None]:
 
 
 def leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Exit on Ctrl-C. Child processes die with this one, and finished work stays for the next run."""
+    """Exit. Child processes die with this one, and finished work stays for the next run."""
     for shown in _visible_bars:
         shown.stop()  # Otherwise the message would appear above the bars.
     console.print("interrupted; the next run resumes here")
@@ -132,11 +133,14 @@ def leave_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def save_and_leave(number: int, frame: FrameType | None) -> None:
-    """On SIGTERM let training save a checkpoint, which ends the run; otherwise there is nothing to save."""
+    """On Ctrl-C or SIGTERM let training save a checkpoint, which ends the run; otherwise there is nothing to save."""
     from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
 
+    signal.signal(signal.SIGINT, leave_at_once)
     if not stop_all():
         leave_at_once(number, frame)
+    if number == signal.SIGINT:
+        console.print("saving a checkpoint; Ctrl-C again ends the run at once")
 
 
 def failure_lines(

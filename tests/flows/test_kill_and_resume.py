@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -80,31 +82,51 @@ def test_killed_and_resumed_equals_straight(label: str, straight: dict[str, Arti
             assert (store / expected.name / path.name).stat().st_mtime_ns == written, f"{path.name} was written again"
 
 
+def start_run(store: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start ``korealbert run`` of the recipe, as a terminal does: in a process group of its own."""
+    command = [sys.executable, "-m", "korealbert", "run", str(TINY), "--store", str(store), *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def wait_until(begun: Callable[[], object], process: subprocess.Popen[bytes], event: str) -> None:
+    """Wait until an event of a running process."""
+    deadline = time.monotonic() + SECONDS_TO_DIE
+    while not begun():
+        assert process.poll() is None and time.monotonic() < deadline, f"{event} never began"
+        time.sleep(0.05)
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("one_server")
 def test_a_terminated_run_leaves_without_finishing_what_it_does(straight: dict[str, Artifact], tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(straight["vocab"].path.parent, store)
     finished = set(store.glob("finetune-*/manifest.json"))
-    asked = [
-        "run",
-        str(TINY),
-        "--store",
-        str(store),
-        "--until",
-        "finetune/nsmc/pretrained",
-        "--set",
-        "finetune.nsmc.epochs=1000",
-    ]
-    process = subprocess.Popen([sys.executable, "-m", "korealbert", *asked], stdout=subprocess.DEVNULL)
+    process = start_run(store, "--until", "finetune/nsmc/pretrained", "--set", "finetune.nsmc.epochs=1000")
     try:
-        deadline = time.monotonic() + SECONDS_TO_DIE
-        while not list(store.glob("finetune-*.partial")):
-            assert process.poll() is None and time.monotonic() < deadline, "fine-tuning never began"
-            time.sleep(0.05)
+        wait_until(lambda: list(store.glob("finetune-*.partial")), process, "fine-tuning")
         process.terminate()
         assert process.wait(600) == 128 + signal.SIGTERM
         assert set(store.glob("finetune-*/manifest.json")) == finished, "its thousand epochs were finished first"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("one_server")
+def test_ctrl_c_during_training_saves_a_checkpoint(straight: dict[str, Artifact], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(straight["vocab"].path.parent, store)
+    metrics = "pretrain-*.partial/metrics.jsonl"
+    endless = ("pretrain.steps=1_000_000", "pretrain.checkpoint_every=1_000_000", "pretrain.log_every=1")
+    process = start_run(store, "--until", "pretrain", *(option for field in endless for option in ("--set", field)))
+    try:
+        wait_until(lambda: any('"step": 1,' in path.read_text() for path in store.glob(metrics)), process, "pretraining")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(600) != 0
+        saved = store.glob("pretrain-*.partial/.checkpoints/step-*")
+        assert [path for path in saved if path.name != "step-00000000"]
     finally:
         process.kill()
         process.wait()
