@@ -140,7 +140,7 @@ def _read(task: Task, file: BenchmarkFile) -> list[Example]:
         raise FileNotFoundError(f"{file}: no such file; {task.title} comes from {task.origin}")
     examples = task.read(file)
     if len(examples) < 2:
-        raise ValueError(f"{file}: holds {len(examples)} examples; scores need at least 2")
+        raise ValueError(f"{file}: holds {len(examples)} examples, and scores need two; give the whole file")
     return examples
 
 
@@ -171,7 +171,7 @@ def write_features(path: Path, task: Task, examples: Sequence[Example], tokenize
     Raises ValueError if there is no example, and what ``task.encode`` raises.
     """
     if not examples:
-        raise ValueError(f"{path.stem}: no example to encode")
+        raise ValueError(f"{path.stem}: no example to encode; give a file with more, or raise its limit")
     rows = 0
     with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
         writer: ipc.RecordBatchFileWriter | None = None

@@ -11,7 +11,7 @@ from korealbert.artifact import Spec
 
 def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
     if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas = {betas} must lie in [0, 1)")
+        raise ValueError(f"betas = {list(betas)}: each lies in [0, 1); change the one that does not")
     return betas
 
 
