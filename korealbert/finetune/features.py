@@ -24,7 +24,7 @@ from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ARROW_FAULTS, not_whole
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import DataFile
+from korealbert.finetune.definition_file import DataFile
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple

@@ -157,7 +157,7 @@ HOSTILE = {
 def test_a_hostile_archive_leaves_nothing_anywhere(what: str, packed: bytes, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*"))
     store = tmp_path / "deep" / "er" / "elsewhere"
-    with pytest.raises(ArtifactError, match="^not a whole archive .*; copy it again, or export again") as refused:
+    with pytest.raises(ArtifactError, match=r"^not a whole archive .*; copy it again, or export again") as refused:
         bring(repacked(packed, HOSTILE[what]), store)
     assert ".import-" not in str(refused.value), "no path of the staging directory, which is gone"
     left = {path for path in set(tmp_path.rglob("*")) - before if path.is_file() or path.is_symlink()}
