@@ -50,6 +50,21 @@ def test_rows_spell_their_documents_in_order(texts: Artifact, packed: Artifact, 
         assert len(expected) - len(found) < ExamplesSpec().min_pieces, "only a short end is missing"
 
 
+def test_short_rows_are_drawn_for_whole_documents_on_request(runtime: Runtime, texts: Artifact, vocab: Artifact) -> None:
+    """Drawn once per document, as the official code does, all rows of a document are short, or none is."""
+    mixed = {}
+    for scope in ("chunk", "document"):
+        spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, short_seq_prob=0.5, short_seq_scope=scope, heldout_share=0)
+        artifact = build(STAGE, spec, {"documents": texts, "vocab": vocab}, runtime).artifact
+        full: dict[int, list[bool]] = {}
+        for rows in rows_of(artifact):
+            for document, length in zip(rows.doc_id.tolist(), rows.length.tolist(), strict=True):
+                full.setdefault(document, []).append(length == pieces_per_row(SEQUENCE_LENGTH))
+        long = [flags[:-1] for flags in full.values() if len(flags) > 2]  # The last row is what is left.
+        mixed[scope] = sum(any(flags) and not all(flags) for flags in long) / len(long)
+    assert mixed["document"] < 0.5 * mixed["chunk"]
+
+
 def test_pieces_and_documents_are_conserved(texts: Artifact, packed: Artifact) -> None:
     stats = packed.stats
     lengths = np.concatenate([rows.length for rows in rows_of(packed)])

@@ -9,7 +9,7 @@ Shapes: N examples, C classes, T distinct thresholds.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,7 +75,7 @@ def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequenc
     return ClassCounts(count(gold_N[gold_N == predicted_N]), count(gold_N), count(predicted_N))
 
 
-def check_lengths(gold: Sequence[Any], predicted: Sequence[Any], metric: str) -> None:
+def check_lengths(gold: Sized, predicted: Sized, metric: str) -> None:
     """Raise ValueError if the two differ in length or are empty."""
     if len(gold) != len(predicted) or not len(gold):
         problem = f"{metric} of {len(predicted):,} predictions for {len(gold):,} gold labels is undefined"
