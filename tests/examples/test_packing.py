@@ -37,15 +37,15 @@ def one_shard(directory: Path, documents: list[Document]) -> Path:
 
 
 def test_rows_spell_their_documents_in_order(texts: Artifact, packed: Artifact, vocabulary: Vocabulary) -> None:
-    spelled: dict[int, list[tuple[int, list[int]]]] = {}
+    spelt: dict[int, list[tuple[int, list[int]]]] = {}
     for rows in rows_of(packed):
         for i in range(len(rows)):
             pieces = rows.ids[i, : rows.length[i]].tolist()
             assert not rows.ids[i, rows.length[i] :].any()
-            spelled.setdefault(int(rows.doc_id[i]), []).append((int(rows.example_id[i]), pieces))
+            spelt.setdefault(int(rows.doc_id[i]), []).append((int(rows.example_id[i]), pieces))
     for document in documents_of(texts):
         expected = [int(i) for ids in vocabulary.encode(document.text.split("\n")) for i in ids]
-        found = [piece for _, pieces in sorted(spelled.get(int(document.id, 16), [])) for piece in pieces]
+        found = [piece for _, pieces in sorted(spelt.get(int(document.id, 16), [])) for piece in pieces]
         assert found == expected[: len(found)]
         assert len(expected) - len(found) < ExamplesSpec().min_pieces, "only a short end is missing"
 
