@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from korealbert.finetune.metrics.labels import check_lengths
 from korealbert.finetune.task import Example, Task
 
 _HARDEST = 20
@@ -25,9 +24,10 @@ Distribution = dict[str, dict[str, int]]
 def predicted_by_gold(gold: Sequence[str], pred: Sequence[str]) -> Distribution:
     """Count the predicted labels of each gold label, most frequent first, equal counts by name; gold labels are sorted.
 
-    Raises ValueError if the lists differ in length or are empty.
+    Raises ValueError if the lists differ in length.
     """
-    check_lengths(gold, pred, "confusion matrix")
+    if len(gold) != len(pred):
+        raise ValueError(f"{len(gold):,} gold labels and {len(pred):,} predicted ones; give one prediction for each")
     counted: dict[str, Counter[str]] = {}
     for wanted, given in zip(gold, pred, strict=True):
         counted.setdefault(wanted, Counter())[given] += 1
