@@ -51,8 +51,8 @@ def test_rows_spell_their_documents_in_order(texts: Artifact, packed: Artifact, 
 
 
 def test_short_rows_are_drawn_for_whole_documents_on_request(runtime: Runtime, texts: Artifact, vocab: Artifact) -> None:
-    """Drawn once per document, as the official code does, all rows of a document are short, or none is."""
-    mixed = {}
+    """Drawn once per document, as the official code does, fewer documents have short rows than with a draw for each row."""
+    with_short_rows = {}
     for scope in ("chunk", "document"):
         spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, short_seq_prob=0.5, short_seq_scope=scope, heldout_share=0)
         artifact = build(STAGE, spec, {"documents": texts, "vocab": vocab}, runtime).artifact
@@ -61,8 +61,8 @@ def test_short_rows_are_drawn_for_whole_documents_on_request(runtime: Runtime, t
             for document, length in zip(rows.doc_id.tolist(), rows.length.tolist(), strict=True):
                 full.setdefault(document, []).append(length == pieces_per_row(SEQUENCE_LENGTH))
         long = [flags[:-1] for flags in full.values() if len(flags) > 2]  # The last row is what is left.
-        mixed[scope] = sum(any(flags) and not all(flags) for flags in long) / len(long)
-    assert mixed["document"] < 0.5 * mixed["chunk"]
+        with_short_rows[scope] = sum(not all(flags) for flags in long) / len(long)
+    assert with_short_rows["document"] < 0.6 < with_short_rows["chunk"]
 
 
 def test_pieces_and_documents_are_conserved(texts: Artifact, packed: Artifact) -> None:
