@@ -132,7 +132,7 @@ class Bench:
             train(tuned, self.features["train"], dev, spec, lambda step, total, _: ends.append(time.process_time()))
             return {"seconds": ends[-1] - start, "accuracy": self._hits(tuned)}
 
-    def inference(self, rounds: int = 3) -> dict[str, tuple[float, float]]:
+    def inference(self) -> dict[str, tuple[float, float]]:
         """Return examples per second and dev score of the model trained last, in torch and as ONNX."""
         write_model(copy.deepcopy(self.tuned), self.work / self.spec.task_name, ("fp32", "int8"))
         models = {"torch": self.tuned}
@@ -142,7 +142,7 @@ class Bench:
         seconds: dict[str, list[float]] = {way: [] for way in models}
         scores = {}
         with repeatable(seed=1, threads=self.threads, device=CPU):
-            for _ in range(rounds):
+            for _ in range(3):
                 for way, model in models.items():
                     start = time.process_time()
                     scores[way] = model.evaluate(dev).values[self.task.metric]

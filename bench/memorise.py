@@ -47,9 +47,9 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as out_dir:
         trainer(spec_of(steps), train=rows, heldout=rows, out_dir=Path(out_dir), report=report).run()
-    learned = all(last.get(name, 0.0) > 0.9 for name in names[1:])
-    print(f"{rows.num_rows} examples, {time.monotonic() - start:.0f} s: {'learned by heart' if learned else 'NOT learned'}")
-    return 0 if learned else 1
+    learnt = all(last.get(name, 0.0) > 0.9 for name in names[1:])
+    print(f"{rows.num_rows} examples, {time.monotonic() - start:.0f} s: {'learnt by heart' if learnt else 'NOT learnt'}")
+    return 0 if learnt else 1
 
 
 if __name__ == "__main__":

@@ -33,20 +33,8 @@ from korealbert.flows.display import (
     would_run,
 )
 from korealbert.flows.failures import StagesFailed
-from korealbert.flows.terminal import (
-    RECIPE_HERE,
-    DataDir,
-    DataRoot,
-    OneLine,
-    StoreDir,
-    clear_errors,
-    console,
-    machines,
-    numbered,
-    recipe_names,
-    stages,
-    warnings_of,
-)
+from korealbert.flows.options import RECIPE_HERE, DataDir, DataRoot, StoreDir, machines, recipe_names, stages
+from korealbert.flows.terminal import OneLine, clear_errors, console, numbered, warnings_of
 from korealbert.formatting import duration
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 from korealbert.report.render.text import unescaped

@@ -1,4 +1,4 @@
-"""What a run does about failed stages: it builds all that do not need them, then ends with this error."""
+"""Failed stages of a run: the error that it ends with, which errors are expected, and what a report could still be made of."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from korealbert.flows.terminal import StoreDir, clear_errors, console, find, labels_of, means_directory, warn
+from korealbert.flows.options import StoreDir, find, labels_of, means_directory
+from korealbert.flows.terminal import clear_errors, console, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100

@@ -12,21 +12,17 @@ from rich.table import Column, Table
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write, refuse_overwriting
-from korealbert.flows.terminal import (
+from korealbert.flows.options import (
     RECIPE_HERE,
     DataDir,
     StoreDir,
-    clear_errors,
-    console,
     existing_store,
     find,
     labels,
     labels_and_recipes,
     means_directory,
-    megabytes,
-    print_sections,
-    warn,
 )
+from korealbert.flows.terminal import clear_errors, console, megabytes, print_sections, warn
 from korealbert.shipped import names, shipped
 
 app = typer.Typer()

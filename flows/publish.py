@@ -21,10 +21,12 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
 
-from korealbert.artifact import Built, Progress
+from korealbert.artifact import Artifact, Built, Progress
 from korealbert.flows.failures import error_of, reason
 from korealbert.formatting import flat
+from korealbert.inspection.look import has_items
 from korealbert.recipe import Planned
+from korealbert.recipe.registry import shows
 from korealbert.report.render.text import plain
 from korealbert.report.sections.outcome import MARKS
 
@@ -71,11 +73,11 @@ class ProgressBar:
 def outcome(label: str, built: Built) -> None:
     """Publish a finished artifact: its path, statistics and pictures."""
     artifact = built.artifact
-    text = f"{_place(artifact.path)}\n\n`korealbert inspect {artifact.path}` shows what is in it."
+    text = f"{_place(artifact.path)}\n\n{_next_step(artifact)}"
     artifacts.create_markdown_artifact(text, key=key(label, "output"), description=plain(f"{label}: {artifact.name}"))
     rows = [
         {"statistic": name, "value": round(value, 4) if isinstance(value, float) else value}
-        for name, value in flat(artifact.stats).items()
+        for name, value in sorted(flat(artifact.stats).items(), key=_numbers_by_size)
     ]
     if rows:
         artifacts.create_table_artifact(rows, key=key(label, "stats"), description=plain(f"{label}: {artifact.name}"))
@@ -85,15 +87,30 @@ def outcome(label: str, built: Built) -> None:
         artifacts.create_image_artifact(url, key=key(label, picture.stem), description=plain(_title(content) or picture.stem))
 
 
+def _next_step(artifact: Artifact) -> str:
+    """Say how to look into an artifact."""
+    if (page := artifact.path / "report.html").is_file():
+        return f"Open {_place(page)} in a browser."
+    if has_items(artifact, shows(artifact.manifest["recipe"]["stage"])):
+        return f"`korealbert inspect {artifact.path}` prints what is in it."
+    return f"`korealbert show {artifact.path}` prints its settings, inputs and statistics."
+
+
+def _numbers_by_size(statistic: tuple[str, Any]) -> list[tuple[int, str]]:
+    """Return a sort key by which ``histogram.17-24`` comes before ``histogram.105-112``."""
+    parts = re.findall(r"\d+|\D+", statistic[0])
+    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
+
+
 def _place(path: Path) -> str:
     """Return a path as code: browsers open no ``file:`` link from a server's page."""
     return f"`{path}`"
 
 
 def _title(picture: bytes) -> str:
-    """Return the title above a drawing."""
+    """Return the title above a drawing; one that was shortened to its width has the whole in an element of its own."""
     texts = ElementTree.fromstring(picture).iterfind("{*}text[@class='title']")  # noqa: S314 (our own drawing)
-    return " ".join("".join(line.itertext()) for line in texts)
+    return " ".join(line.findtext("{*}title") or "".join(line.itertext()) for line in texts)
 
 
 _MADE_UP = re.compile("[a-z]+-[a-z]+")

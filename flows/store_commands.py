@@ -16,22 +16,18 @@ from rich.table import Table
 from korealbert.artifact import Artifact, ArtifactError, Store, locks
 from korealbert.artifact.files import atomic_path, refuse_overwriting
 from korealbert.artifact.maintenance import archive, garbage
-from korealbert.flows.terminal import (
+from korealbert.flows.options import (
     DataDir,
     DataRoot,
     StoreDir,
-    clear_errors,
-    console,
     existing_store,
     find,
     labels,
     labels_of,
     means_directory,
-    megabytes,
-    numbered,
     recipe_names,
-    warn,
 )
+from korealbert.flows.terminal import clear_errors, console, megabytes, numbered, warn
 from korealbert.shipped import shipped
 
 app = typer.Typer()

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def flat(nested: Any, *, exact: bool = False, prefix: str = "") -> dict[str, Any]:
-    """Flatten ``{"limits": {"min": 3}}`` to ``{"limits.min": 3}``.
+    """Flatten ``{"limits": {"min": 3}}`` to ``{"limits.min": 3}``; an empty key, such as no category, becomes ``(none)``.
 
     ``exact`` also flattens lists (``paths.0``) and keeps empty mappings and lists as values, so that only equal values give
     equal results.
@@ -22,7 +22,8 @@ def flat(nested: Any, *, exact: bool = False, prefix: str = "") -> dict[str, Any
         opened = dict(enumerate(nested))
     else:
         return {prefix: nested}
-    parts = (flat(item, exact=exact, prefix=f"{prefix}.{key}".lstrip(".")) for key, item in opened.items())
+    names = {key: str(key) or "(none)" for key in opened}
+    parts = (flat(item, exact=exact, prefix=f"{prefix}.{names[key]}" if prefix else names[key]) for key, item in opened.items())
     return {name: value for part in parts for name, value in part.items()}
 
 

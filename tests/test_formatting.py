@@ -18,6 +18,7 @@ FACTS = st.dictionaries(NAMES, VALUES, max_size=2)
 
 def test_mappings_become_dotted_names_and_lists_stay_values() -> None:
     assert flat({"limits": {"min": 3, "max": {}}, "paths": [1, 2]}) == {"limits.min": 3, "paths": [1, 2]}
+    assert flat({"categories": {"": 2, ".x": 1}}) == {"categories.(none)": 2, "categories..x": 1}
     assert flat({"paths": [{"name": "a"}], "none": []}, exact=True) == {"paths.0.name": "a", "none": []}
 
 

@@ -1,1 +1,1 @@
-"""Token rows, precomputed noise, and batches: the input of pre-training."""
+"""Token rows, precomputed noise, and batches: the input of pretraining."""

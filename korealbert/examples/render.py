@@ -85,8 +85,8 @@ def render(
     segments = [[p for p in range(pieces) if batch.token_type_ids[0, p] == kind] for kind in (0, 1)]
     swapped = task == "sop" and label == 1
     written = segments[::-1] if swapped else segments
-    spelled = [_spelled(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in _ENDS]
-    text.append(f"\nas written: {''.join(spelled).strip()}", "quiet")
+    spelt = [_spelt(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in _ENDS]
+    text.append(f"\nas written: {''.join(spelt).strip()}", "quiet")
     for title, positions in zip(("first", "second"), segments):
         if positions:
             text.append(f"\n{title}{_CAME[title] if swapped else ''}:", "quiet")
@@ -114,23 +114,23 @@ def _kind(batch: Batch, position: int, masks: dict[int, int]) -> str:
     return "masked" if shown == SPECIAL.mask else "kept" if shown == masks[position] else "random"
 
 
-def _spelled(id_: int, vocabulary: Vocabulary) -> str:
+def _spelt(id_: int, vocabulary: Vocabulary) -> str:
     (piece,) = vocabulary.pieces([id_])
     return " " + piece.removeprefix(SPACE) if piece.startswith(SPACE) else piece
 
 
 def _token(batch: Batch, position: int, masks: dict[int, int], moves: dict[int, int], vocabulary: Vocabulary) -> Text:
     id_ = int(batch.input_ids[0, position])
-    spelled = _spelled(id_, vocabulary)
+    spelt = _spelt(id_, vocabulary)
     if id_ in SPECIAL and position not in masks:
-        return Text(f" {spelled.strip()}", "quiet")
+        return Text(f" {spelt.strip()}", "quiet")
     if position in masks:
-        kind, original = _kind(batch, position, masks), _spelled(masks[position], vocabulary)
+        kind, original = _kind(batch, position, masks), _spelt(masks[position], vocabulary)
         space = " " if original.startswith(" ") else ""
-        seen = {"masked": "MASK|", "random": f"{spelled.strip() or _BLANK}|", "kept": "="}[kind]
+        seen = {"masked": "MASK|", "random": f"{spelt.strip() or _BLANK}|", "kept": "="}[kind]
         return Text.assemble(space, (f"⟦{seen}{original.strip() or _BLANK}⟧", kind))
     if position in moves:
         way = moves[position] - position
-        space = " " if spelled.startswith(" ") else ""
-        return Text.assemble(space, (f"‹{spelled.strip() or _BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
-    return Text(spelled)
+        space = " " if spelt.startswith(" ") else ""
+        return Text.assemble(space, (f"‹{spelt.strip() or _BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
+    return Text(spelt)

@@ -24,7 +24,7 @@ from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ARROW_FAULTS, not_whole
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import DataFile
+from korealbert.finetune.definition_file import DataFile
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
@@ -140,7 +140,7 @@ def _read(task: Task, file: BenchmarkFile) -> list[Example]:
         raise FileNotFoundError(f"{file}: no such file; {task.title} comes from {task.origin}")
     examples = task.read(file)
     if len(examples) < 2:
-        raise ValueError(f"{file}: holds {len(examples)} examples; scores need at least 2")
+        raise ValueError(f"{file}: holds {len(examples)} examples, and scores need two; give the whole file")
     return examples
 
 
@@ -171,7 +171,7 @@ def write_features(path: Path, task: Task, examples: Sequence[Example], tokenize
     Raises ValueError if there is no example, and what ``task.encode`` raises.
     """
     if not examples:
-        raise ValueError(f"{path.stem}: no example to encode")
+        raise ValueError(f"{path.stem}: no example to encode; give a file with more, or raise its limit")
     rows = 0
     with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
         writer: ipc.RecordBatchFileWriter | None = None

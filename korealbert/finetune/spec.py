@@ -12,7 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec, refuse_repeats
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import DataFile, Definition, is_file
+from korealbert.finetune.definition import Definition
+from korealbert.finetune.definition_file import DataFile, is_file
 from korealbert.finetune.task import Head, Task
 from korealbert.huggingface.onnx import Form
 

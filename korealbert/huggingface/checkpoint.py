@@ -26,6 +26,7 @@ from korealbert.huggingface.families import (
     Family,
     Roberta,
     SpecialIds,
+    unsupported,
 )
 from korealbert.huggingface.modern import ModernBert
 from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
@@ -57,6 +58,9 @@ _POSITION_COUNTERS = ("position_ids", "token_type_ids")
 _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Endings of tensor names in files converted from TensorFlow (Google's first BERTs)."""
 
+_MISMATCH = "the two files do not belong together; copy the model again"
+_TIED = "a model whose masked-token head shares the word table, or an encoder without that head"
+
 _PICKLE_PATTERNS = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 """File names of pickled weights, the most frequent first."""
 
@@ -73,7 +77,10 @@ def family_of(config: AnyConfig) -> Family[Any]:
             return family
     fields = ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
     shape = {name: getattr(config, name) for name in fields}
-    raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {shape}")
+    fitting = "pooler = true and position_offset = 0"
+    if config.generator_hidden_size:
+        fitting = "pooler = false, position_offset = 0 and ffn_dropout = true"
+    raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {shape}; set {fitting}")
 
 
 def architecture(config: AnyConfig) -> str:
@@ -94,7 +101,9 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
     known = {ours for ours, _ in pairs}
     unknown = sorted(name for name in weights.keys() - known if not name.startswith(_UNEXPORTED_PREFIXES))
     if unknown:
-        raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
+        raise ValueError(
+            f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face; export a pretraining"
+        )
     pieces = {name: weights[name][: config.vocab_size] for name in _BY_PIECE if name in weights}
     return {theirs: pieces.get(ours, weights[ours]) for ours, theirs in pairs} | family.constants(config)
 
@@ -188,7 +197,7 @@ def read(directory: Path) -> Checkpoint:
     if lost:
         raise ValueError(
             f"{directory}/model.safetensors: lacks {len(lost)} tensors of the encoder that config.json describes "
-            f"(first {pairs[lost[0]]!r}); the two files do not belong together"
+            f"(first {pairs[lost[0]]!r}); {_MISMATCH}"
         )
     weights = {ours: tensors[theirs] for ours, theirs in pairs.items() if theirs in tensors}
     _check_shapes(directory, config, weights, pairs)
@@ -204,7 +213,7 @@ def read(directory: Path) -> Checkpoint:
     if of_encoder:
         raise ValueError(
             f"{directory}/model.safetensors: has {len(of_encoder)} tensors of the encoder that config.json does not describe "
-            f"(first {of_encoder[0]!r}); the two files do not belong together"
+            f"(first {of_encoder[0]!r}); {_MISMATCH}"
         )
     return Checkpoint(family.model_type, config, weights, missing, tuple(unused))
 
@@ -215,7 +224,7 @@ def _check_constants(directory: Path, constants: Mapping[str, Array], tensors: M
         if name in tensors and not np.array_equal(tensors[name], value):
             raise ValueError(
                 f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
-                "such a model cannot be read"
+                "take another model"
             )
 
 
@@ -264,7 +273,7 @@ def _family_and_config(directory: Path, settings: Mapping[str, Any]) -> tuple[Fa
     if family is None:
         known = ", ".join(f.model_type for f in FAMILIES)
         raise ValueError(
-            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
+            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; take a model of {known}"
         )
     try:
         return family, family.config(settings)
@@ -349,17 +358,11 @@ def _check_tied(
     directory: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], tensors: Mapping[str, Array]
 ) -> None:
     if not settings.get("tie_word_embeddings", True) and "mlm.dense.weight" in weights:
-        raise ValueError(
-            f"{directory}/config.json: tie_word_embeddings = false: only models whose masked-token head shares the word table "
-            "can be read, and encoders without that head"
-        )
+        raise ValueError(f"{directory}/config.json: {unsupported('tie_word_embeddings', False, _TIED)}")
     words = weights["encoder.embeddings.word.weight"]
     for name in tensors:
         if name.endswith(_OUTPUT_MATRICES) and not np.array_equal(tensors[name], words):
-            raise ValueError(
-                f"{directory}/model.safetensors: {name} is not the word table; only models whose masked-token head shares it "
-                "can be read"
-            )
+            raise ValueError(f"{directory}/model.safetensors: {name} is not the word table; take {_TIED}")
 
 
 def _check_shapes(directory: Path, config: AnyConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
@@ -373,5 +376,5 @@ def _check_shapes(directory: Path, config: AnyConfig, weights: Mapping[str, Arra
         if ours in weights and weights[ours].shape != tuple(tensor.shape):
             raise ValueError(
                 f"{directory}/model.safetensors: {pairs[ours]} has shape {list(weights[ours].shape)}, but config.json makes it "
-                f"{list(tensor.shape)}; the two files do not belong together"
+                f"{list(tensor.shape)}; {_MISMATCH}"
             )

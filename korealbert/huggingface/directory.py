@@ -30,7 +30,7 @@ class ModelPlace(Spec):
     @model_validator(mode="after")
     def _package_has_a_folder(self) -> Self:
         if self.path is not None and self.package is not None:
-            raise ValueError("give either path or package")
+            raise ValueError("path and package exclude each other; remove one")
         if bool(self.folder) != (self.package is not None):
             raise ValueError("package and folder belong together; give both or none")
         if (folder := PurePosixPath(self.folder)).is_absolute() or ".." in folder.parts or (self.folder and not folder.parts):
@@ -134,9 +134,9 @@ def read_settings(directory: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
     except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
+        raise ValueError(f"{path}: not JSON ({error}); copy it again") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: not a JSON object")
+        raise ValueError(f"{path}: not a JSON object; copy it again")
     return content
 
 

@@ -63,6 +63,11 @@ class Family(Protocol[C]):
         return {}
 
 
+def unsupported(name: str, value: object, supported: str) -> ValueError:
+    """Return the error for a setting of ``config.json`` with which our models cannot compute the same."""
+    return ValueError(f"{name} = {value!r}: only {supported} can be read; take another model")
+
+
 HEADS = ("mlm.", "sop.", "wop.", "bow.", "rtd.")
 """Prefixes of our heads' tensors."""
 
@@ -116,12 +121,12 @@ def _common_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return our fields from a ``config.json`` that is filled up with the family's defaults."""
     activation, positions = settings["hidden_act"], settings.get("position_embedding_type", "absolute")
     if activation not in _ACTIVATIONS:
-        raise ValueError(f"hidden_act = {activation!r}: only {', '.join(_ACTIVATIONS)} can be read")
+        raise unsupported("hidden_act", activation, ", ".join(_ACTIVATIONS))
     if positions != "absolute":
-        raise ValueError(f"position_embedding_type = {positions!r}: only absolute positions can be read")
+        raise unsupported("position_embedding_type", positions, "absolute positions")
     for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
         if settings.get(name):
-            raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")
+            raise unsupported(name, settings[name], what)
     fields = {ours: settings[theirs] for ours, theirs in _SETTINGS.items()}
     return {**fields, "activation": _ACTIVATIONS[activation]}
 
@@ -223,14 +228,12 @@ class Albert(Family[ModelConfig]):
         settings = {**_ALBERT_DEFAULTS, **settings}
         layers, groups, inner = (settings[name] for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num"))
         if inner != 1:
-            raise ValueError(f"inner_group_num = {inner}: only groups of one layer can be read")
+            raise unsupported("inner_group_num", inner, "groups of one layer")
         shared = {"share": "none"} if groups == layers > 1 else {"share": "all", "num_groups": groups}
         fields = _common_fields(settings)
         config = ModelConfig(**fields, **shared, embedding_size=settings["embedding_size"], ffn_dropout=False)
         if config.share == "all" and exported_groups(config) != groups:
-            raise ValueError(
-                f"num_hidden_groups = {groups}: {layers} layers fall into these groups by rounding; cannot be read"
-            )
+            raise unsupported("num_hidden_groups", groups, f"groups into which {layers} layers fall without rounding")
         return config
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
@@ -385,9 +388,7 @@ class Electra(Family[ModelConfig]):
         settings = {**_ELECTRA_DEFAULTS, **settings}
         fields = _common_fields(settings)
         if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
-            raise ValueError(
-                f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"
-            )
+            raise unsupported("hidden_act", settings["hidden_act"], "'gelu' in an ELECTRA with a masked-token head")
         return ModelConfig(**fields, embedding_size=settings["embedding_size"], share="none", pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:

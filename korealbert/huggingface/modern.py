@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from korealbert.huggingface.families import Family, SpecialIds
+from korealbert.huggingface.families import Family, SpecialIds, unsupported
 from korealbert.model.config import ModernConfig
 
 _SETTINGS = {
@@ -37,6 +37,8 @@ _ONLY: dict[str, Any] = {
 
 CLASSIFIER: Mapping[str, Any] = {"classifier_pooling": "cls", "classifier_dropout": 0.0}
 """Settings of transformers' own classifiers, with their defaults. The encoder ignores them; an export keeps its source's."""
+
+_CORRECT = "correct it, or copy the file again"
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -89,9 +91,9 @@ class ModernBert(Family[ModernConfig]):
         """Global layers at a fixed interval, rotary positions without scaling."""
         for name, value in _ONLY.items():
             if settings.get(name, value) != value:
-                raise ValueError(f"{name} = {settings[name]!r}: only {value!r} can be read")
-        if settings.get("quantization_config"):
-            raise ValueError("quantization_config is set: only unquantised weights can be read")
+                raise unsupported(name, settings[name], repr(value))
+        if quantisation := settings.get("quantization_config"):
+            raise unsupported("quantization_config", quantisation, "unquantised weights")
         fields = {ours: settings.get(theirs, default) for ours, (theirs, default) in _SETTINGS.items()}
         # Transformers attends to ``sliding_window`` pieces on each side, or to half of ``local_attention``, rounded down.
         if settings.get("sliding_window") is not None:
@@ -130,7 +132,7 @@ def classifier_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _whole(settings: Mapping[str, Any], name: str, default: Any, *, least: int) -> int:
     value = settings.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} = {value!r}: expected a whole number, {least} or more")
+        raise ValueError(f"{name} = {value!r}: expected a whole number, {least} or more; {_CORRECT}")
     return value
 
 
@@ -140,11 +142,11 @@ def _interval(settings: Mapping[str, Any], layers: int) -> int:
     if types is None:
         return _whole(settings, "global_attn_every_n_layers", 3, least=1)
     if not isinstance(types, list):
-        raise ValueError(f"layer_types = {types!r}: expected a list with {_GLOBAL} or {_LOCAL} for each layer")
+        raise ValueError(f"layer_types = {types!r}: expected a list with {_GLOBAL} or {_LOCAL} for each layer; {_CORRECT}")
     later = [layer for layer in range(1, len(types)) if types[layer] == _GLOBAL]
     every = later[0] if later else layers
     if types != [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]:
-        raise ValueError(f"layer_types = {types}: only global layers at a fixed interval, from the first on, can be read")
+        raise unsupported("layer_types", types, "global layers at a fixed interval, from the first on,")
     return every
 
 
@@ -156,16 +158,17 @@ def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float
     by_kind = settings.get("rope_parameters") or {}
     if not isinstance(by_kind, Mapping) or by_kind.keys() - {_GLOBAL, _LOCAL}:
         raise ValueError(
-            f"rope_parameters = {by_kind!r}: expected an object with {_GLOBAL} and {_LOCAL}, each with its rope_theta"
+            f"rope_parameters = {by_kind!r}: expected an object with {_GLOBAL} and {_LOCAL}, each with its rope_theta; "
+            + _CORRECT
         )
     name, theta = old_name, settings.get(old_name, default)
     for parameters in filter(None, (by_kind.get(kind), settings.get("rope_scaling"))):
         if not isinstance(parameters, Mapping):
-            raise ValueError(f"rotary positions of {kind}: found {parameters!r}, expected an object with rope_type")
+            raise ValueError(f"rotary positions of {kind}: found {parameters!r}, expected an object with rope_type; {_CORRECT}")
         if (how := parameters.get("rope_type", parameters.get("type", "default"))) != "default":
-            raise ValueError(f"rotary positions of {kind} are scaled ({how!r}); only unscaled ones can be read")
+            raise unsupported(f"rope_type of {kind}", how, "unscaled rotary positions")
         if "rope_theta" in parameters:
             name, theta = f"rope_theta of {kind}", parameters["rope_theta"]
     if isinstance(theta, bool) or not isinstance(theta, int | float) or not theta >= 1:
-        raise ValueError(f"{name} = {theta!r}: expected a number, 1 or more")
+        raise ValueError(f"{name} = {theta!r}: expected a number, 1 or more; {_CORRECT}")
     return float(theta)

@@ -81,6 +81,11 @@ class Selection:
     """Show long texts in full."""
 
 
+def has_items(artifact: Artifact, shows: _Shows) -> bool:
+    """Whether ``items`` shows something without further options; ``shows``: see ``Stage``."""
+    return shows != "documents" or any(artifact.files("documents-*.arrow"))
+
+
 def items(
     artifact: Artifact, selection: Selection, *, shows: _Shows = "documents", limit: int, offset: int = 0
 ) -> Iterator[Text]:
@@ -90,8 +95,9 @@ def items(
     """
     _check_compatible(selection)
     stage = artifact.manifest["recipe"]["stage"]
-    of_examples = shows == "examples" and not (selection.quarantine or selection.diff or selection.dropped)
-    if shows != "urls" and not of_examples and "documents_out" not in artifact.stats:
+    is_kept = not (selection.quarantine or selection.diff or selection.dropped)
+    of_examples = shows == "examples" and is_kept
+    if not (has_items(artifact, shows) if is_kept else shows == "urls" or "documents_out" in artifact.stats):
         raise ValueError(
             f"{artifact.name}: stage {stage} writes no documents; "
             f"`korealbert show {artifact.name}` prints its statistics, and its files are in {artifact.path}"

@@ -19,7 +19,7 @@ from korealbert.model.linear import linear, thirds
 
 
 class _Embeddings(nn.Module):
-    """Word + segment type + learned position, all of width E, then LayerNorm and dropout."""
+    """Word + segment type + learnt position, all of width E, then LayerNorm and dropout."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

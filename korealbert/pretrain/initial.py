@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from korealbert.model.heads import PretrainingModel, ReplacedTokenModel
 from korealbert.pretrain.cooccurrence import VECTORS
 
+_MISMATCH = "build the stage of the initial weights again"
+
 _FRESH_HEADS = ("wop.", "bow.")
 """Heads that start from random weights if the given ones lack them. That of word order depends on the sequence length."""
 
@@ -34,12 +36,12 @@ def load_initial(model: nn.Module, directory: Path) -> None:
     given = {name: tensor for name, tensor in given.items() if name in own or not name.startswith(_FRESH_HEADS)}
     for name in sorted(own.keys() ^ given.keys()):
         if name not in own:
-            raise ValueError(f"{path}: tensor {name!r} is not one of the model")
+            raise ValueError(f"{path}: tensor {name!r} is not one of the model; {_MISMATCH}")
         if not name.startswith(_FRESH_HEADS):
-            raise ValueError(f"{path}: tensor {name!r} is missing")
+            raise ValueError(f"{path}: tensor {name!r} is missing; {_MISMATCH}")
     for name, tensor in given.items():
         if tensor.shape != own[name].shape:
-            raise ValueError(f"{path}: {name} has shape {list(tensor.shape)}, the model {list(own[name].shape)}")
+            raise ValueError(f"{path}: {name} has shape {list(tensor.shape)}, the model {list(own[name].shape)}; {_MISMATCH}")
     model.load_state_dict(given, strict=False)
 
 
@@ -57,7 +59,10 @@ def set_word_embeddings(model: PretrainingModel | ReplacedTokenModel, directory:
         raise ValueError(f"{path}: no vectors that can be read ({error}); build their stage again") from None
     pieces, width = vectors_VE.shape
     if pieces > table_VE.shape[0] or width > table_VE.shape[1]:
-        raise ValueError(f"{path}: vectors of shape {[pieces, width]} for a word table of {list(table_VE.shape)}")
+        raise ValueError(
+            f"{path}: vectors of shape {[pieces, width]} for a word table of {list(table_VE.shape)}; build them from the "
+            "examples that the model is trained on"
+        )
     seen_V = vectors_VE.any(dim=1)
     with torch.no_grad():
         table_VE[:pieces, :width][seen_V] = vectors_VE[seen_V] * table_VE.std()

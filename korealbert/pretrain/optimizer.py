@@ -34,7 +34,7 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: 
         return _MuonWithAdamW(muon, adamw)
     if spec.name == "adamw":
         return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **kernel)
-    groups[1]["adapt"] = spec.adapt_excluded
+    groups[1]["adapt"] = False  # Biases and LayerNorms.
     return Lamb(
         groups,
         lr=spec.lr,

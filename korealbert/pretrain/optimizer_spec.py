@@ -11,7 +11,7 @@ from korealbert.artifact import Spec
 
 def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
     if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas = {betas} must lie in [0, 1)")
+        raise ValueError(f"betas = {list(betas)}: each lies in [0, 1); change the one that does not")
     return betas
 
 
@@ -40,8 +40,6 @@ class OptimizerSpec(Spec):
     """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations use 10."""
     max_weight_norm: float = Field(default=0.0, ge=0)
     """LAMB: upper bound on ‖w‖ in that ratio (φ of the LAMB paper, whose code uses 10); 0 means none."""
-    adapt_excluded: bool = False
-    """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
     gradient_averaging: bool = True
     """LAMB: weight gradients by 1 − β₁ in the first moment; false adds them unweighted (an option of apex)."""
 
@@ -50,7 +48,7 @@ class OptimizerSpec(Spec):
         if self.name == "adamw":
             if "lr" not in self.model_fields_set:
                 raise ValueError("name = 'adamw' needs an lr of its own; the default is LAMB's")
-            for flag in ("bias_correction", "max_trust_ratio", "max_weight_norm", "adapt_excluded", "gradient_averaging"):
+            for flag in ("bias_correction", "max_trust_ratio", "max_weight_norm", "gradient_averaging"):
                 if (value := getattr(self, flag)) != type(self).model_fields[flag].default:
                     raise ValueError(f"{flag} = {value} belongs to LAMB, but name = 'adamw'; remove it")
         return self

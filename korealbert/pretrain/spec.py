@@ -169,7 +169,9 @@ class PretrainSpec(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if list(self.snapshots) != sorted({step for step in self.snapshots if 0 < step <= self.steps}):
-            raise ValueError(f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}")
+            raise ValueError(
+                f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}; sort or change them"
+            )
         for batch, micro_batch in self.batches:
             if batch % micro_batch:
                 raise ValueError(
@@ -188,7 +190,9 @@ class PretrainSpec(Spec):
             )
         ends = [phase.until_step for phase in self.batch_warmup]
         if ends != sorted(set(ends)) or (ends and ends[-1] >= self.steps):
-            raise ValueError(f"batch_warmup ends at steps {ends}: they must grow, and end before steps = {self.steps}")
+            raise ValueError(
+                f"batch_warmup ends at steps {ends}: they must grow, and end before steps = {self.steps}; lower them"
+            )
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")

@@ -113,7 +113,9 @@ class AblationSpec(Spec):
         refuse_repeats("cells", labels)
         refuse_repeats("names of cells", [key_of(label) for label in labels])
         if self.baseline and self.baseline not in labels:
-            raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
+            raise ValueError(
+                f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}; name one of {', '.join(labels)}"
+            )
         if self.layers and not self.noise:
             raise ValueError("layers = true measures under the first of [noise.NAME], and there is none; add one")
         return self
@@ -125,7 +127,8 @@ class AblationSpec(Spec):
             wanted = [cell.starts_from] if cell.starts_from else list(cell.ensemble)
             for label in wanted:
                 if label not in trained:
-                    raise ValueError(f"cell {cell.label!r}: no cell {label!r} is trained before it{nearest(label, trained)}")
+                    near = nearest(label, trained)
+                    raise ValueError(f"cell {cell.label!r}: no cell {label!r} is trained before it{near}; name one above it")
             if cell.ensemble and (cell.set or cell.without or cell.starts_from):
                 raise ValueError(f"cell {cell.label!r}: an ensemble trains nothing; remove set, without and starts_from")
             if cell.members is not None and not cell.ensemble:
@@ -388,7 +391,7 @@ def _check_column(column: Column, spec: AblationSpec, benchmarks: Sequence[str],
         near, known = nearest(column.benchmark, benchmarks), ", ".join(benchmarks) or "none"
         raise ValueError(f"no benchmark {column.benchmark!r} in all cells{near}; they have {known}")
     if column.noise and column.noise not in spec.noise:
-        raise ValueError(f"no table [noise.{column.noise}]{nearest(column.noise, spec.noise)}")
+        raise ValueError(f"no table [noise.{column.noise}]{nearest(column.noise, spec.noise)}; add it, or correct noise")
     if column.printed is not None and column.printed not in printed:
         known = ", ".join(f"{task} {metric}" for task, metric in sorted(printed)) or "nothing: there is no [printed]"
         raise ValueError(f"printed = {list(column.printed)} is not in the published table; it has {known}")

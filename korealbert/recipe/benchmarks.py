@@ -13,7 +13,8 @@ from pydantic import Field
 from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage
-from korealbert.finetune.definition import Definition, RemoteFile
+from korealbert.finetune.definition import Definition
+from korealbert.finetune.definition_file import RemoteFile
 from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init

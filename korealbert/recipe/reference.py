@@ -26,7 +26,7 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import BenchmarkTable
+from korealbert.finetune.definition_file import BenchmarkTable
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry

@@ -23,7 +23,7 @@ from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import LOCAL, REMOTE
+from korealbert.finetune.definition_file import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import ContrastSpec, FinetuneSpec
 from korealbert.formatting import closest, nearest
@@ -279,13 +279,13 @@ class Tables:
         paths = list(_paths_of(spec))
         missing = [(name, path) for name, path in paths if not path.exists()]
         ours = [path for _, path in missing if in_data and path.is_relative_to(self.data)]
-        summarized = [] if self.data.exists() else ours
+        summarised = [] if self.data.exists() else ours
         described = ours if is_shipped(self.path) else []
         lines = [
             f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
             f"{_origin(spec, name, shipped=path in described)}"
             for name, path in missing
-            if path not in summarized
+            if path not in summarised
         ]
         lines += [
             f"{where} {name!r}: {path} is a directory; name the file in it"
@@ -293,7 +293,7 @@ class Tables:
             if path.is_dir() and _is_file(spec, name)
         ]
         if ours:
-            lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarized else ""
+            lacking = f"{self.path}, field 'data': no such directory: {self.data}; " if summarised else ""
             lines.append(f"{lacking}{DATA} stands for {self.data}; name the directory of your data with --data")
         if isinstance(spec, ExtractSpec) and spec.paths and all(_is_plain_file(one.path) for one in spec.paths):
             effect = "selects files of directories and archives, and paths names none; remove it, or the files from paths"

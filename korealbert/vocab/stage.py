@@ -61,7 +61,7 @@ class VocabSpec(Spec):
     user_defined_pieces: tuple[str, ...] = ()
     """Single characters that are always separate pieces, such as ``( ) " - .`` in the official ALBERT vocabularies."""
     morphemes: Literal["none", "vocabulary", "everywhere"] = "none"
-    """``vocabulary``: pieces are learned from text that Kiwi has cut into morphemes, and used on uncut text, as KLUE-BERT
+    """``vocabulary``: pieces are learnt from text that Kiwi has cut into morphemes, and used on uncut text, as KLUE-BERT
     does. ``everywhere``: text is cut wherever it is encoded, in pretraining, fine-tuning and ``fill-mask``; users of the
     exported model must do so too. Kiwi takes about 3 core seconds per megabyte."""
     split_digits: bool = False

@@ -273,18 +273,18 @@ class KeptVocabulary(Vocabulary):
 
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
         """Return the written form of each id in SentencePiece's notation, with ``▁`` for the space before it."""
-        return [self._spelled[i][0] for i in np.asarray(ids).reshape(-1).tolist()]
+        return [self._spelt[i][0] for i in np.asarray(ids).reshape(-1).tolist()]
 
     def proper(self) -> npt.NDArray[np.bool_]:
         """Return which pieces are ordinary and consist of whole characters: bool [V]."""
-        return np.array([i >= FIRST_ORDINARY_ID and whole for i, (_, whole) in enumerate(self._spelled)], dtype=np.bool_)
+        return np.array([i >= FIRST_ORDINARY_ID and whole for i, (_, whole) in enumerate(self._spelt)], dtype=np.bool_)
 
     def _ordinary(self) -> npt.NDArray[np.bool_]:
         known, added = set(self.processor.get_vocab().values()), self.processor.get_added_tokens_decoder()
         return np.array([i in known and not (i in added and added[i].special) for i in self.theirs.tolist()], dtype=np.bool_)
 
     @cached_property
-    def _spelled(self) -> list[tuple[str, bool]]:
+    def _spelt(self) -> list[tuple[str, bool]]:
         """Return each piece in SentencePiece's notation, and whether it consists of whole characters."""
         return [self._spell(self.processor.id_to_token(int(i))) for i in self.theirs]
 

@@ -55,7 +55,7 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     for role in ("pad", "unk", "cls", "sep"):
         if ids[role] == ids["mask"]:
             raise ValueError(f"{where}: mask_token and {role}_token are one piece, id {ids['mask']}; name another mask_token")
-    mismatch = "the two files do not belong together"
+    mismatch = "the two files do not belong together; copy both again"
     highest = max(tokenizer.get_vocab().values())
     if vocab_size < len(tokenizer) or vocab_size <= highest:
         found = f"has {len(tokenizer):,} pieces" if vocab_size < len(tokenizer) else f"gives ids up to {highest:,}"

@@ -70,7 +70,10 @@ def swap(config: AnyConfig, weights: Mapping[str, Array], words: WordPart) -> tu
             "take the vocabulary of the model's own source"
         )
     if bool(words.position_offset) != bool(config.position_offset):
-        raise ValueError("one of both vocabularies counts positions from the padding id, the other does not")
+        raise ValueError(
+            "one of both vocabularies counts positions from the padding id, the other does not; take the vocabulary of the "
+            "model's own source"
+        )
     if isinstance(config, ModernConfig):
         rows = len(words.table_VE)
         update = {"vocab_size": words.pieces, "word_rows": 0 if rows == words.pieces else rows}

@@ -24,8 +24,8 @@ FOOTNOTE = "물이 맑다.<ref>강 이야기에 나온다.</ref>"
 COMMAND = [sys.executable, "-m", "korealbert", "extract"]
 
 
-def pages(count: int = 3) -> bytes:
-    articles = [PAGE.format(title=f"강 {n}", id=n, text=f"{SENTENCE} {n}번째 강이다.") for n in range(count)]
+def pages() -> bytes:
+    articles = [PAGE.format(title=f"강 {n}", id=n, text=f"{SENTENCE} {n}번째 강이다.") for n in range(3)]
     return dump(*articles, PAGE.format(title="개울", id=900, text="#넘겨주기 [[강 0]]"))
 
 

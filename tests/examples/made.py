@@ -29,14 +29,14 @@ def made_words(vocab_size: int = VOCAB_SIZE, period: int = 3) -> WordTable:
     return WordTable(starts=starts, alone=alone, joins=joins, spaced=starts & ~alone)
 
 
-def made_rows(chunks: list[list[list[int]]], width: int = SEQUENCE_LENGTH - 3, first_id: int = 0) -> Rows:
+def made_rows(chunks: list[list[list[int]]], width: int = SEQUENCE_LENGTH - 3) -> Rows:
     """Rows from chunks of sentences of ids."""
     ids = np.zeros((len(chunks), width), dtype=np.uint16)
     for row, chunk in zip(ids, chunks, strict=True):
         flat = [i for sentence in chunk for i in sentence]
         row[: len(flat)] = flat
     return Rows(
-        example_id=np.arange(first_id, first_id + len(chunks), dtype=np.uint64),
+        example_id=np.arange(len(chunks), dtype=np.uint64),
         doc_id=np.arange(len(chunks), dtype=np.uint64) // 2,
         source=np.zeros(len(chunks), dtype=np.uint8),
         ids=ids,
@@ -46,22 +46,22 @@ def made_rows(chunks: list[list[list[int]]], width: int = SEQUENCE_LENGTH - 3, f
     )
 
 
-def random_rows(count: int, *, width: int = SEQUENCE_LENGTH - 3, seed: int = 0, vocab_size: int = VOCAB_SIZE) -> Rows:
+def random_rows(count: int, *, width: int = SEQUENCE_LENGTH - 3, seed: int = 0) -> Rows:
     """Full rows of random sentences."""
     dice = np.random.default_rng(seed)
     chunks = []
     for _ in range(count):
         borders = np.unique(dice.integers(1, width, size=4))
-        flat = dice.integers(FIRST_ORDINARY_ID, vocab_size, size=width).tolist()
+        flat = dice.integers(FIRST_ORDINARY_ID, VOCAB_SIZE, size=width).tolist()
         chunks.append([flat[a:b] for a, b in itertools.pairwise([0, *borders.tolist(), width])])
     return made_rows(chunks, width)
 
 
 @st.composite
-def chunks_of(draw: st.DrawFn, width: int = SEQUENCE_LENGTH - 3) -> list[list[int]]:
+def chunks_of(draw: st.DrawFn) -> list[list[int]]:
     """One chunk: sentences of ids, a few ids only, so that equal ones meet in one run."""
     lengths = draw(st.lists(st.integers(1, 25), min_size=1, max_size=6))
-    while sum(lengths) > width:
+    while sum(lengths) > SEQUENCE_LENGTH - 3:
         lengths.pop()
     top = draw(st.sampled_from([FIRST_ORDINARY_ID + 2, 12, VOCAB_SIZE - 1]))
     one = st.integers(FIRST_ORDINARY_ID, top)

@@ -37,17 +37,32 @@ def one_shard(directory: Path, documents: list[Document]) -> Path:
 
 
 def test_rows_spell_their_documents_in_order(texts: Artifact, packed: Artifact, vocabulary: Vocabulary) -> None:
-    spelled: dict[int, list[tuple[int, list[int]]]] = {}
+    spelt: dict[int, list[tuple[int, list[int]]]] = {}
     for rows in rows_of(packed):
         for i in range(len(rows)):
             pieces = rows.ids[i, : rows.length[i]].tolist()
             assert not rows.ids[i, rows.length[i] :].any()
-            spelled.setdefault(int(rows.doc_id[i]), []).append((int(rows.example_id[i]), pieces))
+            spelt.setdefault(int(rows.doc_id[i]), []).append((int(rows.example_id[i]), pieces))
     for document in documents_of(texts):
         expected = [int(i) for ids in vocabulary.encode(document.text.split("\n")) for i in ids]
-        found = [piece for _, pieces in sorted(spelled.get(int(document.id, 16), [])) for piece in pieces]
+        found = [piece for _, pieces in sorted(spelt.get(int(document.id, 16), [])) for piece in pieces]
         assert found == expected[: len(found)]
         assert len(expected) - len(found) < ExamplesSpec().min_pieces, "only a short end is missing"
+
+
+def test_short_rows_are_drawn_for_whole_documents_on_request(runtime: Runtime, texts: Artifact, vocab: Artifact) -> None:
+    """Drawn once per document, as the official code does, fewer documents have short rows than with a draw for each row."""
+    with_short_rows = {}
+    for scope in ("chunk", "document"):
+        spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, short_seq_prob=0.5, short_seq_scope=scope, heldout_share=0)
+        artifact = build(STAGE, spec, {"documents": texts, "vocab": vocab}, runtime).artifact
+        full: dict[int, list[bool]] = {}
+        for rows in rows_of(artifact):
+            for document, length in zip(rows.doc_id.tolist(), rows.length.tolist(), strict=True):
+                full.setdefault(document, []).append(length > 0.85 * pieces_per_row(SEQUENCE_LENGTH))
+        long = [flags[:-1] for flags in full.values() if len(flags) > 2]  # The last row is what is left.
+        with_short_rows[scope] = sum(not all(flags) for flags in long) / len(long)
+    assert with_short_rows["document"] < with_short_rows["chunk"] - 0.1
 
 
 def test_pieces_and_documents_are_conserved(texts: Artifact, packed: Artifact) -> None:

@@ -16,7 +16,7 @@ from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluat
 from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import _FORMATS, _METRICS, _TABULAR
+from korealbert.finetune.definition import _FORMATS, _TABULAR, KINDS
 from tests.finetune.toml_benchmarks import Bench, kind
 
 WORDS = ["김구", "는", "서울", "사람"]
@@ -71,7 +71,7 @@ def table(form: str, row: dict[str, Any]) -> str:
 def cases() -> list[tuple[str, str]]:
     """TOML file and official file of every format of every kind."""
     found = []
-    for name in _METRICS:
+    for name in KINDS:
         for form in _FORMATS.get(name, _TABULAR):
             if form == "conll":
                 found += [(kind(name, form, columns, more), content) for columns, more, content in CONLL]

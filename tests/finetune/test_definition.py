@@ -400,13 +400,14 @@ def test_a_recipe_names_it_by_its_file_and_its_report_has_its_published_scores(
     toml = (tmp_path / "bench" / "mine.toml").read_text().replace('"number"', '"id"').replace('"review"', '"document"')
     (tmp_path / "bench" / "mine.toml").write_text(toml.replace('"stars"', '"label"'))
     recipe = tmp_path / "evaluation.toml"
-    recipe.write_text(EVALUATION.format(model=model_dir))
+    own = "[[report.published_scores]]\ntask = 'mine'\nmetric = 'macro_f1'\nmodel = 'Another'\nvalue = '45.60'\n"
+    recipe.write_text(EVALUATION.format(model=model_dir) + f"{own}source = 'A page'\n")
     store = Store(tmp_path / "store")
     runtime = runtime.model_copy(update={"store": store.root, "workers": 1})
     report = build_all(evaluation_graph(load_evaluation(recipe)), runtime)["report"].path
     ours = (report / "tables" / "published-mine-reviews-macro-f1.csv").read_text("utf-8")
     theirs = (report / "tables" / "published-mine-reviews-macro-f1-published.csv").read_text("utf-8")
-    assert "Theirs,12.30," in theirs and "Their table 1" in theirs and "tiny/pretrained," in ours
+    assert "Theirs,12.30," in theirs and "Their table 1" in theirs and "Another,45.60," in theirs and "tiny/pretrained," in ours
     assert "Mine (reviews)" in (report / "report.md").read_text("utf-8")
 
     moved = tmp_path / "elsewhere"

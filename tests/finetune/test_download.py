@@ -18,7 +18,7 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.corpus.crawl.fetch import FetchError
 from korealbert.finetune import features, stage, tasks
-from korealbert.finetune.definition import RemoteFile
+from korealbert.finetune.definition_file import RemoteFile
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.runtime import TrainingRuntime

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from korealbert.artifact import Artifact, locks
 from korealbert.flows.cli import app
-from korealbert.flows.terminal import find, means_directory
+from korealbert.flows.options import find, means_directory
 from tests.report.conftest import made, write_documents
 
 

@@ -196,9 +196,11 @@ def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
     assert beyond == "nothing of this kind in the artifact after the first 1,000"
 
 
-def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
+def test_a_stage_without_documents_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     stage = Stage("numbers", 1, Spec, lambda spec, inputs, out_dir, runtime: {"numbers": 1})
     artifact = build(stage, Spec(), {}, Runtime(store=tmp_path)).artifact
+    assert not look.has_items(artifact, "documents"), "so the Prefect UI names `korealbert show`"
+    assert look.has_items(artifacts["clean"], "documents") and look.has_items(artifact, "urls")
     with pytest.raises(ValueError, match=f"stage numbers writes no documents; `korealbert show {artifact.name}`"):
         list(seen(artifact))
     with pytest.raises(ValueError, match="stage numbers writes no documents"):

@@ -77,11 +77,14 @@ def test_counts_are_those_of_a_plain_loop(texts: list[list[int]], window: int, c
 
 
 @settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=2, max_size=6).filter(lambda c: bool(np.any(c))))
-def test_mutual_information_is_that_of_its_formula(counts: list[list[int]]) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=2, max_size=6).filter(lambda c: bool(np.any(c))),
+    st.sampled_from([0.75, 1.0]),
+)
+def test_mutual_information_is_that_of_its_formula(counts: list[list[int]], smoothing: float) -> None:
     table = np.array(counts, dtype=np.uint32)
-    total, words, contexts = table.sum(), table.sum(1), table.sum(0) ** 0.75
-    found = mutual_information(table, 0.75)
+    total, words, contexts = table.sum(), table.sum(1), table.sum(0) ** smoothing
+    found = mutual_information(table, smoothing)
     for word in range(table.shape[0]):
         for context in range(table.shape[1]):
             expected = 0.0
@@ -130,6 +133,16 @@ def test_a_part_of_the_rows_is_spread_over_all(tmp_path: Path) -> None:
     assert vectors[[7, 8, 9, 17, 18, 19]].any(axis=1).all()
 
 
+def test_contexts_are_smoothed_as_the_recipe_says(tmp_path: Path) -> None:
+    lot = np.random.default_rng(3)
+    texts = [lot.integers(5, 12, 6).tolist() for _ in range(40)] + [[7, 8]] * 40
+    vectors = []
+    for smoothing in (0.75, 0.2):
+        (directory := tmp_path / str(smoothing)).mkdir()
+        vectors.append(run(texts, directory, smoothing=smoothing)[1])
+    assert not np.allclose(*vectors, atol=1e-2)
+
+
 def test_rows_without_neighbours_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no two pieces of the examples are neighbours; set pretrain\.embeddings = 'random'"):
         run([[7], [8], [2, 3]], tmp_path)
@@ -155,7 +168,7 @@ def test_embeddings_start_from_the_vectors_with_the_standard_deviation_of_random
     [
         (None, "no vectors that can be read"),
         ({"others": np.zeros((3, 3), np.float32)}, "no vectors that can be read"),
-        ({"vectors": np.zeros((3, 4096), np.float32)}, r"vectors of shape \[3, 4096\] for a word table of"),
+        ({"vectors": np.zeros((3, 4096), np.float32)}, r"vectors of shape \[3, 4096\] for a word table of .*; build them from"),
     ],
 )
 def test_vectors_that_do_not_fit_are_named(alone: Ranks, tmp_path: Path, content: Any, message: str) -> None:

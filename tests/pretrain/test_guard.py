@@ -56,6 +56,13 @@ def test_several_bad_steps_in_a_row_are_a_collapse_and_fewer_are_not(loss: float
     assert "for 3 steps in a row" in fault
 
 
+@pytest.mark.parametrize(("max_z", "bad"), [(8.0, True), (1e6, False)])
+def test_a_step_is_bad_beyond_the_deviation_that_the_recipe_allows(max_z: float, bad: bool) -> None:
+    guard = Guard(GuardSpec(horizon=50, patience=1, max_z=max_z), GuardState())
+    calm(guard, 60)
+    assert (guard.after_step(9.0, 1.0) is not None) == bad
+
+
 def test_nothing_but_nan_is_judged_before_there_is_a_past() -> None:
     guard = Guard(GuardSpec(horizon=50, patience=1), GuardState())
     calm(guard, 40)

@@ -129,7 +129,7 @@ def test_patterns_that_match_nothing_or_everything_are_refused() -> None:
 def test_weights_of_another_model_are_refused_by_name(first: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has shape"):
         load_initial(PretrainingModel(config(vocab_size=41)), first)
-    with pytest.raises(ValueError, match="is missing"):
+    with pytest.raises(ValueError, match="is missing; build the stage"):
         load_initial(PretrainingModel(config(vocab_size=50, share="none")), first)
     (tmp_path / "model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"model\.safetensors: no initial weights"):

@@ -53,8 +53,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)

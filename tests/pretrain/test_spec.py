@@ -127,8 +127,8 @@ def test_a_spec_survives_json(fields: dict) -> None:
     assert PretrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 
 
-def rate(update: int, decay: str, steps: int = 1000, warmup: int = 100) -> float:
-    return ScheduleSpec(warmup_steps=warmup, decay=decay).learning_rate(update, peak=2.0, steps=steps)
+def rate(update: int, decay: str) -> float:
+    return ScheduleSpec(warmup_steps=100, decay=decay).learning_rate(update, peak=2.0, steps=1000)
 
 
 @pytest.mark.parametrize("decay", ["linear", "linear_tf", "constant"])

@@ -269,7 +269,11 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('label = "MLM+WOP"', 'label = "MLM+SOP"', r"cells: MLM\+SOP named twice"),
         ('label = "MLM+WOP"', 'label = "MLM-SOP"', r"names of cells: mlm-sop named twice"),
         ('label = "MLM+WOP"', 'label = "WOP"', r"cell 'WOP': .*matches 0 models of KoreALBERT Table II"),
-        ('baseline = "MLM+SOP"', 'baseline = "MLM"', r"baseline = 'MLM' is no cell \(did you mean 'MLM\+.OP'\?\)"),
+        (
+            'baseline = "MLM+SOP"',
+            'baseline = "MLM"',
+            r"baseline = 'MLM' is no cell \(did you mean 'MLM\+.OP'\?\); name one of ",
+        ),
         ('source = "KoreALBERT Table II"', 'source = "Table II"', r"'Table II' is not in published/korealbert\.csv"),
         ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
         (

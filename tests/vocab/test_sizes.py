@@ -35,6 +35,16 @@ def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Arti
         build(STAGE, spec, {"documents": texts, "vocab": vocab}, Runtime(store=tmp_path, workers=1))
 
 
+def test_fewer_characters_give_fewer_pieces(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
+    greatest = []
+    for characters in (2_000, 1_000_000):
+        spec = VocabSizesSpec(sizes=(9_000,), model_types=("bpe",), sample_characters=characters)
+        with pytest.raises(ValueError, match="greatest size possible") as error:
+            build(STAGE, spec, {"documents": texts, "vocab": vocab}, Runtime(store=tmp_path, workers=1))
+        greatest.append(int(str(error.value).rsplit("possible is ", 1)[1].split()[0].strip(".;,")))
+    assert greatest[0] < greatest[1]
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     for wrong, message in (
         ({"sizes": (300, 300)}, "named twice"),

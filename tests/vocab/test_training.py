@@ -68,6 +68,13 @@ def test_the_bytes_are_the_same_with_one_and_two_workers(tmp_path: Path, texts: 
     assert again.output_digest == vocab.output_digest
 
 
+def test_the_sample_has_as_many_characters_as_the_recipe_allows(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
+    limit = vocab.stats["sampled_characters"] // 2
+    spec = VocabSpec(size=SIZE, sample_characters=limit)
+    stats = build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1)).artifact.stats
+    assert 0.9 * limit < stats["sampled_characters"] <= limit
+
+
 def test_the_number_of_threads_is_part_of_the_recipe_and_repeats_exactly() -> None:
     text = sentences(400)
     one, two, again = (train_model(VocabSpec(size=250, training_threads=n), text) for n in (1, 2, 2))

@@ -204,8 +204,8 @@ def test_words_begin_where_the_tokenizer_says(begun: dict[str, Begun], family: s
         if family == "roberta":  # Metaspace keeps the full stop with its word; here it is a word of its own.
             expected |= np.array([piece == "." for piece in vocabulary.pieces(ids)])
         assert np.array_equal(vocabulary.words().mark(ids, first), expected), text
-        spelled = "".join(vocabulary.pieces(ids)).replace(SPACE, "" if family == "bert" else " ").strip()
-        letters = re.sub(r"(\\x[0-9a-f]{2})+", lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode(), spelled)
+        spelt = "".join(vocabulary.pieces(ids)).replace(SPACE, "" if family == "bert" else " ").strip()
+        letters = re.sub(r"(\\x[0-9a-f]{2})+", lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode(), spelt)
         assert letters == (text.replace(" ", "") if family == "bert" else text)
 
 

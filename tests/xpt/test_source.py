@@ -60,7 +60,7 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
     directory = make_source("bert", tmp_path / "bert")
     settings = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps({**settings, "model_type": "t5"}))
-    with pytest.raises(ValueError, match="model_type = 't5' cannot be read; known are albert, bert, roberta, electra"):
+    with pytest.raises(ValueError, match="model_type = 't5' cannot be read; take a model of albert, bert, roberta, electra"):
         read(directory, tmp_path / "store")
 
 

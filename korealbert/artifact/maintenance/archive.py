@@ -48,6 +48,12 @@ _MANIFEST_BYTES = 256 << 20
 _NAME_BYTES, _PATH_BYTES = 255, 1024
 """Longest name that file systems accept, and longest path within an artifact that leaves room for the store's path."""
 _BLOCK = 1 << 20
+_PROBLEM = "not a whole archive of `korealbert export` (a plain tar)"
+_REMEDY = "copy it again, or export again with this version"
+
+
+class _NotAsExported(Exception):
+    """The archive differs from what ``export`` writes."""
 
 
 def export(artifact: Artifact, stream: IO[bytes]) -> list[str]:
@@ -58,7 +64,7 @@ def export(artifact: Artifact, stream: IO[bytes]) -> list[str]:
     try:
         lineage = list(ancestors({"": artifact}).values())
     except FileNotFoundError as error:
-        raise ArtifactError(f"{error.filename} is missing; an export needs the artifact's whole lineage") from None
+        raise ArtifactError(f"{error.filename} is missing, and an export needs all inputs; run its stage again") from None
     index = {"format": _FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         content = (json.dumps(index, indent=1) + "\n").encode()
@@ -124,10 +130,10 @@ def _read(store: Store, stream: IO[bytes], staging: Path) -> list[str]:
     """Read an archive into a staging directory and return the names of its artifacts."""
     try:
         return _Reader(TarReader(stream.read), store, staging).read()
-    except TarFault as error:
-        raise ArtifactError(f"not a whole archive of `korealbert export` (a plain tar): {error}") from None
+    except (TarFault, _NotAsExported) as error:
+        raise ArtifactError(f"{_PROBLEM}: {error}; {_REMEDY}") from None
     except (RecursionError, UnicodeError, OverflowError) as error:
-        raise ArtifactError(f"the archive's names or facts cannot be read: {error}") from None
+        raise ArtifactError(f"{_PROBLEM}: a name or number cannot be read ({error}); {_REMEDY}") from None
 
 
 class _Reader:
@@ -141,15 +147,13 @@ class _Reader:
         index = self._json(_INDEX)
         announced = index.get("artifacts")
         if index.get("format") != _FORMAT or not isinstance(announced, dict) or not announced:
-            raise ArtifactError(
-                f"{_INDEX}: no list of artifacts in format {_FORMAT}; did another version of korealbert write it?"
-            )
+            raise _NotAsExported(f"{_INDEX}: found format {index.get('format')!r}, expected a list of artifacts in {_FORMAT}")
         for name, output_digest in announced.items():
             if not ARTIFACT_NAME.fullmatch(name):
-                raise ArtifactError(f"{_INDEX}: {name!r} is no artifact's name")
+                raise _NotAsExported(f"{_INDEX}: {name!r} is no name of an artifact")
             self._artifact(name, output_digest, set(announced))
         if (member := self._tar.next()) is not None:
-            raise ArtifactError(f"{member.name!r} follows where the archive should end")
+            raise _NotAsExported(f"{member.name!r} follows where the archive should end")
         return list(announced)
 
     def _artifact(self, name: str, output_digest: Any, announced: set[str]) -> None:
@@ -160,41 +164,41 @@ class _Reader:
         artifact = Artifact(name, out)
         files = _checked_files(artifact)
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
-            raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
+            raise _NotAsExported(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
         require_space(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
         for relative, entry in files.items():
             if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
-                raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
+                raise _NotAsExported(f"{name}/{relative}: another sha256 than its manifest says")
         if not digest_of_output(files) == artifact.output_digest == output_digest:
-            raise ArtifactError(f"{name}: its files, manifest and {_INDEX} disagree about its output")
+            raise _NotAsExported(f"{name}: its files, manifest and {_INDEX} disagree about its output")
 
     def _next(self, wanted: str) -> TarMember:
         member = self._tar.next()
         if member is None:
-            raise ArtifactError(f"the archive ends before {wanted!r}")
+            raise _NotAsExported(f"the archive ends before {wanted!r}")
         if member.name != wanted:
-            raise ArtifactError(f"{member.name!r} is in the archive instead of {wanted!r}")
+            raise _NotAsExported(f"{member.name!r} is in the archive instead of {wanted!r}")
         if not member.is_file or member.is_sparse:
-            raise ArtifactError(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
+            raise _NotAsExported(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
         return member
 
     def _content(self, wanted: str) -> bytes:
         member = self._next(wanted)
         if member.size > _MANIFEST_BYTES:
-            raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, more than any manifest")
+            raise _NotAsExported(f"{wanted!r} has {member.size:,} bytes, more than any manifest")
         return b"".join(iter(lambda: self._tar.read(_BLOCK), b""))
 
     def _json(self, wanted: str) -> dict[str, Any]:
         try:
             found = json.loads(self._content(wanted), object_pairs_hook=unambiguous)
         except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{wanted}: not JSON: {error}") from None
+            raise _NotAsExported(f"{wanted}: not JSON: {error}") from None
         return found if isinstance(found, dict) else {}
 
     def _copy(self, wanted: str, size: int, target: Path) -> str:
         member = self._next(wanted)
         if member.size != size:
-            raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, its manifest says {size:,}")
+            raise _NotAsExported(f"{wanted!r} has {member.size:,} bytes, its manifest says {size:,}")
         reader = _Hashing(self._tar)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as handle:
@@ -204,16 +208,18 @@ class _Reader:
 
 
 def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
-    """Return the files that an untrusted manifest lists. Raises ArtifactError if it is invalid or lists files elsewhere."""
+    """Return the files that an untrusted manifest lists. Raises _NotAsExported if it is invalid or lists files elsewhere."""
     try:
         named = identity_of(artifact.manifest).name
+    except ArtifactError:
+        raise _NotAsExported(f"{artifact.name}/manifest.json: not the manifest of an artifact") from None
     except (TypeError, RecursionError) as error:
-        raise ArtifactError(f"{artifact.name}/manifest.json: its recipe has no canonical form ({error})") from None
+        raise _NotAsExported(f"{artifact.name}/manifest.json: its recipe has no canonical form ({error})") from None
     if named != artifact.name or artifact.manifest["name"] != artifact.name:
-        raise ArtifactError(f"{artifact.name}/manifest.json: its recipe is that of {named}")
+        raise _NotAsExported(f"{artifact.name}/manifest.json: its recipe is that of {named}")
     files, inputs = artifact.manifest["files"], artifact.manifest["inputs"]
     if inputs != artifact.manifest["recipe"]["inputs"]:
-        raise ArtifactError(f"{artifact.name}/manifest.json: inputs and recipe differ")
+        raise _NotAsExported(f"{artifact.name}/manifest.json: inputs and recipe differ")
     taken = {*files, MANIFEST}
     for name in files:
         path = PurePosixPath(name)
@@ -221,7 +227,7 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
         long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
         if odd or name == MANIFEST or not name.isprintable() or "\\" in name or long or clashing:
-            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} does not name a file within the artifact")
+            raise _NotAsExported(f"{artifact.name}/manifest.json: {name!r} does not name a file within the artifact")
     return dict(files)
 
 
@@ -238,7 +244,7 @@ def _move_into_store(store: Store, imported: Artifact) -> bool:
             return seen[path][0]
 
         if faults := faults_within(imported.path, imported.name, imported.manifest, digest, scratch=False):
-            raise ArtifactError(f"{imported.name}: {faults[0]} after it was copied; look at the archive and the disk")
+            raise ArtifactError(f"{imported.name}: {faults[0]} after it was copied; check the disk")
         replace_directory(imported.path, target)
         for path, known in seen.items():
             store.digests.remember(target / path.relative_to(imported.path), *known)

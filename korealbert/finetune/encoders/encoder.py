@@ -189,7 +189,7 @@ def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -
     if missing:
         raise ValueError(
             f"{directory}/model.safetensors: lacks {len(missing)} weights of its config.json ({', '.join(missing[:3])}, …);"
-            " the two files do not belong together"
+            " the two files do not belong together; copy both again"
         )
     return Encoder(transformer)
 

@@ -72,10 +72,12 @@ def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
     largest = max(tokenizer.get_vocab().values())
     if largest >= config.vocab_size:
         problem = f"the tokenizer has a piece number {largest:,}, config.json a vocab_size of {config.vocab_size:,}"
-        raise ValueError(f"{directory}: {problem}; the two do not belong together")
+        raise ValueError(f"{directory}: {problem}; the two do not belong together; copy both again")
     if config.model_type in OFFSET_POSITIONS and tokenizer.pad_token_id != config.pad_token_id:
         problem = f"the tokenizer pads with {tokenizer.pad_token_id}, config.json has pad_token_id {config.pad_token_id}"
-        raise ValueError(f"{directory}: {problem}, from which positions are counted; the two do not belong together")
+        raise ValueError(
+            f"{directory}: {problem}, from which positions are counted; the two do not belong together; copy both again"
+        )
 
 
 _HANGUL_WORD = re.compile(r"▁?([가-힣]+)")
@@ -166,5 +168,7 @@ def _numbered(model: Path, scores: dict[str, float]) -> list[str]:
     pieces = listed.read_text("utf-8").splitlines()
     if sorted(pieces) != sorted(scores):
         other = sorted({*pieces} ^ {*scores})[:3]
-        raise ValueError(f"{listed}: other pieces than {model.name} ({', '.join(other)}, …); the two do not belong together")
+        raise ValueError(
+            f"{listed}: other pieces than {model.name} ({', '.join(other)}, …); the two do not belong together; copy both again"
+        )
     return pieces

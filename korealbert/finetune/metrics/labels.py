@@ -9,7 +9,7 @@ Shapes: N examples, C classes, T distinct thresholds.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +75,11 @@ def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequenc
     return ClassCounts(count(gold_N[gold_N == predicted_N]), count(gold_N), count(predicted_N))
 
 
-def check_lengths(gold: Sequence[Any], predicted: Sequence[Any], metric: str) -> None:
+def check_lengths(gold: Sized, predicted: Sized, metric: str) -> None:
     """Raise ValueError if the two differ in length or are empty."""
     if len(gold) != len(predicted) or not len(gold):
-        raise ValueError(f"{metric} of {len(predicted):,} predictions for {len(gold):,} gold labels is undefined")
+        problem = f"{metric} of {len(predicted):,} predictions for {len(gold):,} gold labels is undefined"
+        raise ValueError(f"{problem}; give one prediction for each")
 
 
 def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
@@ -141,8 +142,7 @@ def absent_classes(gold: Sequence[int], classes: int) -> list[int]:
 def _curves(gold: Sequence[int], probabilities_NC: npt.ArrayLike, mode: Mode) -> list[tuple[Scores, Scores]]:
     scores_NC = np.asarray(probabilities_NC, dtype=np.float64)
     gold_N = np.asarray(gold)
-    if scores_NC.ndim != 2 or len(scores_NC) != len(gold_N) or not len(gold_N):
-        raise ValueError(f"precision and recall of scores {scores_NC.shape} for {len(gold_N):,} gold labels are undefined")
+    check_lengths(gold_N, scores_NC, "AUPRC")
     present = set(gold)
     classes = [c for c in range(scores_NC.shape[1]) if mode == "official" or c in present]
     return [_curve(gold_N == c, scores_NC[:, c]) for c in classes]
@@ -188,12 +188,13 @@ def mean_ranks(values_N: _Vector) -> _Vector:
 
 
 def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[_Vector, _Vector]:
-    if len(gold) != len(predicted) or not len(gold):
-        raise ValueError(f"correlation of {len(predicted):,} predictions with {len(gold):,} gold scores is undefined")
+    check_lengths(gold, predicted, "correlation")
     vectors = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     for name, values_N in zip(("gold score", "prediction"), vectors, strict=True):
         if wrong := np.flatnonzero(~np.isfinite(values_N)).tolist():
-            raise ValueError(f"correlation with a {name} of {values_N[wrong[0]]} (number {wrong[0] + 1}) is undefined")
+            raise ValueError(
+                f"correlation with a {name} of {values_N[wrong[0]]} (number {wrong[0] + 1}) is undefined; give a finite number"
+            )
     return vectors
 
 

@@ -167,7 +167,7 @@ def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[s
             continue
         query, document, score = _judgement(line, fields, header)
         if query not in queries:
-            raise line.error("query-id", f"no query {query!r} in queries.jsonl", "the two files do not belong together")
+            raise line.error("query-id", f"no query {query!r} in queries.jsonl", "give both files of one collection")
         scores = judged.setdefault(query, {})
         if document in scores:
             repeated += 1

@@ -26,7 +26,7 @@ from pydantic import Field
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune.definition import DataFile, RemoteFile
+from korealbert.finetune.definition_file import DataFile, RemoteFile
 from korealbert.finetune.features import local_path
 from korealbert.finetune.retrieval.collection import Collection, read_collection
 from korealbert.finetune.retrieval.ranking import METRIC, METRICS, Bm25, ranking_scores

@@ -32,7 +32,7 @@ from korealbert.artifact.spec import explained
 from korealbert.artifact.store import faults_of_manifest
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import is_file
+from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.predictions import differences, digest_of
 from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file

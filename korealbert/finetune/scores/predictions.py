@@ -159,7 +159,9 @@ def tested_examples(
         and (isinstance(seed, int) and 0 <= seed < 2**63)
         and (limit is None or (isinstance(limit, int) and limit >= 2))
     ):
-        raise ValueError(f"the recipe of the cell has test_share {share!r}, split_seed {seed!r} and {limit!r} examples")
+        raise ValueError(
+            f"the recipe of the cell has test_share {share!r}, split_seed {seed!r} and {limit!r} examples; take another cell"
+        )
     found, holds_dev = list(examples), split == "dev" and "dev" in spec and spec["dev"] is None
     if share is not None and (split == "test" or holds_dev):
         test, rest = held_out(benchmark, found, share, seed)

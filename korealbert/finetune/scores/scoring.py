@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import is_file
+from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.records import Record, json_lines, normalisation_hint
 from korealbert.finetune.scores.predictions import differences, read_predictions, recipe_beside, tested_examples

@@ -13,7 +13,7 @@ from korealbert.artifact.host import host_facts
 from korealbert.artifact.store import faults_within
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.definition import is_file
+from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.scores.certificate import Certificate, Data, Model, cell_of, code_here, measured, read_certificate
 from korealbert.finetune.scores.predictions import differences
 from korealbert.finetune.scores.scoring import MEMBER_MARK, score_file

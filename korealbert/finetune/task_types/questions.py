@@ -20,6 +20,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encoders.alignment import Frame, Pieces, Span, frame, pieces
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.answers import em_and_f1
+from korealbert.finetune.metrics.labels import check_lengths
 from korealbert.finetune.records import Identifiers, Record, json_list
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task, narrowed
@@ -81,7 +82,7 @@ def windows(
     question_ids = question.ids[:_MAX_QUESTION_PIECES]
     room = max_length - special.size - len(question_ids)
     if room < 1:
-        raise ValueError(f"max_length is {max_length}, but a question takes {len(question_ids)} pieces of it; give more")
+        raise ValueError(f"max_length is {max_length}, but a question takes {len(question_ids)} pieces of it; raise max_length")
     first = len(special.before) + len(question_ids) + len(special.between)
     for begin in range(0, len(context.ids) or 1, min(STRIDE, room)):
         ids, segments = special.around(question_ids, context.ids[begin : begin + room])
@@ -411,8 +412,7 @@ class QuestionAnswering(Task):
 
         Raises ValueError if there are no questions, or another number of predictions.
         """
-        if len(examples) != len(predicted) or not examples:
-            raise ValueError(f"scores of {len(predicted):,} answers to {len(examples):,} questions are undefined")
+        check_lengths(examples, predicted, self.metric)
         questions = [narrowed(example, Question) for example in examples]
         zeros = dict.fromkeys(self.measures(questions[0], "", mode), 0.0)
         pairs = zip(questions, predicted, strict=True)

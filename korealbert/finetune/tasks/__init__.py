@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.finetune import toml_tasks
-from korealbert.finetune.definition import BenchmarkTable, Definition, is_file, read_table
+from korealbert.finetune.definition import Definition
+from korealbert.finetune.definition_file import BenchmarkTable, is_file, read_table
 from korealbert.finetune.task import Task
 from korealbert.formatting import nearest
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.labels import ClassCounts, accuracy
+from korealbert.finetune.metrics.labels import ClassCounts, accuracy, check_lengths
 from korealbert.finetune.metrics.units import (
     OUTSIDE,
     challenge_f1,
@@ -176,8 +176,7 @@ class KlueNer(Tagging):
         Official: with a gold and predicted ``O`` before and after each sentence. Corrected: without them, and an entity that
         begins with a space begins at the character after it.
         """
-        if len(examples) != len(predicted) or not examples:
-            raise ValueError(f"F1 of {len(predicted):,} predictions for {len(examples):,} sentences is undefined")
+        check_lengths(examples, predicted, "F1")
         texts = [example.text for example in examples]
         sides = [example.target for example in examples], predicted
         gold, given = ([_visible(text, tags) for text, tags in zip(texts, side, strict=True)] for side in sides)

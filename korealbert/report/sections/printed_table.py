@@ -56,8 +56,11 @@ class PrintedTable(Spec):
         for column in self.columns:
             if column.heldout or column.training == "hours":
                 raise ValueError(f"column {column.title!r}: a report of encoders has no such numbers; remove it")
-            if column.printed is not None and column.printed not in self.printed.elsewhere(column.source).pairs():
-                raise ValueError(f"column {column.title!r}: printed = {list(column.printed)} is not in the published table")
+            pairs = self.printed.elsewhere(column.source).pairs()
+            if column.printed is not None and column.printed not in pairs:
+                known = ", ".join(f"{task} {metric}" for task, metric in sorted(pairs))
+                problem = f"printed = {list(column.printed)} is not in the published table; it has {known}"
+                raise ValueError(f"column {column.title!r}: {problem}")
             for title in (title for group in column.average for title in group):
                 if title not in benchmarks:
                     raise ValueError(f"column {column.title!r} averages {title!r}; benchmarks are {', '.join(benchmarks)}")

@@ -333,5 +333,5 @@ def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
 
 def test_an_encoder_is_named_in_one_place() -> None:
     for fields in ({"path": "a", "package": "a==1", "folder": "b"}, {"package": "a==1"}, {"path": "a", "folder": "b"}):
-        with pytest.raises(ValidationError, match=r"either path or package|belong together"):
+        with pytest.raises(ValidationError, match=r"path and package exclude each other; remove one|belong together"):
             ModelPlace.model_validate(fields)

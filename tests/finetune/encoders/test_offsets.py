@@ -97,7 +97,7 @@ def vocabulary(directory: Path) -> Vocabulary:
     return Vocabulary.load(directory)
 
 
-def spelled(text: str, tokenizer: Any) -> list[str]:
+def spelt(text: str, tokenizer: Any) -> list[str]:
     (found,) = pieces([text], tokenizer)
     return [text[begin:end] for begin, end in found.spans if begin < end]
 
@@ -105,14 +105,14 @@ def spelled(text: str, tokenizer: Any) -> list[str]:
 def test_each_character_without_a_piece_keeps_its_place_among_bytes(tmp_path: Path) -> None:
     names = dict(zip(("pad_token", "unk_token"), SPECIAL_PIECES, strict=False))
     found = AutoTokenizer.from_pretrained(vocabulary_in(tmp_path, KINDS["unigram-bytes"]), **names)
-    assert spelled("漢字㎏😀당", found) == ["漢", "字", "㎏", "😀", "당"]
+    assert spelt("漢字㎏😀당", found) == ["漢", "字", "㎏", "😀", "당"]
     decomposed = unicodedata.normalize("NFD", "뷁냥 쀍")
-    assert spelled(decomposed, found) == [unicodedata.normalize("NFD", character) for character in "뷁냥쀍"]
+    assert spelt(decomposed, found) == [unicodedata.normalize("NFD", character) for character in "뷁냥쀍"]
 
 
 def test_decomposed_hangul_is_covered_to_its_last_jamo(tokenizer: Any) -> None:
     text = unicodedata.normalize("NFD", " 할머니는 시장에서\t동생을 기다리겠습니다. ")
-    slices = spelled(text, tokenizer)
+    slices = spelt(text, tokenizer)
     assert "".join(slices) == "".join(text.split())
     composed = [unicodedata.normalize("NFC", part) for part in slices]
     (expected,) = pieces([unicodedata.normalize("NFC", text)], tokenizer)

@@ -273,6 +273,26 @@ def test_baselines_find_what_shares_terms_and_means_know_who_has_none_to_find(
 
 
 @pytest.mark.torch
+def test_prefixes_are_put_before_queries_and_documents(
+    model: Artifact, collection: Callable[..., Path], runtime: TrainingRuntime, fresh: Callable[[str], Path]
+) -> None:
+    def scores(name: str, path: Path, **fields: str) -> dict[tuple[str, str], float]:
+        out = fresh(name)
+        retrieval.run(RetrievalSpec(path=path, depth=2, **fields), {"model": model}, out, runtime)
+        return {(row["query"], row["document"]): row["score"] for row in rows(out / "rankings.arrow")}
+
+    def texts(before_query: str, before_document: str) -> Path:
+        documents = [{"_id": name, "text": before_document + text} for name, text in (("d1", "배우 연기"), ("d2", "음악"))]
+        queries = lines([{"_id": "q1", "text": f"{before_query}영화 배우"}])
+        return collection(corpus=lines(documents), queries=queries, qrels="q1\td1\t1\n")
+
+    bare = scores("bare", texts("", ""))
+    prefixed = scores("prefixed", texts("", ""), query_prefix="어제 ", document_prefix="오늘 영화 ")
+    assert prefixed == pytest.approx(scores("written", texts("어제 ", "오늘 영화 ")), abs=1e-6)
+    assert all(abs(prefixed[pair] - bare[pair]) > 1e-4 for pair in bare)
+
+
+@pytest.mark.torch
 def test_a_document_with_the_querys_own_id_is_left_out_if_wanted(
     model: Artifact, collection: Callable[..., Path], runtime: TrainingRuntime, fresh: Callable[[str], Path]
 ) -> None:
