@@ -73,8 +73,7 @@ def _duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray
     return int(lengths[np.cumsum(edges[:-1]) > 0].sum())
 
 
-ELLIPSIS = re.compile(r"…|\.\.\.")
-_ELLIPSES = re.compile(r"(?:…|\.\.\.)[….]*")
+ELLIPSIS = re.compile(r"(?:…|\.\.\.)[….]*")
 HASHTAG = re.compile(r"#(?=[^\W\d])")
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
@@ -112,7 +111,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_characters": 20,
         "max_ellipsis_lines": 0.9,
         "max_symbols_per_word": 0.4,
-        "max_short_repeats": 0.5,
+        "max_short_repeats": 0.48,
         "max_short_runs": 1.0,
         "max_duplicate_line_characters": 0.3,
     },
@@ -123,7 +122,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_duplicate_line_characters": 0.5,
         "max_duplicate_paragraphs": 0.5,
         "max_duplicate_paragraph_characters": 0.5,
-        "max_short_repeats": 0.5,
+        "max_short_repeats": 0.48,
         "max_top_ngrams": (0.55, 0.55, 0.55),
         "max_duplicate_ngrams": (0.5,) * 6,
     },
@@ -343,7 +342,7 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     most = max(hashtags, text.count("…") + text.count("..."))
     words = max(1, parts.word_count)
     if most / words > limits.max_symbols_per_word:
-        most = max(hashtags, len(_ELLIPSES.findall(text)))  # a row of dots is one
+        most = max(hashtags, len(ELLIPSIS.findall(text)))  # a row of dots is one
     if most / words > limits.max_symbols_per_word:  # a few people write without blanks between words
         words = max(words, round(len(_HANGUL.findall(text)) / _SYLLABLES_PER_WORD))
     return _above("symbols", most / words, limits.max_symbols_per_word)
