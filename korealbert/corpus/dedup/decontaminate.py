@@ -186,13 +186,16 @@ class EvaluationTexts:
         hits = self._openings.hits(hashes.windows(self.min_letters))
         if not len(hits[0]):
             return [None] * len(lines)
+        where = hits[0]
         ends = np.cumsum([len(letters) for _, letters in lines])
         starts = ends - [len(letters) for _, letters in lines]
         copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"]) for copy in batch]
         behind_number = ends - [len(letters.lstrip(digits)) for _, letters in lines]
         before_number = starts + [len(letters.rstrip(digits)) for _, letters in lines]
         numbers = _positions(starts, behind_number), _positions(before_number, ends)
-        edges = [comment_edges(*line) for line in lines]
+        near = where - starts[np.searchsorted(ends, where, "right")] <= _BESIDE_CHARACTERS
+        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all))
+        edges = [comment_edges(*line) for line in lines] if some else []  # that is the slow part
         bare, wide = (
             tuple(
                 np.unique(
