@@ -2,7 +2,8 @@
 
 python -m bench.decontamination CORPUS BENCHMARKS [--planted 1000] [--documents 10000]: ``CORPUS`` is WikiExtractor output (a
 folder or archive), ``BENCHMARKS`` the folder of the NSMC test set and KorQuAD 1.0. Texts of both are planted in real documents:
-as a paragraph, as a line among others, with a line break after each sentence, and within a line (texts of at least 20 letters).
+as a paragraph, as a line among others, with a line break after each sentence, beside what pages put in a comment's line (name,
+score, date, laughter, buttons), and within a line (texts of at least 20 letters).
 The documents are cleaned, which splits sentences, and decontaminated. A text survives if the result contains its letters in a
 row. Then the same documents without planted texts: the lines that they lose to NSMC are printed, for a person to read;
 KorQuAD's paragraphs are from Wikipedia. Exits with 1 if a text survives.
@@ -39,10 +40,39 @@ def _within_a_line(lines: list[str], place: int, text: str) -> list[str]:
     return [*lines[:place], " ".join([*words[:middle], text, *words[middle:]]), *lines[place + 1 :]]
 
 
+_BESIDE = (
+    *(
+        "{} (10점)",
+        "★★★★★ {}",
+        "평점 10 {}",
+        "{} ㅋㅋㅋㅋ",
+        "ㅎㅎ {}",
+        "{} 하하하",
+        "{} - 홍길동",
+        "홍길동: {}",
+        "[홍길동] {}",
+        "{} (hong****)",
+    ),
+    *(
+        "2019.01.02 {}",
+        "{} 2019-01-02",
+        "홍길동 2019.01.02 {} 추천 3 신고",
+        "{} 홍길동(hong****) 2019.01.02 10:30",
+        "관람객 {}",
+        "{} #영화",
+    ),
+)
+
+
+def _beside(lines: list[str], place: int, text: str) -> list[str]:
+    return [*lines[:place], _BESIDE[len(text) % len(_BESIDE)].format(text), *lines[place:]]
+
+
 PLANTINGS: dict[str, Planting] = {
     "a paragraph": lambda lines, place, text: [*lines[:place], f"\n{text}\n", *lines[place:]],
     "a line": lambda lines, place, text: [*lines[:place], text, *lines[place:]],
     "broken after sentences": lambda lines, place, text: [*lines[:place], re.sub(r"(?<=[.!?]) +", "\n", text), *lines[place:]],
+    "beside a name or score": _beside,
     "within a line": _within_a_line,
 }
 

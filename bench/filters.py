@@ -2,8 +2,10 @@
 
 python -m bench.filters DATA [--documents 2000]: ``DATA`` is the folder of the real corpora. For eight genres that people wrote,
 and for songs made of novels, it prints the share of documents and characters that the genre's preset drops, and by which
-filters. For eight kinds of junk, made from that prose or from templates, it prints the share that each preset catches. Exits
-with 1 if more than 0.5 % of the Korean documents of a genre are dropped, or less than 95 % of a kind of junk is caught.
+filters. For eight kinds of junk, made from that prose or from templates, it prints the share that each preset catches. Then
+the same for texts of fewer than 50 words (single reviews, not films' pages) and six kinds of short spam. Exits with 1 if more
+than 0.5 % of the Korean documents of a genre are dropped, of short ones for repetition, or less than 95 % of a kind of junk is
+caught.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ _MENU = _split(
 )
 _PLACES = _split("강남 홍대 부산 대구 인천 수원 분당 일산 제주 대전 광주 울산 청주 천안 전주 포항")
 _TRADES = _split("맛집 대출 성형외과 부동산 렌트카 펜션 꽃배달 이사 중고차 다이어트 카지노 토토 출장 마사지 임플란트 학원")
+_MIN_SHORT_TEXTS = 100
+"""A genre with fewer short texts is not judged by them."""
 _PRAISE = ("추천", "1위", "저렴한곳", "후기", "가격", "예약", "상담", "24시")
 
 
@@ -131,8 +135,103 @@ JUNK: dict[str, Callable[[str, random.Random], str]] = {
 }
 
 
-def prose(data: Path, genre: str) -> Iterator[str]:
-    """Yield the normalised texts of a genre that have 100 characters or more."""
+_ADVERTS = (
+    "첫충 30% 꽁머니 지급 온라인카지노 상담 {phone}",
+    "무직자 당일대출 급전 {phone} 24시간 친절상담",
+    "사설토토 추천인 코드 {word} 가입시 3만 지급 {url}",
+    "최저가 명품 레플리카 {url} 카톡 {word}",
+    "강남 출장마사지 후불제 {phone}",
+    "비아그라 정품 구매는 여기 {url}",
+    "고수익 재택알바 하루 20만원 텔레 {word}",
+    "바카라 슬롯 먹튀검증 안전놀이터 {url} 코드 {word}",
+)
+
+
+def _advert(chance: random.Random) -> str:
+    number, word = chance.randint(1000, 9999), "".join(chance.choices("abcdefghjkmnpqrst", k=5))
+    return chance.choice(_ADVERTS).format(phone=f"010-{number}-{number}", word=word, url=f"http://{word}.example")
+
+
+def _repeated(unit: str, chance: random.Random, most: int = 10) -> str:
+    """Return a text three times or more, in fewer than 50 words if possible."""
+    times = chance.randint(3, most)
+    while times > 3 and times * (len(unit.split()) + 1) >= _SHORT_WORDS:
+        times -= 1
+    return chance.choice([" ", "\n", " ★ ", "!! ", " / "]).join([unit] * times)
+
+
+def _short_sentence(text: str, chance: random.Random) -> str:
+    words = [one for one in split_line(text.replace("\n", " ")) if 3 <= len(one.split()) <= 15]
+    return chance.choice(words) if words else " ".join(text.split()[:8])
+
+
+def _numbered(text: str, chance: random.Random) -> str:
+    unit = chance.choice(_ADVERTS)
+    numbers = [f"010-{chance.randint(1000, 9999)}-{chance.randint(1000, 9999)}" for _ in range(chance.randint(3, 5))]
+    return "\n".join(f"{n}. {unit.format(phone=one, word='kk1', url='kk1.example')}" for n, one in enumerate(numbers, 1))
+
+
+def _short_keywords(text: str, chance: random.Random) -> str:
+    place, trade = chance.choice(_PLACES), chance.choice(_TRADES)
+    return chance.choice([" ", ", ", "\n", " | "]).join(
+        f"{place} {trade} {chance.choice(_PRAISE)}" for _ in range(chance.randint(5, 14))
+    )
+
+
+_SHORT_WORDS = 50
+SHORT_JUNK: dict[str, Callable[[str, random.Random], str]] = {
+    "an advertisement 3 to 10 times": lambda text, chance: _repeated(_advert(chance), chance),
+    "an advertisement, other numbers": _numbered,
+    "prose and an advertisement": lambda text, chance: (
+        f"{_short_sentence(text, chance)[:30]} {_repeated(_advert(chance), chance)}"
+    ),
+    "one sentence 3 to 10 times": lambda text, chance: _repeated(_short_sentence(text, chance), chance),
+    "keywords": _short_keywords,
+    "two words again and again": lambda text, chance: " ".join(chance.sample(text.split(), 2) * chance.randint(8, 20)),
+}
+
+
+def short_texts(data: Path, genre: str, limits: Limits) -> Iterator[str]:
+    """Yield a genre's texts of fewer than 50 words that are long enough for its preset; of reviews, each by itself."""
+    for text in _texts(data, genre):
+        for one in text.split("\n") if genre == "reviews" else [text]:
+            if len(one) >= limits.min_characters and len(one.split()) < _SHORT_WORDS:
+                yield one
+
+
+def _judge_short(data: Path, documents: int) -> bool:
+    """Print what is dropped of short texts, and what is caught of short spam. Return whether a goal is missed."""
+    missed = False
+    hosts: dict[str, list[str]] = {}
+    print("\ngenre: dropped texts of fewer than 50 words (Korean), by reason")
+    for genre, (preset, _) in GENRES.items():
+        limits, reasons = Limits.model_validate(preset), Counter[str]()
+        texts = list(islice(short_texts(data, genre, limits), documents)) if genre not in ("verse", "law") else []
+        drops = [judge(text, limits) for text in texts]
+        reasons.update(drop.reason for drop in drops if drop)
+        hosts[genre] = [text for text, drop in zip(texts, drops) if drop is None and len(text.split()) > 3]
+        if len(texts) >= _MIN_SHORT_TEXTS:
+            count = len(texts) - reasons["not_korean"]
+            share = (reasons.total() - reasons["not_korean"]) / count
+            repeats = reasons["short_repeats"] / count
+            missed |= repeats > 0.005
+            print(f"{genre:13} {share:7.2%} of {count:5}, short_repeats {repeats:.2%} {dict(reasons)}", flush=True)
+    every = [text for texts in hosts.values() for text in texts][:: max(1, sum(map(len, hosts.values())) // 300)]
+    presets = [preset for preset, _ in GENRES.values()]
+    print(f"\nshort spam caught: {' '.join(presets)}")
+    for kind, make in SHORT_JUNK.items():
+        caught = []
+        for preset in presets:
+            limits, chance = Limits.model_validate(preset), random.Random(1)  # noqa: S311
+            junk = [make(text, chance) for text in every]
+            caught.append(sum(judge(text, limits) is not None for text in junk) / len(junk))
+        missed |= min(caught) < 0.95
+        print(f"{kind:32} {' '.join(f'{share:6.1%}' for share in caught)}", flush=True)
+    return missed
+
+
+def _texts(data: Path, genre: str) -> Iterator[str]:
+    """Yield the normalised texts of a genre."""
     table = dict(GENRES[genre][1])
     table["paths"] = [str(data / "corpus" / f"{table['paths']}.tar.zst")]
     table["fields"] = _FIELDS.get(genre, table.get("fields", {}))
@@ -140,7 +239,12 @@ def prose(data: Path, genre: str) -> Iterator[str]:
     if genre == "verse":
         chance = random.Random(1)  # noqa: S311
         texts = (_song(text, chance) for text in texts)
-    return (text for text in texts if len(text) >= 100)
+    return texts
+
+
+def prose(data: Path, genre: str) -> Iterator[str]:
+    """Yield the normalised texts of a genre that have 100 characters or more."""
+    return (text for text in _texts(data, genre) if len(text) >= 100)
 
 
 def main() -> None:
@@ -177,6 +281,7 @@ def main() -> None:
             caught.append(sum(judge(text, limits) is not None for text in junk) / len(junk))
         missed |= min(caught) < 0.95
         print(f"{kind:30} {' '.join(f'{share:6.1%}' for share in caught)}", flush=True)
+    missed |= _judge_short(arguments.data, arguments.documents)
     sys.exit(missed)
 
 

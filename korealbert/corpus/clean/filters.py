@@ -73,13 +73,15 @@ def _duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray
     return int(lengths[np.cumsum(edges[:-1]) > 0].sum())
 
 
-ELLIPSIS = re.compile(r"…|\.\.\.")
+ELLIPSIS = re.compile(r"(?:…|\.\.\.)[….]*")
 HASHTAG = re.compile(r"#(?=[^\W\d])")
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 _MIN_WORDS = 50
-"""Shares of words and n-grams are not judged in texts of fewer words, which Gopher drops."""
+"""Shares of words and n-grams of words are not judged in texts of fewer words, which Gopher drops; those of letters are."""
+_SHORT_NGRAM = 4
+"""Letters of the n-grams of short texts: two short nouns (강남 맛집). Longer ones miss these."""
 
 _MIN_LINES = 5
 """Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
@@ -109,6 +111,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_characters": 20,
         "max_ellipsis_lines": 0.9,
         "max_symbols_per_word": 0.4,
+        "max_short_repeats": 0.48,
+        "max_short_runs": 1.0,
         "max_duplicate_line_characters": 0.3,
     },
     "verse": {
@@ -118,6 +122,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_duplicate_line_characters": 0.5,
         "max_duplicate_paragraphs": 0.5,
         "max_duplicate_paragraph_characters": 0.5,
+        "max_short_repeats": 0.48,
         "max_top_ngrams": (0.55, 0.55, 0.55),
         "max_duplicate_ngrams": (0.5,) * 6,
     },
@@ -192,6 +197,11 @@ class Limits(Spec):
     """Share of paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
     max_duplicate_paragraph_characters: float = Field(default=0.2, ge=0, le=1)
     """Share of characters in paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
+    max_short_repeats: float = Field(default=0.45, ge=0, le=1)
+    """Share of letters in repeated runs of four letters, in texts of fewer than 50 words; more is ``short_repeats``. Runs
+    go over blanks, digits and marks, and equal letters in a row (ㅋㅋㅋㅋ) count once. A sentence three times has 0.67."""
+    max_short_runs: float = Field(default=0.3, ge=0, le=1)
+    """Share of letters that equal the one before, in such texts; more is ``short_repeats``, too. Off in reviews (laughter)."""
     max_top_ngrams: tuple[float, float, float] = (0.20, 0.18, 0.16)
     """Share of characters in the most frequent 2-, 3- and 4-gram of words; more is ``top_ngram`` (Gopher)."""
     max_duplicate_ngrams: tuple[float, float, float, float, float, float] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
@@ -331,6 +341,8 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     hashtags = len(HASHTAG.findall(text)) if "#" in text else 0
     most = max(hashtags, text.count("…") + text.count("..."))
     words = max(1, parts.word_count)
+    if most / words > limits.max_symbols_per_word:
+        most = max(hashtags, len(ELLIPSIS.findall(text)))  # a row of dots is one
     if most / words > limits.max_symbols_per_word:  # a few people write without blanks between words
         words = max(words, round(len(_HANGUL.findall(text)) / _SYLLABLES_PER_WORD))
     return _above("symbols", most / words, limits.max_symbols_per_word)
@@ -433,6 +445,22 @@ def _ngram_bounds(parts: Parts) -> tuple[int, int]:
     return most, int((ends[new[runs + 1] - 1] - ends[new[runs]]).sum())
 
 
+def _short_repeats(parts: Parts, limits: Limits) -> Drop | None:
+    """Drop short texts that repeat a sentence, an advertisement or keywords, with other numbers or marks or the same."""
+    if parts.word_count >= _MIN_WORDS or min(limits.max_short_repeats, limits.max_short_runs) >= 1:
+        return None
+    letters = parts.codes[_letters()[0][parts.codes]]
+    if len(letters) <= 2 * _SHORT_NGRAM:
+        return None
+    once = letters[np.concatenate(([True], letters[1:] != letters[:-1]))].astype(np.uint64)
+    if found := _above("short_repeats", 1 - len(once) / len(letters), limits.max_short_runs, "runs "):
+        return found
+    if len(once) <= _SHORT_NGRAM:
+        return None
+    share = _duplicate_characters(once, np.ones(len(once), dtype=np.int64), _SHORT_NGRAM) / len(once)
+    return _above("short_repeats", share, limits.max_short_repeats, "4 letters ")
+
+
 FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
     length,
     not_korean,
@@ -444,8 +472,9 @@ FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
     duplicates,
     _repeated_ngrams,
     repeated_characters,
+    _short_repeats,
 )
-"""In the order in which they run: cheap ones first; the last finds what the others leave, mostly one word on one line."""
+"""In the order in which they run: cheap ones first; the last two find what the others leave, mostly on one line."""
 
 
 def judge(text: str, limits: Limits) -> Drop | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from korealbert.corpus.particles import is_word_of
+from korealbert.corpus.particles import is_word_of, with_joined_particles
 from korealbert.documents.schema import Drop
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -119,9 +119,9 @@ class WordList:
         elif bare.split() != list(words):
             self._marked.append((re.compile(rf"{begin}{pattern}{_no_same_mark('', bare[-1])}([^\W_]*)"), entry, path.name))
         else:
-            key = words[0]
-            self._by_first.setdefault(key, []).append((words, path.name))
-            self._longest = max(self._longest, len(key))
+            for key in (words[0], *(with_joined_particles(words[0]) if len(words) == 1 else ())):
+                self._by_first.setdefault(key, []).append((words, path.name))
+            self._longest = max(self._longest, len(words[0]))
 
     def found(self, text: str) -> Iterator[tuple[str, str]]:
         """Yield entry and file of each match, at most one for each word of the text."""

@@ -3,7 +3,8 @@
 Years, prices, scores, dates, ISBNs, bar codes, versions and numbers of laws must stay, so most kinds need more than a pattern:
 resident numbers a date and a check digit, cards an issuer's prefix and Luhn's check, businesses a check digit. Account,
 license and passport numbers need a word next to them that names them, and so do telephone numbers without separators and
-hotlines with a blank (1588 1234). A number that its writer masked in part (900101-1******) stays as it is.
+hotlines with a blank (1588 1234). After a label (``주민등록번호:``, ``카드번호``) neither date nor check digit must be right,
+because people mistype. A number that its writer masked in part (900101-1******) stays as it is.
 
 Datatrove's formatter for web text (used for FineWeb) replaces e-mail addresses and public IP addresses, too. The other kinds
 are the unique identifiers of the Korean act on personal information (개인정보 보호법, articles 24 and 24-2), and those found
@@ -68,6 +69,14 @@ _MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(
 digits of others (``02-123-4567/4568``)."""
 _PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?| |)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
 _PERSON_CUE = re.compile("(?:주민|외국인)(?: ?등록)?(?: ?번호)?[^0-9\n]{0,6}\\Z")
+_OF_OWNER = r"[ :=은는이가을를()\[\]<>,제]{0,4}(?:[가-힣]{2,4}[ ,:)\]]{1,3})?"
+"""Between a label and its number: marks, a particle, and perhaps the owner's name."""
+_PERSON_LABEL = re.compile(
+    rf"(?:주민 ?(?:등록)?|외국인 ?(?:등록)?|거소 ?(?:신고)?)(?:증)? ?(?:번호|No\.?)(?: ?13자리)?{_OF_OWNER}\Z"
+)
+_PERSON_AFTER = re.compile(r" ?[(/\[] ?(?:주민|외국인) ?(?:등록)? ?번호")
+_CARD_LABEL = re.compile(rf"카드 ?(?:번호|No\.?){_OF_OWNER}\Z")
+_LABEL_REACH = 32
 _CARD = re.compile(
     rf"{_NOT_AFTER_NUMBER}(?:[0-9]{{4}}([-– ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([-– ])[0-9]{{6}}\2[0-9]{{5}}"
     rf"|[0-9]{{15,16}}){_NOT_BEFORE_NUMBER}"
@@ -132,6 +141,8 @@ _PASSPORT_NUMBER = "[A-Z] ?(?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4})"
 _PASSPORT = re.compile(
     r"(?:여권(?: ?번호)?|(?<![A-Za-z])(?i:passport(?: ?(?:number|no\.?|#))?))[ :=은는이가(]{0,3}"
     rf"({_PASSPORT_NUMBER})(?![0-9A-Za-z])"
+    rf"|(?:여권 ?번호|(?<![A-Za-z])(?i:passport ?(?:number|no\.?|#))){_OF_OWNER}"
+    rf"([A-Z]{{1,2}}[ -]?[0-9]{{7,8}}|{_PASSPORT_NUMBER})(?![0-9A-Za-z])"
     rf"|(?<![0-9A-Za-z])({_PASSPORT_NUMBER})(?= ?[(/]? ?여권(?: ?번호|\)|$))"
 )
 _BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|카뱅|토스|KB국민|IBK기업|KEB하나|[KS]B|NH|IBK|KDB|SC제일"
@@ -147,9 +158,9 @@ _FIGURES = re.compile(
 """Not accounts: a date with digits after it, years, and groups without the four digits that a group of every account has."""
 _ACCOUNT = re.compile(
     r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
-    rf"([ :=은는이가()/\[\],]{{0,3}}{_OWNER})"
+    rf"((?:으?로|에)?[ :=은는이가()/\[\],]{{0,3}}{_OWNER})"
     rf"|(?<![가-힣A-Z])({_BANK})([ :()\]]{{1,2}})|{_NOT_AFTER_NUMBER})"
-    r"([0-9]{2,6}(?:[-–][0-9]{1,8}){2,3}|[0-9]{10,14}"
+    r"([0-9]{2,6}(?:(?:[-–]| [-–] )[0-9]{1,8}){2,3}|[0-9]{10,14}"
     r"|(?P<parted>[0-9]{2,6}(?P<blank>[ .])[0-9]{1,8}(?:(?P=blank)[0-9]{1,8}){1,2}))"
     rf"{_NOT_BEFORE_NUMBER}(?! ?{_COUNTED})"
     rf"(?= ?[(/,]? ?(?P<after>[가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
@@ -157,21 +168,24 @@ _ACCOUNT = re.compile(
 _ACCOUNT_DIGITS = range(10, 15)
 _PAID = re.compile("계좌|입금|송금|이체|예금주|후원|성금|모금|납부|보내")
 _PAID_REACH = 30
+_NAMED_OWNER = re.compile(r" ?\([가-힣]{3,4}\)")
 """Accounts without hyphens between groups (1002 123 456789) need such a word near the bank: they may be figures of a table."""
 _BUSINESS = re.compile(
-    rf"(?:(사업자 ?(?:등록)? ?(?:번호|No\.?)[ :=은는이가]{{0,3}})|{_NOT_AFTER_NUMBER})"
-    rf"([0-9]{{3}}( ?[-–] ?|[ .])[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
+    rf"(?:(사업자 ?(?:등록)?(?:증)? ?(?:번호|No\.?){_OF_OWNER})|{_NOT_AFTER_NUMBER})"
+    rf"([0-9]{{3}}( ?[-–] ?|[ .·])[0-9]{{2}}\3[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE_NUMBER}"
 )
 _PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
 _LICENSE = re.compile(
     rf"{_NOT_AFTER_NUMBER}(?:(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}"
-    rf"|(?P<parted>(?:(?:1[1-9]|2[0-8])[ .]|(?:{_PROVINCE}) ?)[0-9]{{2}}(?P<blank>[ .])[0-9]{{6}}(?P=blank)[0-9]{{2}}))"
-    rf"{_NOT_BEFORE_NUMBER}"
+    rf"|(?P<parted>(?:(?:1[1-9]|2[0-8])[ .]|(?:{_PROVINCE}) ?)[0-9]{{2}}(?P<blank>[ .])[0-9]{{6}}(?P=blank)[0-9]{{2}})"
+    rf"|(?P<solid>[0-9]{{12}})){_NOT_BEFORE_NUMBER}"
 )
 """Province, year, serial number and two check digits, whose rule is not public."""
 _LICENSE_CUE = re.compile(r"(?:면허[^0-9\n]{0,16}|(?<![가-힣])번호[^0-9\n]{0,6})\Z")
 _LICENSE_NAME = re.compile(r"면허[^0-9\n]{0,16}\Z")
 """What numbers with blanks or dots need: they may be figures of a table."""
+_LICENSE_LABEL = re.compile(rf"면허(?:증)? ?(?:번호|No\.?){_OF_OWNER}\Z")
+"""What twelve digits in a row need."""
 _LICENSE_CUE_REACH = 24
 _IP = re.compile(
     r"(?<![0-9A-Za-z:.])(?<![0-9],)(?:([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9A-Za-z:]*[0-9A-Za-z]\.|\.?[0-9])"
@@ -240,13 +254,18 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
     cue word. A number without a hyphen that is also a valid Korean bar code is taken for one.
     """
     digits, foreign = match[1] + match[3], match[3][0] in _FOREIGN
+    labelled = _PERSON_LABEL.search(_before(match, _LABEL_REACH)) or _PERSON_AFTER.match(match.string, match.end())
     try:
         born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
     except ValueError:
-        return None
+        born = date.min
+        if not labelled:
+            return None
     weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
     checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
-    if match[2].strip():
+    if labelled:
+        valid = True
+    elif match[2].strip():
         valid = checked or born >= _RANDOM_NUMBERS_FROM
     elif match[2]:
         valid = checked and _PERSON_CUE.search(_before(match, 16)) is not None
@@ -256,7 +275,9 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
 
 
 def _card(match: re.Match[str]) -> int | None:
-    """Check the issuer's prefix and the check digit (Luhn, ISO/IEC 7812)."""
+    """Check the label, or the issuer's prefix and the check digit (Luhn, ISO/IEC 7812)."""
+    if _CARD_LABEL.search(_before(match, _LABEL_REACH)):
+        return match.start()
     digits = re.sub(r"\D", "", match[0])
     doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
     valid = _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
@@ -305,10 +326,11 @@ def _phone(match: re.Match[str]) -> int | None:
 
 
 def _account(match: re.Match[str]) -> int | None:
-    number, word, bank = match[5].replace("–", "-"), match[1] or "", match[3]
+    number, word, bank = re.sub(" ?[-–] ?", "-", match[5]), match[1] or "", match[3]
     if match["parted"]:
         return match.start(5) if _is_parted_account(match, word) else None
-    named = "-" in number or word not in ("", "우체국")  # 우체국 1234567890123 is a letter
+    paid = _PAID.search(match.string, max(0, match.start() - _PAID_REACH), match.start(5))
+    named = "-" in number or word not in ("", "우체국") or (bank and paid)  # 우체국 1234567890123 is a letter
     if bank in _BANK_WORDS and ":" not in match[4]:
         named = named and _LONG_ACCOUNT.fullmatch(number) is not None
     elif not (word or bank):
@@ -327,16 +349,23 @@ def _is_parted_account(match: re.Match[str], word: str) -> bool:
     figures = (
         _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS or re.match(r"[ ,]{1,2}\d", after)
     )
-    paid = word.startswith("계좌") or _PAID.search(_before(match, _PAID_REACH)) or _PAID.search(after)
+    begin = match.start(5)
+    paid = (
+        _PAID.search(match.string, max(0, match.start() - _PAID_REACH), begin)
+        or _PAID.search(after)
+        or _NAMED_OWNER.match(after)
+    )
     return not figures and bool(paid) and bool(match[3] or word or match["after"]) and not _AMOUNT.search(match[2] or "")
 
 
 def _business(match: re.Match[str]) -> int | None:
-    """Check the tax office's check digit: weighted digits, and the tens of the ninth."""
+    """Check the label, or hyphens and the tax office's check digit: weighted digits, and the tens of the ninth."""
+    if match[1]:
+        return match.start(2)
     *nine, check = map(int, re.sub("[-–. ]", "", match[2]))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
     hyphens = (match[3] or "").strip(" .")
-    return match.start(2) if (total + check) % 10 == 0 and (match[1] or hyphens) else None
+    return match.start(2) if (total + check) % 10 == 0 and hyphens else None
 
 
 def _ip_address(match: re.Match[str]) -> int | None:
@@ -359,8 +388,9 @@ def _ip_address(match: re.Match[str]) -> int | None:
 def _license(match: re.Match[str]) -> int | None:
     """Require a cue word, because lots, tenders and files are numbered in the same form."""
     after = match.string[match.end() : match.end() + 8]
-    cue = _LICENSE_NAME if match["parted"] else _LICENSE_CUE
-    return match.start() if cue.search(_before(match, _LICENSE_CUE_REACH)) or "면허" in after else None
+    cue = _LICENSE_LABEL if match["solid"] else _LICENSE_NAME if match["parted"] else _LICENSE_CUE
+    named = cue.search(_before(match, _LICENSE_CUE_REACH)) or ("면허" in after and not match["solid"])
+    return match.start() if named else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
@@ -372,8 +402,8 @@ _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "email": (re.compile("[@골앳([{<]| (?:at|AT) "), _EMAIL, _email),
     "phone": (re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone),
     "passport": (re.compile("여권|(?i:passport)"), _PASSPORT, lambda match: match.start(match.lastindex or 0)),
-    "account": (re.compile("[0-9]{2}(?:[-–][0-9]{1,8}[-–]|[ .][0-9]{1,8}[ .][0-9]|[0-9]{8})"), _ACCOUNT, _account),
-    "driving_license": (re.compile("[0-9]{2}[-. ][0-9]{6}[-. ][0-9]{2}"), _LICENSE, _license),
+    "account": (re.compile("[0-9]{2}(?: ?[-–] ?[0-9]{1,8} ?[-–]|[ .][0-9]{1,8}[ .][0-9]|[0-9]{8})"), _ACCOUNT, _account),
+    "driving_license": (re.compile("[0-9]{2}[-. ][0-9]{6}[-. ][0-9]{2}|[0-9]{12}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
 """Kind → a fast pattern that finds any text with such numbers; the exact pattern; and the check of a match."""

@@ -3,8 +3,8 @@
 Texts are compared by their letters and digits, after NFKC and in lower case. Guarantees for the cleaned corpus:
 
 - No paragraph equals an evaluation text.
-- No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; a number
-  before or behind them in a line (of a list item, a score, a date) does not count.
+- No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; what a page
+  puts beside a comment in its line (score, date, name, laughter; see ``comment_edges``) does not count.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
   ``_MIN_DISTINCT_LETTERS`` of them different. These are 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
@@ -68,6 +68,20 @@ _CLUSTERS = {
 }
 """Numbers of two finals → number of their cluster (ㄱ and ㅅ: ㄳ)."""
 
+_BESIDE = re.compile(
+    r"(?P<whole>[#@][^\s#@]+|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
+    r"|(?P<mark>(?:19|20)?[0-9]{2} ?[./-] ?[0-9]{1,2} ?[./-] ?[0-9]{1,2}\.?|[0-9]{4}년 ?[0-9]{1,2}월 ?[0-9]{1,2}일"
+    r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡–—-]|_)"
+    r"|(?P<loose>[0-9][0-9.,:]*|[ㄱ-ㅎㅏ-ㅣ]+|(?:하하|호호|히히|헤헤|흐흐|크크|키키|푸하)[하호히헤흐크키]*)"
+    r"|(?<![가-힣])(?P<word>(?:만?점|[년월일시분초번위회개명건전]|오전|오후|오늘|어제|방금|AM|PM|NO|No|평점|별점|점수|추천|비추천|공감|비공감|좋아요"
+    r"|싫어요|신고|답글|댓글|덧글|더보기|조회|조회수|작성자|글쓴이|작성일|등록일|관람객|네티즌|회원|익명|리뷰|한줄평|후기|스포일러|BEST|베스트)(?:님|수|순)?)"
+    r"(?![가-힣])"
+    r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
+)
+"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``)."""
+_BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
+"""Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
+
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS.values())))
 
 _Paragraph = list[tuple[str, str]]
@@ -79,6 +93,7 @@ _COPY_ROW = np.dtype(
 number of its benchmark, and whether it is also looked for within lines, and is laughter."""
 _Hits = tuple[Positions, Positions, Positions]
 """Positions in a text where evaluation texts open, and the first row and the end of the rows of each."""
+_Edges = tuple[Positions, ...]
 _Copy = tuple[int, int, int]
 """Begin and end of a copy, and the number of its benchmark."""
 
@@ -146,7 +161,7 @@ class EvaluationTexts:
 
     def _without_copies(self, paragraphs: list[_Paragraph], whole: Counter[str], lines: Counter[str]) -> list[_Paragraph]:
         """Remove paragraphs and lines once; count the removed paragraphs and the lines removed from others."""
-        owners = iter(self._line_owners([letters for paragraph in paragraphs for _, letters in paragraph]))
+        owners = iter(self._line_owners([line for paragraph in paragraphs for line in paragraph]))
         left = []
         for paragraph in paragraphs:
             line_owners = [next(owners) for _ in paragraph]
@@ -165,35 +180,47 @@ class EvaluationTexts:
         owner = self._texts.get(fingerprint(squeezed, text)) if text else None
         return owner if owner is not None else self._passage_owner(squeezed, "paragraph")
 
-    def _line_owners(self, lines: Sequence[str]) -> list[int | None]:
-        """Return the benchmark for which each line is removed: it contains a text, or is made of texts with its neighbours.
-
-        ``lines`` are given by their letters.
-        """
-        hashes = PrefixHashes("".join(lines))
+    def _line_owners(self, lines: Sequence[tuple[str, str]]) -> list[int | None]:
+        """Return the benchmark for which each line is removed: it contains a text, or is made of texts with its neighbours."""
+        hashes = PrefixHashes("".join(letters for _, letters in lines))
         hits = self._openings.hits(hashes.windows(self.min_letters))
         if not len(hits[0]):
             return [None] * len(lines)
-        ends = np.cumsum([len(letters) for letters in lines])
-        starts = ends - [len(letters) for letters in lines]
+        where = hits[0]
+        ends = np.cumsum([len(letters) for _, letters in lines])
+        starts = ends - [len(letters) for _, letters in lines]
         copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"]) for copy in batch]
-        behind_number = ends - [len(letters.lstrip(digits)) for letters in lines]
-        before_number = starts + [len(letters.rstrip(digits)) for letters in lines]
-        copies += self._joined(hits, hashes, _positions(starts, behind_number), _positions(before_number, ends))
+        behind_number = ends - [len(letters.lstrip(digits)) for _, letters in lines]
+        before_number = starts + [len(letters.rstrip(digits)) for _, letters in lines]
+        numbers = _positions(starts, behind_number), _positions(before_number, ends)
+        near = where - starts[np.searchsorted(ends, where, "right")] <= _BESIDE_CHARACTERS
+        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all))
+        edges = [comment_edges(*line) for line in lines] if some else []  # that is the slow part
+        bare, wide = (
+            tuple(
+                np.unique(
+                    np.concatenate([one, *(start + np.array(side[n + which], int) for start, side in zip(starts, edges))])
+                )
+                for n, one in enumerate(numbers)
+            )
+            for which in (0, 2)
+        )
+        copies += self._joined(hits, hashes, wide, bare)
         owners: list[int | None] = [None] * len(lines)
         for start, stop, owner in copies:
             first, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1
             owners[first:after] = [owner] * int(after - first)
         return owners
 
-    def _joined(self, hits: _Hits, hashes: PrefixHashes, begins: Positions, ends: Positions) -> list[_Copy]:
-        """Return the copies that lie end to end from one of ``begins`` to one of ``ends``; laughter must do so alone."""
+    def _joined(self, hits: _Hits, hashes: PrefixHashes, wide: _Edges, bare: _Edges) -> list[_Copy]:
+        """Return the copies that lie end to end between ``wide`` edges (begins and ends); laughter alone, between ``bare``."""
+        begins, ends = wide
         rows = {place: row for row, place in enumerate(hits[0].tolist())}
         found: set[_Copy] = set()
         places, reached = begins.tolist(), set(begins.tolist())
         wanted = self._all
         while at := [rows[place] for place in places if place in rows]:
-            edges = (begins, ends) if wanted is self._all else (None, None)
+            edges = bare if wanted is self._all else (None, None)
             here = hits[0][at], hits[1][at], hits[2][at]
             new = {copy for batch in self._copies_at(here, hashes, wanted, *edges) for copy in batch}
             found |= new
@@ -235,6 +262,40 @@ class EvaluationTexts:
             return None
         _, first, _ = self._windows.hits(PrefixHashes(squeezed).windows(PASSAGE_LETTERS))
         return min((owner for owner in self._owners[first].tolist() if self.actions[owner] == action), default=None)
+
+
+def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
+    """Return where in a line's letters a comment may begin, where it may end, and both with places within laughter and numbers.
+
+    Before and behind it may be scores, dates, counts, laughter, hashtags and words of a page's buttons, and names or other
+    short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks do not.
+    """
+    head, tail = line[:_BESIDE_CHARACTERS], line[-_BESIDE_CHARACTERS:]
+    before = _furniture(list(_BESIDE.finditer(head)), forward=True)
+    behind = _furniture(list(_BESIDE.finditer(tail))[::-1], forward=False)
+    begins, inner_begins = ([len(letters_of(head[:end])) for end in side] for side in before)
+    ends, inner_ends = ([len(letters) - len(letters_of(tail[end:])) for end in side] for side in behind)
+    return begins, ends, begins + inner_begins, ends + inner_ends
+
+
+def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int], list[int]]:
+    """Return the offsets up to which parts from one end of a line belong to no comment, and such offsets within parts."""
+    found: list[int] = []
+    inner: list[int] = []
+    words = open_letters = 0
+    for part in parts:
+        start, end = part.span()
+        if part["letter"]:
+            words, open_letters = words + 1, open_letters + 1
+            if words > _BESIDE_LETTERS:
+                break
+        elif part["mark"]:
+            open_letters = 0
+        if not open_letters and not part["blank"]:
+            found.append(end if forward else start)
+            inner += range(start + 1, end) if part["loose"] else ()
+            inner += [part.start("id")] if part["id"] else ()
+    return found, inner
 
 
 def _positions(first: Positions, last: Positions) -> Positions:

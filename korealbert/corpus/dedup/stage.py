@@ -405,7 +405,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=16,
+    version=17,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -24,6 +24,8 @@ PASS_ALL = Limits(
     max_duplicate_paragraph_characters=1,
     min_function_word_share=0,
     min_letter_words=0,
+    max_short_repeats=1,
+    max_short_runs=1,
     max_top_ngrams=(1, 1, 1),
     max_duplicate_ngrams=(1, 1, 1, 1, 1, 1),
 )
@@ -70,6 +72,47 @@ def test_a_few_characters_over_and_over_are_no_text(text: str) -> None:
     assert reason(f"{text} {GOOD}") != "repeated_characters"
 
 
+_ADVERT = "첫충 30% 꽁머니 지급 온라인 카지노 상담 010-1234-5678 bet.example"
+
+
+@pytest.mark.parametrize("genre", [name for name in PRESETS if name != "english"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join([_ADVERT] * 3),
+        "\n".join([_ADVERT] * 3),
+        " ".join(f"{number}. {_ADVERT.replace('5678', str(5678 + number))} ★" for number in range(4)),
+        "급전 필요하신 분 연락 주세요. " * 5,
+        "강남 맛집 추천 강남 맛집 1위 강남 맛집 후기 강남 맛집 가격 강남 맛집 예약 강남 맛집 상담 강남 맛집 저렴한곳",
+        "대출, 급전, 무직자대출, 당일대출, 대출, 급전, 무직자대출, 당일대출, 대출, 급전, 무직자대출, 당일대출, 대출, 급전",
+        "바카라사이트" * 12,
+    ],
+)
+def test_short_spam_repeats_itself(text: str, genre: str) -> None:
+    assert len(text.split()) < 50
+    drop = judge(text, Limits.model_validate({"preset": genre, "min_characters": 0}))
+    assert drop is not None
+    assert drop.reason in ("short_repeats", "duplicate_lines", "duplicate_paragraphs")
+
+
+@pytest.mark.parametrize("laughter", ["ㅋ" * 120, "가" * 120, "재밌다" + "ㅋ" * 110, "아" * 99 + " 짜증난다"])
+def test_laughter_is_a_review_and_no_news(laughter: str) -> None:
+    assert reason(laughter) == "short_repeats"
+    assert judge(laughter, Limits.model_validate("reviews")) is None
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        "재밌다 재밌다 재밌다 ㅋㅋㅋㅋㅋㅋ 또 봐야지 이번엔 친구랑",
+        "최고 최고 최고! 배우들 연기가 정말 좋았고 음악도 좋았다",
+        "정말 정말 정말 슬프다 ㅠㅠㅠㅠㅠㅠㅠㅠㅠㅠ 많이 울었네요 ㅠㅠㅠㅠㅠㅠ",
+    ],
+)
+def test_people_repeat_words_in_reviews(review: str) -> None:
+    assert judge(review, Limits.model_validate("reviews")) is None
+
+
 def test_digits_alone_are_not_korean() -> None:
     assert [reason(text) for text in ("0" * 3000, "1234567890 " * 60, "12 34\n" * 300, "-" * 2000)] == ["not_korean"] * 4
 
@@ -80,14 +123,15 @@ def test_repeated_paragraphs_on_one_line_are_duplicate_ngrams() -> None:
 
 
 def test_limits_reach_exactly_their_value() -> None:
-    assert reason("가" * 100) is None
-    assert reason("가" * 99) == "too_short"
+    hundred = GOOD.replace("\n", " ")[:100]
+    assert reason(hundred) is None
+    assert reason(hundred[:99]) == "too_short"
     assert reason(GOOD, max_characters=len(GOOD)) is None
     assert reason(GOOD, max_characters=len(GOOD) - 1) == "too_long"
 
 
 def test_short_lines_are_off_unless_asked_for() -> None:
-    menu = "\n".join(f"차림은 {number}" for number in range(24))
+    menu = "\n".join(f"차림{chr(0xAC00 + 97 * number)}은 {number}" for number in range(24))
     assert reason(menu) is None
     assert reason(menu, max_short_lines=0.67) == "short_lines"
 
@@ -105,6 +149,12 @@ def test_either_symbol_reaches_the_limit_by_itself() -> None:
     both = " ".join([*words, *["#가"] * 9, *["나다…"] * 9, "끝이다."])
     assert reason(both, max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) is None
     assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
+
+
+def test_a_row_of_dots_is_one_ellipsis() -> None:
+    review = Limits.model_validate("reviews")
+    assert judge("말이 필요없다................................ 정말 좋은 영화였다", review) is None
+    assert judge("이건... 진짜... 꼭... 보세요... 진짜... 최고... 입니다... 꼭", review) is not None
 
 
 def test_symbols_are_compared_with_syllables_if_there_are_no_blanks() -> None:

@@ -142,6 +142,60 @@ def test_lines_that_are_a_text_together_are_removed(tmp_path: Path, nsmc: Evalua
     assert texts_of(tmp_path, nsmc).decontaminate(page).text == left
 
 
+BESIDE = (
+    *("{} (10점)", "(10점) {}", "★★★★★ {}", "{} ☆☆☆", "{} 10/10", "평점 10 {}", "{} 별점 5점", "10점 {}", "{} 9.5점"),
+    *("{} ㅋㅋㅋㅋ", "ㅎㅎ {}", "{}ㅋㅋㅋㅋㅋ", "{} ㅠㅠㅠ", "{} 하하하", "크크크 {}", "{} ㅋㅋㅋㅋ^^", "ㅇㅇ {} ㅡㅡ"),
+    *(
+        "{} - 홍길동",
+        "홍길동: {}",
+        "[홍길동] {}",
+        "{} (hong****)",
+        "hong**** | {}",
+        "홍길동님 : {}",
+        "{} — 영화광",
+        "> 홍길동 > {}",
+    ),
+    *("2019.01.02 {}", "{} 2019-01-02", "{} 2019년 1월 2일", "[2019.01.02 10:30] {}", "{} (19.01.02)", "홍길동 2019.01.02 {}"),
+    *("{} 신고", "{} 공감 3 비공감 1", "관람객 {}", "{} #영화 #추천", "@hong {}", "작성자: 홍길동 2019.01.02 {} 추천 3 신고"),
+    *(
+        "1. {}",
+        "No.3 {}",
+        "① {}",
+        "{} / 홍길동 / 10점",
+        "{} 홍길동(hong****) 2019.01.02 10:30",
+        "{} 3시간 전".replace("시간", "일"),
+    ),
+)
+REVIEW = "정말 재미있게 봤습니다"
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_what_stands_beside_a_comment_in_its_line_does_not_hide_it(tmp_path: Path, beside: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", REVIEW, "그 감독의 다음 작품"))
+    assert evaluation.decontaminate(f"앞 줄이다.\n{beside.format(REVIEW)}\n뒤 줄이다.").text == "앞 줄이다.\n뒤 줄이다."
+    both = f"앞 줄이다.\n{beside.format('정말 재미있게')}\n"
+    assert not evaluation.decontaminate(f"{both}뒤 줄이다.").changed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            f"그는 “{REVIEW}”라고 말했다.",
+            f"{REVIEW}만 그렇다",
+            f"그 영화 {REVIEW}",
+            f"‘{REVIEW}’는 말",
+            f"{REVIEW}, 그리고 잤습니다",
+        ),
+        *(f"그 가을에 부산에서 열린 영화제에서 본 영화를 말하자면: {REVIEW}", f"결론은 {REVIEW} (끝까지)다", f"가-나{REVIEW}"),
+    ],
+)
+def test_a_sentence_around_a_short_text_keeps_it(tmp_path: Path, line: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", REVIEW, "ㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋ"))
+    assert not evaluation.decontaminate(f"앞 줄이다.\n{line}\n뒤 줄이다.").changed
+    assert not evaluation.decontaminate("앞 줄이다.\n홍길동: ㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋ\n뒤 줄이다.").changed
+
+
 def test_a_whole_text_goes_from_within_a_line_unless_it_is_a_phrase(tmp_path: Path) -> None:
     review, phrase = "배우들의 눈빛이 좋아서 두 번이나 극장에서 봤네요", "정말 재미있게 봤습니다"
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", review, phrase))
