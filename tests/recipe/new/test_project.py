@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -232,6 +233,15 @@ def test_too_little_text_is_refused_with_what_is_needed(texts: list[str], tmp_pa
     ):
         project.write(tmp_path / "mine", [here])
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_corpus_alone_may_be_of_little_text(tmp_path: Path) -> None:
+    here = written(tmp_path / "texts", {f"{n}.txt": prose(n)[:150] for n in range(2)})
+    project.write(tmp_path / "mine", [here], corpus=True)
+    tables = tomllib.loads((tmp_path / "mine" / "recipe.toml").read_text("utf-8"))
+    assert sorted(tables) == ["balance", "clean", "dedup", "extract", "name"]
+    found = built(tmp_path / "mine" / "recipe.toml", tmp_path / "store", "balance")
+    assert found["balance"].stats["documents_out"] == 2
 
 
 @pytest.mark.parametrize("endings", [["TXT"], ["TXT", "txt", "Txt"]])
