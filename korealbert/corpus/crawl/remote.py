@@ -194,9 +194,7 @@ def refuse_unreached(url: str, server: str, problem: str, tries: int, seconds: f
     """Raise FetchError if no server has answered for ``seconds``, with the wait before the next try, that are too many."""
     if seconds > MAX_UNREACHED_SECONDS:
         times = f"{tries} tr{'y' if tries == 1 else 'ies'}"
-        remedy = (
-            "check the address, and this machine's network or proxy; or fetch it on another machine, and name the files in paths"
-        )
+        remedy = "check the address, and this machine's network or proxy; or fetch it elsewhere, and name the files in paths"
         raise FetchError(f"{url}: {server} was not reached in {times} ({problem}): {remedy}")
 
 
