@@ -63,7 +63,10 @@ _PERSON = (
 _SEX = r"(?<![가-힣])(?P<sex>[남여])(?:자|성|학생)"
 _YEAR = r"(?<![\d.,-])(?P<year>(?:1\d|20)\d\d)년(?! ?(?:\d|기준|현재|말|초|째|간|동안|만에|된|전|뒤|후|넘|이상|가까|역사|전통))"
 """A year that is no part of a date and no span of time."""
-_EVENTS = "달리기|계주|허들|장애물|경보|자유형|배영|평영|접영|혼영|개인|단체|종목|경기|경주|결[승선]|준결[승선]|예선|릴레이|스피드|쇼트|매스"
+_EVENTS = (
+    "달리기|계주|허들|장애물|경보|자유형|배영|평영|접영|혼영|개인|단체|종목|경기|경주|결[승선]|준결[승선]"
+    "|예선|릴레이|스피드|쇼트|매스"
+)
 _EVENT = (
     rf"(?<![\d.,])(?P<distance>\d[\d,]*) ?(?:미터|킬로미터|k?m)(?= ?(?:{_EVENTS}))(?:{_EVENTS})?"
     r"|(?<![\d.,])(?P<weight>\d+) ?kg급"
@@ -101,7 +104,7 @@ def compared(title: str, text: str, shingles: Hashes) -> Compared:
     repeated = subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]
     titled, topic = _identifiers(title), _numbered_topic(text)
     opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text), titled, topic))
-    words = np.sort(np.concatenate((words, _identifiers(text), titled, _named_numbers(text))))
+    words = np.sort(np.concatenate((words, _identifiers(text), _named_numbers(text))))
     return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)))
 
 
