@@ -186,10 +186,9 @@ def _show_inline(tree: Any) -> None:
 def _remove_deleted(tree: Any) -> None:
     """Remove struck text, unless it is most of the page, as that of an element which is not closed."""
     deleted = [one for one in tree.iter(*_DELETED) if not any(out.tag in _DELETED for out in one.iterancestors())]
-    if 2 * sum(len("".join(one.itertext())) for one in deleted) >= len("".join(tree.itertext())):
-        return
+    most = 2 * sum(len("".join(one.itertext())) for one in deleted) >= len("".join(tree.itertext()))
     for one in deleted:
-        one.drop_tree()
+        one.drop_tag() if most else one.drop_tree()
 
 
 def _show_paragraphs(tree: Any) -> None:

@@ -38,7 +38,7 @@ def test_a_wrapper_with_other_text_stays_one() -> None:
 @pytest.mark.parametrize("tag", ["del", "s", "strike"])
 def test_deleted_text_is_none(tag: str) -> None:
     first = ONE.replace("하천", f"<{tag}>연못 </{tag}><ins>하천</ins>")
-    body = f"<p>{first}</p><p>{TWO}</p><{tag}><p>{THREE}</p></{tag}><ins><p>{FOUR}</p></ins>"
+    body = f"<p>{first}</p><p>{TWO}</p><del><p>{THREE}</p></del><ins><p>{FOUR}</p></ins>"
     assert lines_of(f"<article>{body}</article>") == [ONE, TWO, FOUR]
     assert lines_of(f"<article><{tag}>{P}</article>") == LINES  # not closed
 
