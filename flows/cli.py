@@ -112,6 +112,7 @@ def new(
         list[Path] | None,
         typer.Option("--from", help="a file, an archive or a directory of text; repeatable; default: the sample"),
     ] = None,
+    corpus: Annotated[bool, typer.Option("--corpus", help="a clean corpus without a model, of any amount of text")] = False,
 ) -> None:
     """Make a directory with a recipe for your own files, chosen by looking at them; without any, for the sample."""
     from korealbert.recipe.new import project  # noqa: PLC0415 (loads every package)
@@ -119,7 +120,7 @@ def new(
     _no_more(ctx.args)
     with clear_errors():
         refuse_overwriting(directory)
-        for line in project.summary(project.write(directory, sources or project.SAMPLE)):
+        for line in project.summary(project.write(directory, sources or project.SAMPLE, corpus=corpus)):
             console.print(line, soft_wrap=True, markup=False)
     if not sources:
         hint = f"these sources are the sample that korealbert ships: put your own into {directory / project.RECIPE}, or make"

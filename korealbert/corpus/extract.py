@@ -1,6 +1,6 @@
 """The extract stage: one raw source → documents.
 
-In: files, archives and directories in one of fourteen formats, or the output of a crawl or fetch. Out: ``documents-*``,
+In: files, archives and directories in one of fifteen formats, or the output of a crawl or fetch. Out: ``documents-*``,
 ``dropped-*``, ``quarantine-*`` shards. This process reads and decompresses the files and cuts them into batches of whole
 records; workers parse the batches, one shard at a time. Shards depend only on the raw bytes and ``shard_bytes``, so any number
 of workers gives the same bytes.
@@ -29,10 +29,12 @@ from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, par
 from korealbert.corpus.markup.expansion import TemplatePages, load_template_pages
 from korealbert.corpus.markup.mediawiki import BASE, DOC, DOC_END, PAGE, PAGE_END, parse_docs, parse_pages, read_templates
 from korealbert.corpus.markup.namumark import parse_namuwiki
+from korealbert.corpus.readers.arrow import caches, frame_arrow
+from korealbert.corpus.readers.columns import parse_columns
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file
-from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
+from korealbert.corpus.readers.parquet import frame_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
@@ -54,7 +56,8 @@ PARSERS: dict[tuple[str, str], Parser] = {
     ("news_text", "record"): parse_titled_text,
     ("books", "record"): parse_rows,
     ("csv", "record"): parse_rows,
-    ("parquet", "record"): parse_parquet,
+    ("parquet", "record"): parse_columns,
+    ("arrow", "record"): parse_columns,
     ("text", "record"): parse_text_blocks,
     ("text", "line"): parse_text_blocks,
     ("text", "file"): parse_text_file,
@@ -88,7 +91,7 @@ class ExtractStats(DocumentStats):
     files_left_aside: dict[str, int] = Field(default_factory=dict)
     """Files that were not read because others in their directory have a suffix of the format, by their own suffix."""
     twins: int = 0
-    """Files that macOS adds to archives (``._1.txt``), which are not read."""
+    """Hidden files, and those that macOS adds to archives (``._1.txt``), which are not read."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
     unread_dates: int = 0
     source_characters: int = 0
@@ -119,7 +122,7 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     check_namespaces(spec, stats["namespaces"])
     if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
         stats["files_left_aside"] = dict(sorted(others.items()))
-    return ExtractStats.of({**stats, "files": files, "twins": members.apple_doubles})
+    return ExtractStats.of({**stats, "files": files, "twins": members.hidden})
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -142,7 +145,7 @@ def raw_parts(
     input_files = _input_files(inputs)
     fetched = bool(input_files)
     if "fetch" in inputs:
-        input_files = [path for path in input_files if is_archive(path.name) or members.takes(path.name)]
+        input_files = [path for path in input_files if members.opens(path.name)]
     context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
     if not spec.paths and not fetched:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
@@ -161,15 +164,18 @@ def raw_parts(
 
 
 def _files_of_other_formats(spec: ExtractSpec, inputs: Inputs) -> frozenset[str]:
-    """Return the files of directories and of a fetch that are not read because others have a suffix of the format."""
-    if spec.members != "*":
-        return frozenset()
+    """Return the files of directories and of a fetch that are not read because others have a suffix of the format, or for
+    Arrow because they are caches."""
     folders = [path.path for path in spec.paths if path.path.is_dir()]
-    names = [file.relative_to(folder).as_posix() for folder in folders for file in files_of(folder)]
-    names += [path.name for path in _input_files(inputs)]
+    files = {file.relative_to(folder).as_posix(): file for folder in folders for file in files_of(folder)}
+    files |= {path.name: path for path in _input_files(inputs)}
+    made = caches(files) if spec.format == "arrow" else set()
+    if spec.members != "*":
+        return frozenset(made)
     takes = MemberFilter(exclude=spec.exclude).takes
-    fits = {name: has_ending(name, spec.format) for name in names if takes(name) and not is_archive(name)}
-    return frozenset(name for name, fitting in fits.items() if fitting is False) if any(fits.values()) else frozenset()
+    fits = {name: has_ending(name, spec.format) for name in files if takes(name) and not is_archive(name)}
+    others = (name for name, fitting in fits.items() if fitting is False) if any(fits.values()) else ()
+    return frozenset((*others, *made))
 
 
 def _input_files(inputs: Inputs) -> list[Path]:
@@ -236,8 +242,6 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file":
         return frame_whole(raw, **options, is_json=spec.format != "text")
-    if spec.format == "parquet":
-        return frame_parquet(raw, fields=spec.field_map, max_record_bytes=spec.limits.max_record_bytes)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
         case "mediawiki":
@@ -260,6 +264,9 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = frame_whole
         case "namuwiki" | "news" | "json":
             framer = frame_json
+        case "parquet" | "arrow":
+            columnar = frame_parquet if spec.format == "parquet" else frame_arrow
+            return columnar(raw, fields=spec.field_map, max_record_bytes=spec.limits.max_record_bytes)
         case _:
             assert_never(spec.format)
     return framer(raw, **options)

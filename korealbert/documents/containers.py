@@ -53,25 +53,36 @@ _LZMA_HEADER = struct.Struct("<HHBI")
 
 
 class MemberFilter:
-    """Selects files of a directory or archive: those that match a pattern, match no excluded pattern, and are not AppleDouble.
+    """Selects files of a directory or archive: those that match a pattern, match no excluded pattern, and are not hidden.
 
-    Patterns are those of fnmatch, applied to the path within the directory or archive.
+    Patterns are those of fnmatch, applied to the path within the directory or archive. A pattern of which a part begins with a
+    dot also selects hidden files, but never AppleDouble ones.
     """
 
     def __init__(self, pattern: str = "*", exclude: Sequence[str] = ()) -> None:
         self.pattern = pattern
-        self.apple_doubles = 0
-        """Number of AppleDouble files that were skipped."""
+        self.hidden = 0
+        """Number of hidden and AppleDouble files that were skipped."""
+        self._takes_hidden = is_hidden(pattern)
         self._excluded = re.compile("|".join(map(translate, exclude))) if exclude else None
 
     def takes(self, name: str) -> bool:
-        """Return whether to read a file; counts AppleDouble files."""
+        """Return whether to read a file; counts hidden ones."""
         if not fnmatchcase(name, self.pattern):
             return False
-        if _is_apple_double(name):
-            self.apple_doubles += 1
+        if _is_apple_double(name) or (is_hidden(name) and not self._takes_hidden):
+            self.hidden += 1
             return False
         return self._excluded is None or self._excluded.match(name) is None
+
+    def opens(self, name: str) -> bool:
+        """Return whether to open a file of a directory: an archive, whose members are selected, or a file to read."""
+        return (is_archive(name) and (self._takes_hidden or not is_hidden(name))) or self.takes(name)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file, or a folder around it, begins with a dot: what programs keep for themselves."""
+    return any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
 
 
 def _is_apple_double(name: str) -> bool:
@@ -106,7 +117,7 @@ def _listed(paths: Sequence[Path], members: MemberFilter) -> Iterator[tuple[Path
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in files_of(path))
-            yield from ((file, name) for name, file in inside if is_archive(name) or members.takes(name))
+            yield from ((file, name) for name, file in inside if members.opens(name))
         elif path.exists():
             yield path, path.name
         else:

@@ -18,6 +18,7 @@ from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
 from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
+from korealbert.huggingface.columns import Column
 from korealbert.huggingface.licenses import OTHER, combined
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
 from korealbert.pretrain.stage import PretrainStats, Reached
@@ -86,8 +87,11 @@ def model_card(
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
-    """Return the card of a dataset with the documents of ``artifacts``, as Markdown with the hub's YAML header."""
+def dataset_card(title: str, artifacts: Sequence[Artifact], computed: Sequence[Column] = ()) -> str:
+    """Return the card of a dataset with the documents of ``artifacts``, as Markdown with the hub's YAML header.
+
+    ``computed`` are its columns in addition to those of documents.
+    """
     found = _by_stage(ancestors({artifact.name: artifact for artifact in artifacts}).values())
     every = [artifact.stats_as(DocumentStats) for artifact in artifacts]
     documents, characters = (sum(getattr(stats, name) or 0 for stats in every) for name in ("documents_out", "characters_out"))
@@ -100,12 +104,22 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
         f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
         f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown. Rows share an id where "
         "they are copies, or their records had one id in the source.",
+        _columns(computed),
         '```python\nfrom datasets import load_dataset\n\ndataset = load_dataset("path/to/this/directory", split="train")\n```',
         _corpus(found),
         _drops(found),
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _columns(computed: Sequence[Column]) -> str:
+    if not computed:
+        return ""
+    rows = [(f"`{column.name}`", column.meaning) for column in computed]
+    return "Further columns have what was computed about each text, null where it was not:\n\n" + _table(
+        ("column", "value"), rows
+    )
 
 
 def license_of(artifacts: Sequence[Artifact]) -> tuple[str, str]:

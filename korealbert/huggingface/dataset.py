@@ -1,5 +1,6 @@
 """Write a corpus as a Hugging Face dataset: Parquet or JSON lines, with a card of sources, licenses, counts and drops.
 
+Documents have further columns for what stages computed about them (``columns.py``).
 ``datasets.load_dataset(directory)`` reads it, as do polars, pandas and other tools. Equal artifacts give equal files.
 """
 
@@ -19,6 +20,7 @@ from korealbert.artifact import Artifact
 from korealbert.artifact.locks import exclusive, if_free
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches
 from korealbert.huggingface.card import dataset_card
+from korealbert.huggingface.columns import ComputedColumns
 
 Form = Literal["parquet", "jsonl"]
 _LOCK = "export.lock"
@@ -79,28 +81,29 @@ def _refuse_full(directory: Path, named: Path) -> None:
 def _write(artifacts: Sequence[Artifact], directory: Path, form: Form, title: str) -> int:
     (directory / "data").mkdir(parents=True)
     written = 0
+    computed = ComputedColumns(artifacts)
     for artifact in artifacts:
         shards = artifact.files("documents-*.arrow")
         stem = artifact.manifest["label"].replace("/", "-")
         for number, shard in enumerate(shards):
             target = directory / "data" / f"{stem}-{number:05d}-of-{len(shards):05d}.{form}"
-            written += sum((_parquet if form == "parquet" else _lines)(shard, target))
-    (directory / "README.md").write_text(dataset_card(title, artifacts), "utf-8")
+            written += sum((_parquet if form == "parquet" else _lines)(shard, target, computed))
+    (directory / "README.md").write_text(dataset_card(title, artifacts, computed.columns), "utf-8")
     return written
 
 
-def _parquet(shard: Path, target: Path) -> Iterator[int]:
+def _parquet(shard: Path, target: Path, computed: ComputedColumns) -> Iterator[int]:
     """Write one shard, and yield the number of documents of each batch."""
-    with pq.ParquetWriter(target, DOCUMENT_SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(target, computed.schema(DOCUMENT_SCHEMA), compression="zstd") as writer:
         for batch in read_batches(shard, DOCUMENT_SCHEMA):
-            writer.write_batch(batch)
+            writer.write_batch(computed.add(batch))
             yield batch.num_rows
 
 
-def _lines(shard: Path, target: Path) -> Iterator[int]:
+def _lines(shard: Path, target: Path, computed: ComputedColumns) -> Iterator[int]:
     """Write one shard, and yield the number of documents of each batch."""
     with target.open("w", encoding="utf-8") as sink:
         for batch in read_batches(shard, DOCUMENT_SCHEMA):
-            for row in batch.to_pylist():
+            for row in computed.add(batch).to_pylist():
                 sink.write(json.dumps(row, ensure_ascii=False) + "\n")
             yield batch.num_rows

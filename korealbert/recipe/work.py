@@ -357,7 +357,7 @@ def unpacked(path: Path, members: str = "*", exclude: tuple[str, ...] = ()) -> f
     wanted = MemberFilter(members, exclude)
     if path.is_dir():
         inside = ((file, file.relative_to(path).as_posix()) for file in files_of(path))
-        return float(sum(unpacked(one, members, exclude) for one, name in inside if is_archive(name) or wanted.takes(name)))
+        return float(sum(unpacked(one, members, exclude) for one, name in inside if wanted.opens(name)))
     if not path.is_file():
         return 0.0
     if is_archive(path.name):

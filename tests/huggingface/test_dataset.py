@@ -17,7 +17,7 @@ from korealbert.artifact import Artifact, Runtime
 from korealbert.artifact.files import write_digested
 from korealbert.artifact.locks import exclusive
 from korealbert.artifact.stage import build
-from korealbert.corpus import extract
+from korealbert.corpus import balance, extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
@@ -128,7 +128,7 @@ def test_the_working_directory_is_refused(corpus: list[Artifact], tmp_path: Path
 def test_the_first_of_two_exports_at_once_stays(
     corpus: list[Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def card(title: str, artifacts: list[Artifact]) -> str:
+    def card(title: str, artifacts: list[Artifact], _: object) -> str:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "README.md").write_text("the first")
         return title
@@ -211,3 +211,43 @@ def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact]
     shown = dict(zip(table.header, table.rows[0], strict=True))
     assert (shown["Documents in"], shown["Dropped"], shown["Copies made"]) == ("3", "1", str(stats["repeated"]))
     assert (shown["Documents out"], shown["Kept"]) == (str(stats["documents_out"]), "66.7 %")
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_what_stages_computed_is_in_columns_and_on_the_card(form: Form, tmp_path: Path) -> None:
+    """A source whose languages were not detected has none, and a text without letters an empty one."""
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    sources = {}
+    specs = {"blog": clean.CleanSpec(agreement_documents=0), "web": {"agreement_documents": 0, "language": {"keep": ["ko"]}}}
+    texts = {"blog": [prose(number, 30) for number in range(3)], "web": [prose(0, 30), prose(0, 30), prose(7, 30)]}
+    for source, spec in specs.items():
+        raw = tmp_path / f"{source}.jsonl"
+        raw.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts[source]), "utf-8")
+        given = ExtractSpec.model_validate({"source": source, "format": "jsonl", "paths": [str(raw)]})
+        read = build(extract.STAGE, given, {}, runtime, label=f"extract/{source}").artifact
+        cleaning = clean.CleanSpec.model_validate(spec)
+        sources[source] = build(clean.STAGE, cleaning, {"documents": read}, runtime, label=f"clean/{source}").artifact
+    unique = build(dedup.STAGE, dedup.DedupSpec(priority=("blog",)), sources, runtime, label="dedup").artifact
+    models = {"classifier": {"good": ["blog"], "bad": ["web"]}, "perplexity": {"reference": ["blog"]}}
+    judged = quality.QualitySpec.model_validate(models)
+    scored = build(quality.STAGE, judged, {"documents": unique}, runtime, label="quality").artifact
+    spec = balance.BalanceSpec(mode="none")
+    balanced = build(balance.STAGE, spec, {"documents": scored}, runtime, label="balance").artifact
+
+    def rows(artifacts: list[Artifact], name: str) -> list[dict[str, object]]:
+        write_dataset(artifacts, tmp_path / name, form)
+        read = pl.read_parquet if form == "parquet" else pl.read_ndjson
+        return [row for path in sorted((tmp_path / name / "data").iterdir()) for row in read(path).to_dicts()]
+
+    every = {row["id"]: row for shard in scored.files("scores-*.arrow") for row in pl.read_ipc(shard).to_dicts()}
+    found = rows([balanced], "balanced")
+    assert [row["copies"] for row in found] == [3, 1, 1, 1]
+    assert [row["language"] for row in found] == [None, None, None, "ko"] and found[3]["language_share"] == 1.0
+    for row in found:
+        assert (row["quality"], row["perplexity"]) == (every[row["id"]]["quality"], every[row["id"]]["perplexity"])
+        assert row["quality"] is not None and row["perplexity"] is not None
+    card = (tmp_path / "balanced" / "README.md").read_text("utf-8")
+    assert all(f"| `{name}` |" in card for name in ("language", "language_share", "quality", "perplexity", "copies"))
+    of_clean = rows([sources["web"]], "web")
+    assert list(of_clean[0]) == [*DOCUMENT_SCHEMA.names, "language", "language_share"]
+    assert "`quality`" not in (tmp_path / "web" / "README.md").read_text("utf-8")

@@ -24,6 +24,8 @@ import httpcore
 
 _KEEP_ALIVE_SECONDS = 4.0
 """Idle connections are closed earlier than by most servers: Apache's default is five seconds."""
+_MAX_CONNECT_SECONDS = 10.0
+"""A server that is up accepts a connection sooner, even if its answers take long."""
 _OPENING_TIMEOUTS = 4
 """Connecting and reading the headers may take so many timeouts in all, in case a server sends them byte by byte."""
 _OP_LEGACY_SERVER_CONNECT = 0x4
@@ -95,7 +97,8 @@ class Client:
         self, *, user_agent: str, may_be_private: Callable[[str], bool], timeout_seconds: float, verify: bool = True
     ) -> None:
         self._headers = [("User-Agent", user_agent)]
-        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), timeout_seconds)
+        self._timeout = dict.fromkeys(("read", "write", "pool"), timeout_seconds)
+        self._timeout["connect"] = min(_MAX_CONNECT_SECONDS, timeout_seconds)
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(verify),
             max_connections=None,

@@ -28,7 +28,15 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.artifact.spec import PRIVATE_HOSTS
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
-from korealbert.corpus.crawl.remote import BLOCK_BYTES, MAX_WAIT_SECONDS, SCHEMES, FetchError, Interrupted, fetch_remote
+from korealbert.corpus.crawl.remote import (
+    BLOCK_BYTES,
+    MAX_WAIT_SECONDS,
+    SCHEMES,
+    FetchError,
+    Interrupted,
+    fetch_remote,
+    refuse_unreached,
+)
 
 _MAX_REDIRECTS = 10
 _BYTES_BETWEEN_REPORTS = 16 << 20
@@ -178,7 +186,8 @@ def _size(part: Path) -> int:
 
 
 def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> None:
-    failed_tries = 0
+    failed_tries, begin = 0, time.monotonic()
+    answered = _size(part) > 0
     while True:
         before = _size(part)
         try:
@@ -188,12 +197,20 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
         except OSError as error:
             _raise_final(spec, error, part)
             problem = f"{type(error).__name__}: {error}"
+            unreached = isinstance(error, NoAnswer) and error.reason in ("unreachable", "timeout")
+        else:
+            unreached = False
+        answered = answered or not unreached
         failed_tries = 0 if _size(part) > before else failed_tries + 1
         if failed_tries > spec.retries:
             raise Interrupted(
                 f"{spec.url}: {problem}; {failed_tries} tries in a row brought no bytes; those received before are kept"
             )
         wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, failed_tries - 1))
+        if not answered:
+            refuse_unreached(
+                spec.url, urlsplit(spec.url).netloc.rpartition("@")[2], problem, failed_tries, time.monotonic() - begin + wait
+            )
         log.warning("%s: %s; trying again in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import re
 import shutil
 import time
@@ -19,6 +20,7 @@ from typing import Any
 
 from korealbert.artifact import Progress, Runtime, markers
 from korealbert.artifact.files import files_of, known_digested, sync_file, write_digested
+from korealbert.documents.containers import is_hidden
 
 SCHEMES = ("hf", "s3", "gs", "gcs", "az", "abfs", "memory")
 """Allowed protocols of fsspec: none that reads files of this machine or wraps another protocol."""
@@ -34,7 +36,18 @@ _ABSENT_PARTS = {"RepositoryNotFound": "repository", "RevisionNotFound": "revisi
 """Parts of the names of errors of huggingface_hub, of which it makes a FileNotFoundError → what is absent."""
 _HUB_KINDS = ("hf://datasets/", "hf://spaces/", "hf://buckets/")
 """Addresses of the hub without one of these are those of models."""
+_HOSTS = {
+    "hf": ("HF_ENDPOINT", "huggingface.co"),
+    "s3": ("AWS_ENDPOINT_URL", "s3.amazonaws.com"),
+    **dict.fromkeys(("gs", "gcs"), ("STORAGE_EMULATOR_HOST", "storage.googleapis.com")),
+    **dict.fromkeys(("az", "abfs"), ("AZURE_STORAGE_CONNECTION_STRING", "blob.core.windows.net")),
+}
+"""Variable that names another server, and the usual server, for messages."""
+_UNREACHED_ERRORS = re.compile("Connect(?!ionReset|ionAborted)|Resol|gaierror|Timeout|DNS|Unreachable")
+"""Part of the names of errors before a server has answered (of httpx, urllib3, aiohttp, botocore)."""
 MAX_WAIT_SECONDS = 300.0
+MAX_UNREACHED_SECONDS = 10.0
+"""Retries go on for so long while no server has answered at all, as without a network or at a misspelt address."""
 BLOCK_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -56,7 +69,7 @@ def fetch_remote(
     Names are relative to the part of ``url`` without ``*``, with ``_`` for ``/``. Raises FetchError and Interrupted.
     """
     filesystem = _filesystem(url)
-    listed = _with_retries(url, retries, backoff_seconds, lambda: _listed(filesystem, url))
+    listed = _with_retries(url, retries, backoff_seconds, lambda: _listed(filesystem, url), answered=False)
     names = _names(url, list(listed), name)
     size = sum(facts["size"] or 0 for facts in listed.values())
     if size > max_bytes:
@@ -122,12 +135,14 @@ def _listed(filesystem: Any, url: str) -> dict[str, dict[str, Any]]:
     filesystem.invalidate_cache()
     path = filesystem._strip_protocol(url)
     if "*" in path:
-        found = filesystem.glob(path, detail=True)
-    else:  # a directory, without hidden files such as .gitattributes
+        everything = filesystem.glob(path, detail=True)
+    else:
         everything = filesystem.find(path, detail=True) or {path: filesystem.info(path)}
-        below = path.strip("/")
-        hidden = {one for one in everything if "/." in one.strip("/").removeprefix(below)}
-        found = {one: facts for one, facts in everything.items() if one not in hidden}
+    below = path.strip("/")
+    below = below.partition("*")[0].rpartition("/")[0] if "*" in below else below
+    # Without hidden files, such as .gitattributes, unless a part of the pattern begins with a dot.
+    hidden = {one for one in everything if is_hidden(one.strip("/").removeprefix(below)) and not is_hidden(path.strip("/"))}
+    found = {one: facts for one, facts in everything.items() if one not in hidden}
     files = {one: facts for one, facts in sorted(found.items()) if facts["type"] == "file"}
     if not files:
         raise FileNotFoundError
@@ -175,9 +190,25 @@ def _copy(filesystem: Any, path: str, target: Path, max_bytes: int) -> None:
     part.replace(target)
 
 
-def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable[[], Any]) -> Any:
-    """Return the result of ``work``, which is retried after temporary errors."""
-    package = _PACKAGES.get(url.partition("://")[0], "fsspec")
+def refuse_unreached(url: str, server: str, problem: str, tries: int, seconds: float) -> None:
+    """Raise FetchError if no server has answered for ``seconds``, with the wait before the next try, that are too many."""
+    if seconds > MAX_UNREACHED_SECONDS:
+        times = f"{tries} tr{'y' if tries == 1 else 'ies'}"
+        remedy = "check the address, and this machine's network or proxy; or fetch it elsewhere, and name the files in paths"
+        raise FetchError(f"{url}: {server} was not reached in {times} ({problem}): {remedy}")
+
+
+def _server(url: str) -> str:
+    variable, usual = _HOSTS.get(url.partition("://")[0], ("", "the store"))
+    return f"{usual} (or what {variable} names)" if variable and os.environ.get(variable) else usual
+
+
+def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable[[], Any], *, answered: bool = True) -> Any:
+    """Return the result of ``work``, which is retried after temporary errors.
+
+    ``answered``: whether the server has answered before; if not, it is tried only for ``MAX_UNREACHED_SECONDS``.
+    """
+    package, begin = _PACKAGES.get(url.partition("://")[0], "fsspec"), time.monotonic()
     for attempt in range(retries + 1):
         try:
             return work()
@@ -189,8 +220,11 @@ def _with_retries(url: str, retries: int, backoff_seconds: float, work: Callable
             problem = type(error).__name__  # the message may quote a signed address or a header
             if final := _final_message(error, problem, url, package):
                 raise FetchError(f"{url}: {final}") from None
+            answered = answered or _UNREACHED_ERRORS.search(problem) is None
         if attempt < retries:
             wait = min(MAX_WAIT_SECONDS, backoff_seconds * 2**attempt)
+            if not answered:
+                refuse_unreached(url, _server(url), problem, attempt + 1, time.monotonic() - begin + wait)
             log.warning("%s: %s; trying again in %.0f s", url, problem, wait)
             time.sleep(wait)
     raise Interrupted(f"{url}: {problem}; {retries + 1} tries brought nothing; files that came before are kept")

@@ -2,10 +2,10 @@
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
 and, because titles may be equal or missing, those of the words of its first sentence that it repeats, and of the identifiers of
-its opening, which need not be repeated: 7호, 제3회, 김민수 씨, 여자, and the topic before its first 은 or 는. Amounts and dates
-are none. Hangul words are stripped
-of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of
-a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
+its opening, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
+first 은 or 는, with its number. Amounts and dates are none. Hangul words are stripped of particles and of endings of 하다 and
+되다: 경상남도는 and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so
+제주도는 counts as 제주도 and as 제주.
 """
 
 from __future__ import annotations
@@ -61,16 +61,39 @@ _PERSON = (
 )
 """A name before 씨; 김모 씨 and A씨 name nobody, 가을날씨 is a word."""
 _SEX = r"(?<![가-힣])(?P<sex>[남여])(?:자|성|학생)"
-_IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON})(?P<rest>[가-힣]*)|{_SEX}")
+_YEAR = r"(?<![\d.,-])(?P<year>(?:1\d|20)\d\d)년(?! ?(?:\d|기준|현재|말|초|째|간|동안|만에|된|전|뒤|후|넘|이상|가까|역사|전통))"
+"""A year that is no part of a date and no span of time."""
+_EVENTS = (
+    "달리기|계주|허들|장애물|경보|자유형|배영|평영|접영|혼영|개인|단체|종목|경기|경주|결[승선]|준결[승선]"
+    "|예선|릴레이|스피드|쇼트|매스"
+)
+_EVENT = (
+    rf"(?<![\d.,])(?P<distance>\d[\d,]*) ?(?:미터|킬로미터|k?m)(?= ?(?:{_EVENTS}))(?:{_EVENTS})?"
+    r"|(?<![\d.,])(?P<weight>\d+) ?kg급"
+)
+"""What is raced over, not how long or heavy something is."""
+_MODEL = r"(?<![a-z0-9./@_-])(?P<model>[a-z]{1,5}-?\d{1,4}[a-z]?)(?![a-z0-9._@/]|-\d)"
+"""A-10, K2, U-20."""
+_NUMBERED = r"(?<![\d.,])(?P<century>\d{1,2})세기|(?P<nth>\d+|첫|두|세|네|다섯|여섯|일곱|여덟|아홉|열) ?번째"
+_IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON}|{_YEAR}|{_EVENT}|{_MODEL}|{_NUMBERED})(?P<rest>[가-힣]*)|{_SEX}")
 """Words that tell texts of one template apart: they number or name, where other words may be reworded and figures corrected."""
+_KINDS = frozenset(("year", "distance", "weight", "model", "century", "nth"))
+"""Groups whose values are numbers alone."""
 _TOPIC = re.compile(r"\W{0,3}((?:[^\s.?!]{1,20} ){0,2}?[^\s.?!]{0,20}?[가-힣a-zA-Z0-9])(?:\([^()\n]{0,60}\))?[은는](?=[ ,])")
 _NO_TOPIC = re.compile(r"(?:나|저|너|우리|저희|[이그저]것?|여기|오늘|어제|내일|지금|요즘|이번|지난|최근|올해)(?:에|에서|도)?")
 """Pronouns and times."""
+
+_NAMED_NUMBER = re.compile(
+    r"(?<![\d.,])(\d[\d,]*) ?(년|월|세기|세|미터|킬로미터|k?m|호선|번째|번|학년|분기|[회차대호기부권편장조항집])?(?![\d.])"
+)
+"""In the topic of a text it is rather a name than an amount: 2011년은, 100미터는."""
+_COUNTED = re.compile(r"\d ?(?:명|건|개|곳|원|만|억|조|퍼센트|%|일|시|분|초|마리|대의|권의|차례|여)")
 
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
 
 _DIGIT, _HANGUL, _LETTER = 1, 2, 3
+_NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
@@ -79,8 +102,9 @@ def compared(title: str, text: str, shingles: Hashes) -> Compared:
     first = _FIRST_SENTENCE.match(text)
     subject = _hashes(first[0] if first else "", of_title=True)
     repeated = subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]
-    opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text)))
-    words = np.sort(np.concatenate((words, _identifiers(text))))
+    titled, topic = _identifiers(title), _numbered_topic(text)
+    opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text), titled, topic))
+    words = np.sort(np.concatenate((words, _identifiers(text), _named_numbers(text))))
     return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)))
 
 
@@ -111,10 +135,22 @@ def _topic(text: str) -> Hashes:
     """Return the hashes of the words with which a text begins, up to 은 or 는, without numbers."""
     found = _TOPIC.match(text)
     if found is None or _NO_TOPIC.fullmatch(found[1]):
-        return np.empty(0, dtype=np.uint64)
+        return _NO_HASHES
     hashes = _hashes(found[1], of_title=True)
     words: Hashes = hashes[hashes & np.uint64(1) == 0]
     return words
+
+
+def _numbered_topic(text: str) -> Hashes:
+    """Return the hash of the last number in the words with which a text begins, up to 은 or 는, unless it counts something."""
+    found = _TOPIC.match(composed(text[:_OPENING_CHARACTERS], "NFKC").lower())
+    return _NO_HASHES if found is None or _COUNTED.search(found[1]) else _named_numbers(found[1])[-1:]
+
+
+def _named_numbers(text: str) -> Hashes:
+    """Return the even hashes of all occurrences of numbers with their units."""
+    found = [hash64(f"number {one[1]}{one[2] or ''}") for one in _NAMED_NUMBER.finditer(composed(text, "NFKC").lower())]
+    return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 
 
 def _identifiers(text: str) -> Hashes:
@@ -123,8 +159,9 @@ def _identifiers(text: str) -> Hashes:
     for match in _IDENTIFIER.finditer(composed(text, "NFKC").lower()):
         if match["rest"] and not is_particle(match["rest"]):
             continue
-        parts = match.group("after_je", "any", "number", "ordinal", "label", "person", "sex")
-        found.append(hash64(f"identifier {''.join(part or '' for part in parts)}"))
+        parts = {name: part for name, part in match.groupdict().items() if part and name != "rest"}
+        kind = parts.keys() & _KINDS
+        found.append(hash64(f"identifier {''.join(kind)} {''.join(parts.values())}"))
     return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 
 

@@ -50,6 +50,12 @@ _SHADOW = frozenset(("shadowroot", "shadowrootmode"))
 _SENTENCE_AT_END = re.compile(r"[다요][.?!][\"'”’)]{0,3}\s*\Z")
 """The end of a paragraph in which a ``time`` is part of a sentence, and no date line."""
 _MAX_TIMES = 100
+_DELETED = ("del", "s", "strike")
+_LABEL = re.compile(
+    r"(?:내용 ?|전체 ?)?(?:더 ?보기|펼치기|펼쳐 ?보기|접기|자세히(?: ?보기)?|펼치기 ?[/·] ?접기)"
+    r"|(?i:(?:show |read )?(?:more|details))"
+)
+"""What stands on the handle of a part of a page that is folded."""
 _NOTE_NUMBER = re.compile(r"[\[(]?(?:\d{1,3}|[a-z]|[*†‡]{1,3})[\])]?")
 _BACK_LINK = re.compile(r"[↩↑⏎^]\ufe0e?")
 """Links from a footnote back to the text."""
@@ -152,6 +158,12 @@ def _show_inline(tree: Any) -> None:
         else:
             quotation.text += "”"
         quotation.tag = "span"
+    for output in tree.iter("output"):
+        output.tag = "span"
+    for summary in list(tree.iter("summary")):
+        if _LABEL.fullmatch(one_line(summary.text_content())):
+            summary.drop_tree()
+    _remove_deleted(tree)
     for formula in list(tree.iter("math")):
         _show_formula(formula)
     for when in list(islice(tree.iter("time"), _MAX_TIMES)):
@@ -169,6 +181,14 @@ def _show_inline(tree: Any) -> None:
         marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
         if marks_note or _BACK_LINK.fullmatch(text):
             link.drop_tree()
+
+
+def _remove_deleted(tree: Any) -> None:
+    """Remove struck text, unless it is most of the page, as that of an element which is not closed."""
+    deleted = [one for one in tree.iter(*_DELETED) if not any(out.tag in _DELETED for out in one.iterancestors())]
+    most = 2 * sum(len("".join(one.itertext())) for one in deleted) >= len("".join(tree.itertext()))
+    for one in deleted:
+        one.drop_tag() if most else one.drop_tree()
 
 
 def _show_paragraphs(tree: Any) -> None:

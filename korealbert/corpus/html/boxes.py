@@ -48,11 +48,12 @@ _SILENT = {
     *("nav", "footer", "legend", "figcaption", "audio", "video", "dialog", "map", "title"),
 }
 """Elements whose text is no part of an article."""
-_HEADINGS = ("h2", "h3", "h4", "h5", "h6")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LISTS = ("ul", "ol", "dl")
 _PARAGRAPHS = ("p", "blockquote", "li", "dd", "div", "h2", "h3", "h4")
 _IN_LINE = INLINE | {"br"}
 _BOXES = {"table", "form", "fieldset", "aside", "menu", "figure", "noscript"}
+_WRAPPERS = ("div", "header", "hgroup", "section")
 _CONTAINERS = {"div", "section", "article", "main", "body"}
 _SENTENCE = re.compile(r"[^\W\d_](?:[.?!…]+|[。！？])[\"'”’)\]」』]*\Z")
 _SPOKEN = re.compile(r"[가-힣](?:[다요까죠음함임네지]|[ㅋㅎㅠㅜ]+)(?=[\s.,?!~ㅋㅎㅠㅜ]|\Z)")
@@ -306,6 +307,7 @@ def _has_container(tree: Any, page: _Page) -> bool:
 
 def _show_headings_and_lists(tree: Any, page: _Page) -> None:
     """Rename headings and lists beside paragraphs to paragraphs: without an article, trafilatura takes nothing else."""
+    _unwrap_headings(tree)
     paragraphs = {one for one in tree.iter("p") if one in page.parents or one not in page.texts}  # _wrap_lines makes new ones
     around = paragraphs | {one.getparent() for one in paragraphs}
     for parent in list(tree.iter(*_CONTAINERS)):
@@ -316,7 +318,8 @@ def _show_headings_and_lists(tree: Any, page: _Page) -> None:
             child, within = children[number], number < prose[-1]
             text, followed = page.texts.get(child, _Text()), number + 1 in shown
             if child.tag in _HEADINGS:
-                found = followed and _is_inline(child) and _drop_anchors(child)
+                is_title = child.tag == "h1" and number < prose[0]
+                found = followed and not is_title and _is_inline(child) and _drop_anchors(child)
             elif child.tag in _LISTS:
                 found = parent in around and _is_list_of_text(child, text)
                 found = found and (text.prose > 0 or (number > prose[0] and (within or _has_sentence(child))))
@@ -331,6 +334,19 @@ def _show_headings_and_lists(tree: Any, page: _Page) -> None:
                 child.tag = "p"
             elif child.tag in _LISTS:
                 _show_list(child)
+
+
+def _unwrap_headings(tree: Any) -> None:
+    """Remove what is around a heading alone: ``<div class="title"><h2>``; a block may also be called a heading."""
+    for block in list(tree.iter("div", "span")):
+        if block.get("role") == "heading" and _is_inline(block):
+            block.tag = "h3"
+    for heading in list(tree.iter(*_HEADINGS)):
+        while (around := heading.getparent()) is not None and around.tag in _WRAPPERS and len(around) == 1:
+            if any(map(str.strip, (around.text or "", heading.tail or ""))) or around.getparent() is None:
+                break
+            heading.tail = None
+            around.drop_tag()
 
 
 def _drop_anchors(heading: Any) -> bool:

@@ -360,7 +360,7 @@ class _WarcFramer:
             return cursor.too_long(cursor.line, cursor.byte)
         reason, remedy = "malformed_record", "no WARC header; the bytes up to the next one were left out"
         if not cursor.byte and not self._buffer.startswith(b"WARC/"):
-            other = remedy_for(bytes(self._buffer), "text") or "set the format that it has, if the whole file is no WARC"
+            other = remedy_for(bytes(self._buffer), "parquet") or "set the format that it has, if the whole file is no WARC"
             remedy = f"no WARC header: {other}; the bytes up to the next one were left out"
         if size and not self._read_ahead(size):
             reason, remedy = "truncated_record", "the file ends within this record; the others are kept; fetch the file again"

@@ -14,10 +14,11 @@ from korealbert.corpus.particles import is_word_of
 
 _GAP = rf"(?<=[^\s{LINE_BREAK}{REMOVED}] )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
 """Removed markup after a word and a blank."""
-_GAP_END = re.compile(f"{REMOVED}[가-힣]")
+_GAP_END = re.compile(rf"{REMOVED}(?:[가-힣]|\(으\))")
 _PARTICLE = (
     r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
-    r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제)))"
+    r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제))"
+    r"|보다(?:는|도)?|처럼|마다|조차|\(으\)로|이?라는|이(?:며|고),?|들(?:이|은|을|의|과|에|에게))"
 )
 _TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
 _HANGING = re.compile(
@@ -40,8 +41,12 @@ _NAMED = (
     r"(?:이?라고?도?|으?로도?) (?:불[러리린렸]|부르|부른|일컫|칭|하였|알려)[^.?!,\n]{0,14}다\."
     r"|이?라고?도? (?:한다|했다)\.|이?라는 (?:뜻|이름)이?다\."
 )
+_NAMELESS = re.compile(rf"(?:\A|(?<=\n\n)|(?<=[다요까죠][.?!][ \n])){REMOVED}+(?:{_NAMED})(?: +|$)", re.MULTILINE)
+"""A sentence that begins with what something is called: {{이름}}이라고도 한다. Not after a line that may be what
+it is called."""
 _SAYS_NOTHING = re.compile(
     rf"{_BEGIN}{_WITHIN}{{1,30}}?{_GAP}(?:{_NAMED}|(?<=[은는이가도] {REMOVED})(?:이다|였다|이었다|입니다)\."
+    rf"|(?<=의 {REMOVED})이(?:다|었다)\.|이 (?:되었|됐|된)[^.?!,\n]{{0,4}}다\."
     rf"|[를을] 뜻한다\.|(?<=[은는에] {REMOVED}){_COUNTER}(?:이|가)? [^.?!,\d\n]{{1,12}}다\."
     rf"|(?<=모두 {REMOVED}|전체 {REMOVED}){_COUNTER}"
     r"으?로 (?:이루어|구성)[^.?!,\n]{1,8}다\.)(?: +|$)",
@@ -54,7 +59,7 @@ def mend_holes(text: str) -> str:
     """Mend the sentences of a text with marks of removals, which stay."""
     if _GAP_END.search(text) is None:
         return text
-    text = _SAYS_NOTHING.sub(REMOVED, text)
+    text = _NAMELESS.sub(REMOVED, _SAYS_NOTHING.sub(REMOVED, text))
     text = _COUNTED.sub(_joined, text)
     text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
     return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))

@@ -27,8 +27,12 @@ _GROUP_HEAD = re.compile(
 )
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(
-    r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;(?>(?:(?!&quot;)[^\n])*)&quot;)+\s*", re.IGNORECASE
+    r"(?:\s*+(?:(?:dark-)?style|class|lang|align|width|bgcolor)="
+    r"(?:\"[^\"\n]*+\"|'[^'\n]*+'|&quot;(?>(?:(?!&quot;)[^\n])*)&quot;|[^\s\"'&{}]++(?=\s)))+\s*",
+    re.IGNORECASE,
 )
+_SENTENCE = re.compile(r"[가-힣](?:다|요|죠|까)[.?!][\"'”’)]*[ \t]*$", re.MULTILINE)
+_HANGUL = re.compile("[가-힣]")
 _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
 _NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")
@@ -70,6 +74,11 @@ def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
             lost["math"] += mark.end() - opened.start() - len(shown)
             position, opened = mark.end(), None
     return "".join((*out, source[position:])) if position else source
+
+
+def _is_prose(content: str) -> bool:
+    """Return whether lines without markup are text, which is shown as it is written, rather than code or a drawing."""
+    return _SENTENCE.search(content) is not None and 2 * len(_HANGUL.findall(content)) >= len("".join(content.split()))
 
 
 class _Blocks:
@@ -145,7 +154,7 @@ class _Blocks:
             self.lost["html"] += len(content) - len(text)
             self._out.append(text.strip())
             return close + 3
-        if kind or "\n" in content:
+        if kind or ("\n" in content and not _is_prose(content)):
             return self._remove(start, close + 3, "code")
         self._out.append(protect(content))
         return close + 3

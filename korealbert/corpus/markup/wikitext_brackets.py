@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import pairwise
 
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
 from korealbert.corpus.markup.layout import INVISIBLE_LINKS, LANGUAGES, REMOVED, SISTER_PROJECTS
-from korealbert.corpus.markup.templates import DISAMBIGUATION, inline_text, is_inline, template_key
+from korealbert.corpus.markup.templates import COUNTRIES, DISAMBIGUATION, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 
 _BRACES, _TABLE = "{{", "{|"
@@ -21,6 +22,9 @@ _NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
 _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | INVISIBLE_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
+_HANGUL = re.compile("[가-힣]")
+_WORD = re.compile("[가-힣A-Za-z0-9]")
+_LANGUAGE_CHARACTERS, _LINE_CHARACTERS = 4_000, 200
 _TOKEN = re.compile(
     r"\[\[|\]\]|\{\{+|\}\}+|\||\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))", re.MULTILINE
 )
@@ -95,8 +99,16 @@ class Brackets(NestedMarkup):
             text = inline_text(key, found[2].split("|")[1:], self.options.inline_templates)
         elif key in DISAMBIGUATION:
             self.disambiguation = True
+        elif (country := COUNTRIES.get(found[1].strip())) and _is_within_line(found) and self._is_korean:
+            text = country
         self.lost["template"] += _width(found) - len(text)
         return text or REMOVED
+
+    @cached_property
+    def _is_korean(self) -> bool:
+        """Whether the names of countries are to be Korean: a tenth of the beginning is Hangul, but not a name in a text."""
+        begin = self.source[:_LANGUAGE_CHARACTERS]
+        return 10 * len(_HANGUL.findall(begin)) > len(begin)
 
     def _open_braces(self, found: re.Match[str]) -> int:
         """Skip a template that shows nothing, or open a frame for another one."""
@@ -240,6 +252,13 @@ class Brackets(NestedMarkup):
                 last = pipe
             return blank_until(self.out, last, "\n")
         return self.abandon_link(frame) if frame.pipes else 0
+
+
+def _is_within_line(found: re.Match[str]) -> bool:
+    """Return whether there are words beside a template in its line; alone in it, it is a picture."""
+    source, (start, end) = found.string, found.span()
+    before = source[source.rfind("\n", 0, start) + 1 : start]
+    return _WORD.search(before) is not None or _WORD.search(source[end : end + _LINE_CHARACTERS].partition("\n")[0]) is not None
 
 
 def _width(found: re.Match[str]) -> int:

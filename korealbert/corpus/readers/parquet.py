@@ -1,8 +1,6 @@
 """Reads Parquet files: each row becomes a JSON object of the columns that the spec names.
 
-A file is copied to disk first, because its footer is at the end; for that reason nothing of a truncated file can be read. Rows
-are converted one at a time, because every row may refer to the same large value of a dictionary. A column within a structure
-or list has the name of its path, ``meta.title``.
+A file is copied to disk first, because its footer is at the end; for that reason nothing of a truncated file can be read.
 
 Arrow decompresses all pages of a batch of rows into memory. Their decompressed size is added up from the headers of the pages
 before a row group is read, because the footer could state anything. Columns in a delta encoding cannot be read as a dictionary,
@@ -11,22 +9,18 @@ and each text may share its beginning with the one before, so each of their rows
 
 from __future__ import annotations
 
-import json
 import mmap
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from korealbert.corpus.normalise import composed
-from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, RawRecords
-from korealbert.corpus.readers.json import parse_json
+from korealbert.corpus.readers.columns import Column, frame_rows, leaves, lines_of, wanted_columns
+from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.other_formats import remedy_for
-from korealbert.corpus.readers.records import Outcome, Tally, missing_text_remedy
-from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
+from korealbert.corpus.readers.spec import FieldMap
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ANY_RATIO_BYTES, BYTES_PER_READ, RatioGuard, RawFile, ReadFault
 
@@ -36,108 +30,43 @@ _BATCH_BYTES = 64 << 20
 _LIST_VALUE_BYTES = 16
 """Memory of a value in a list, beside its bytes."""
 _DELTA_ENCODINGS = frozenset(("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"))
-_NOT_UTF_8 = "a column that is read holds bytes that are not UTF-8: write it as a column of text"
 _MAX_STRUCTURE_DEPTH = 8
 """Nested structures in the header of a page; the format has three levels."""
 
 
 def frame_parquet(raw: RawFile, *, fields: FieldMap, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
     """Yield batches of rows; a row whose JSON is longer than ``max_record_bytes`` is quarantined."""
-    batch, row, byte = bytearray(), 1, 0
-
-    def flush() -> Iterator[RawRecords]:
-        nonlocal byte
-        if batch:
-            yield RawRecords(raw.name, "utf-8", row, byte, bytes(batch))
-        byte += len(batch)
-        batch.clear()
-
-    try:
-        for number, line in enumerate(_rows(raw, fields, max_record_bytes), start=1):
-            if isinstance(line, Quarantined):
-                yield from flush()
-                yield line
-                continue
-            if len(batch) >= RAW_RECORDS_BYTES:
-                yield from flush()
-            row = row if batch else number
-            batch += line
-    except ReadFault as fault:
-        yield from flush()
-        yield raw.quarantined(fault)
-    else:
-        yield from flush()
+    return frame_rows(raw, _lines(raw, fields, max_record_bytes))
 
 
-def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[bytes | Quarantined]:
-    """Yield each row as a line of JSON, or as an entry of the quarantine. Raises ReadFault where the file cannot be read."""
+def _lines(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[bytes | Quarantined]:
     with TemporaryFile() as copy:
         while block := raw.read():
             copy.write(block)
         copy.flush()
-        file_bytes, number = copy.tell(), 0
-        guard = RatioGuard(raw.limits, lambda: file_bytes)
+        file_bytes = copy.tell()
         columns = _select_columns(copy, fields)
-        texts = [column.path for column in columns if column.is_text]
-        try:
-            delta_columns = _delta_columns(pq.read_metadata(copy), texts)
-            file = pq.ParquetFile(copy, read_dictionary=[path for path in texts if path not in delta_columns])
-            for batch in _batches(file, copy, columns, delta_columns, raw):
-                for index in range(batch.num_rows):
-                    number += 1
-                    cells = {name: batch.column(at)[index] for at, name in enumerate(batch.schema.names)}
-                    size = sum(map(_text_bytes, cells.values()))
-                    raw.records.add(1, size, 1)
-                    position = f"row {number}"
-                    line = _line(cells, size, (raw.name, position), max_record_bytes)
-                    guard.add(len(line) if isinstance(line, bytes) else size, position)
-                    raw.refuse_empty_records(position)
-                    yield line
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            remedy = f"{error}; rows before are kept, fetch the file again"
-            raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
+        yield from lines_of(_all_batches(copy, columns, raw), raw, RatioGuard(raw.limits, lambda: file_bytes), max_record_bytes)
 
 
-class _Column(NamedTuple):
-    """A column of values, at the top or within structures and lists."""
-
-    name: str
-    """The names of the fields that lead to it: ``meta.title``."""
-    path: str
-    """Its path in the file, in which lists have parts of their own."""
-    type: pa.DataType
-    in_list: bool
-
-    @property
-    def is_text(self) -> bool:
-        return _is_text(self.type)
+def _all_batches(copy: IO[bytes], columns: list[Column], raw: RawFile) -> Iterator[pa.RecordBatch]:
+    texts = [column.path for column in columns if column.is_text]
+    delta_columns = _delta_columns(pq.read_metadata(copy), texts)
+    file = pq.ParquetFile(copy, read_dictionary=[path for path in texts if path not in delta_columns])
+    yield from _batches(file, copy, columns, delta_columns, raw)
 
 
-def _columns(schema: pa.Schema, metadata: pq.FileMetaData) -> list[_Column]:
+def _columns(schema: pa.Schema, metadata: pq.FileMetaData) -> list[Column]:
     """Return all columns of values, which the file has in the order of the schema."""
-    found = [column for field in schema for column in _leaves(field.name, field.type, in_list=False)]
+    found = [column for field in schema for column in leaves(field.name, field.type, in_list=False)]
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     if len(found) != len(paths):  # a type of another library, or a structure without fields
         flat = set(schema.names) & set(paths)
-        return [_Column(name, name, schema.field(name).type, in_list=False) for name in schema.names if name in flat]
+        return [Column(name, name, schema.field(name).type, in_list=False) for name in schema.names if name in flat]
     return [column._replace(path=path) for column, path in zip(found, paths, strict=True)]
 
 
-def _leaves(name: str, kind: pa.DataType, *, in_list: bool) -> Iterator[_Column]:
-    types = pa.types
-    if types.is_struct(kind):
-        for number in range(kind.num_fields):
-            yield from _leaves(f"{name}.{kind.field(number).name}", kind.field(number).type, in_list=in_list)
-    elif types.is_map(kind):
-        yield from _leaves(f"{name}.key", kind.key_type, in_list=True)
-        yield from _leaves(f"{name}.value", kind.item_type, in_list=True)
-    elif any(check(kind) for check in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
-        yield from _leaves(name, kind.value_type, in_list=True)
-    else:
-        yield _Column(name, "", kind, in_list)
-
-
-def _select_columns(copy: IO[bytes], fields: FieldMap) -> list[_Column]:
+def _select_columns(copy: IO[bytes], fields: FieldMap) -> list[Column]:
     """Return the columns to read. Raises ReadFault."""
     try:
         schema = pq.read_schema(copy)
@@ -149,52 +78,7 @@ def _select_columns(copy: IO[bytes], fields: FieldMap) -> list[_Column]:
             raise ReadFault("other_format", "byte 0", remedy) from None
         remedy = "set the format that it has, leave it out by `members` (*.parquet), or fetch it again"
         raise ReadFault("corrupt_file", "byte 0", f"{error} (the file begins with {block[:8]!r}); {remedy}") from None
-    wanted = [column for column in columns if composed(column.name) in fields.names]
-    found = [composed(column.name) for column in wanted]
-    if twice := sorted({name for name in found if found.count(name) > 1}):
-        remedy = f"two columns are named {twice[0]!r}, and which one is meant is not known; write the file with one of them"
-        raise ReadFault("ambiguous_field", "byte 0", remedy)
-    kinds = {composed(name): schema.field(number).type for number, name in enumerate(schema.names)}
-    for name in fields.text:
-        kind = next((column.type for column in wanted if composed(column.name) == name), kinds.get(name))
-        if kind is not None and not _is_text(kind):
-            inner = [column.name for column in columns if composed(column.name).startswith(f"{name}.") and column.is_text]
-            remedy = f"column {name!r} is {kind}, not text: set fields.text of the spec"
-            raise ReadFault("wrong_type", "byte 0", f"{remedy} to one of {', '.join(inner)}" if inner else remedy)
-    if fields.text[0] not in found:
-        raise ReadFault("missing_field", "byte 0", missing_text_remedy(fields.text[0], [column.name for column in columns]))
-    read = (column for column in wanted if composed(column.name) in fields.text or not column.in_list)
-    return [column for column in read if column.is_text or pa.types.is_primitive(column.type)]
-
-
-def _line(cells: Mapping[str, Any], text_bytes: int, where: tuple[str, str], max_record_bytes: int) -> bytes | Quarantined:
-    """Return a row as a line of JSON; ``where`` is its file and position."""
-    too_long = f"it is longer than limits.max_record_bytes ({max_record_bytes:,}); raise that, or leave it out"
-    if text_bytes > max_record_bytes:
-        return Quarantined(*where, "", "record_too_long", too_long)
-    record = {}
-    for name, cell in cells.items():
-        try:
-            record[name] = _value_of(cell)
-        except UnicodeDecodeError:
-            raise
-        except (ValueError, LookupError, OverflowError, pa.ArrowException) as error:
-            remedy = (
-                f"a {cell.type} that cannot be read ({' '.join(str(error).split())}); write it as text, or leave the row out"
-            )
-            return Quarantined(*where, name, "wrong_type", remedy)
-    line = json.dumps(record, ensure_ascii=False, default=_as_text).encode("utf-8", "surrogateescape") + b"\n"
-    return line if len(line) <= max_record_bytes else Quarantined(*where, "", "record_too_long", too_long)
-
-
-def _value_of(cell: Any) -> Any:
-    """Return the value of a cell; a time that Python cannot hold (nanoseconds, the year 10000) as Arrow formats it."""
-    try:
-        return cell.as_py()
-    except (ValueError, OverflowError):
-        if not pa.types.is_temporal(cell.type):
-            raise
-        return cell.cast(pa.string()).as_py()
+    return wanted_columns(schema, columns, fields)
 
 
 def _delta_columns(metadata: pq.FileMetaData, texts: list[str]) -> set[str]:
@@ -207,7 +91,7 @@ def _delta_columns(metadata: pq.FileMetaData, texts: list[str]) -> set[str]:
 
 
 def _batches(
-    file: pq.ParquetFile, copy: Any, columns: list[_Column], delta_columns: set[str], raw: RawFile
+    file: pq.ParquetFile, copy: Any, columns: list[Column], delta_columns: set[str], raw: RawFile
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns in batches of rows. Raises ReadFault for a row group that is compressed too strongly."""
     limit = raw.limits.max_decompression_ratio
@@ -307,39 +191,3 @@ def _read_varint(data: mmap.mmap, position: int) -> tuple[int, int]:
 def _read_integer(data: mmap.mmap, position: int) -> tuple[int, int]:
     value, position = _read_varint(data, position)
     return (value >> 1) ^ -(value & 1), position
-
-
-def _text_bytes(cell: Any) -> int:
-    """Return the size of the texts in a cell."""
-    found = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
-    if found is None or not found.is_valid:
-        return 0
-    if isinstance(found, pa.StructScalar):
-        return sum(map(_text_bytes, found.values()))
-    if isinstance(found, pa.ListScalar):
-        return sum(map(_text_bytes, found.values))
-    return found.as_buffer().size if isinstance(found, pa.BinaryScalar) else 0
-
-
-def _as_text(value: object) -> str:
-    """Convert a value that JSON has no form for: a time, a decimal number, bytes (which are decoded with the whole line)."""
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    """Return whether a column holds text, which can be read as a dictionary."""
-    types = pa.types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    checks = [types.is_string, types.is_large_string, types.is_string_view]
-    checks += [types.is_binary, types.is_large_binary, types.is_binary_view]
-    return any(check(kind) for check in checks)
-
-
-def parse_parquet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """Yield a document for each row."""
-    for outcome in parse_json(spec, records, tally):
-        if isinstance(outcome, Quarantined):
-            remedy = _NOT_UTF_8 if outcome.reason == "invalid_utf8" else outcome.remedy
-            yield replace(outcome, position=outcome.position.partition(",")[0].replace("line", "row"), remedy=remedy)
-        else:
-            yield outcome

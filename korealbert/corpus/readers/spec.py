@@ -23,6 +23,7 @@ Format = Literal[
     "jsonl",
     "json",
     "parquet",
+    "arrow",
     "text",
     "html",
     "warc",
@@ -43,6 +44,7 @@ ORIGINS: Mapping[str, str] = {
 _JSON = (".json", ".jsonl", ".ndjson")
 _ENDINGS: Mapping[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
     **dict.fromkeys(("json", "jsonl", "news", "namuwiki"), _JSON),
     **dict.fromkeys(("csv", "books"), (".csv", ".tsv", ".tab", ".txt")),
     "warc": (".warc",),
@@ -150,18 +152,20 @@ class ExtractSpec(Spec):
     """
     mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object in each file).
     news, json: one JSON array, one object, or one object in each line. jsonl: one object in each line. news_text:
-    ``title<TAB>body`` files. csv, books: CSV with a header. parquet: one document in each row. text: plain text, Markdown,
-    or subtitles (SubRip, WebVTT, SAMI), whose times are left out. html: one page in each file. warc: WARC files with the
-    pages of a crawl. wet: Common Crawl's WET files, that is WARC files with the texts of pages (conversion records), whose
-    fields are text, url, date, languages and id.
+    ``title<TAB>body`` files. csv, books: CSV with a header. parquet: one document in each row. arrow: the same in Arrow files,
+    as ``save_to_disk`` of the package datasets writes them. text: plain text, Markdown, or subtitles (SubRip, WebVTT, SAMI),
+    whose times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's
+    WET files, that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages
+    and id.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
     are followed in directories, but not in archives."""
     members: str = "*"
     """fnmatch pattern on paths within archives and directories, and on names of fetched files (``*`` also matches ``/``). In a
-    directory or a fetch, ``*`` selects only files with a suffix of the format, if there are any (parquet, jsonl, csv, json,
-    warc, wet), so not README.md. The files that macOS adds to archives (``._1.txt``, ``__MACOSX/``) are never read."""
+    directory or a fetch, ``*`` selects only files with a suffix of the format, if there are any (parquet, arrow, jsonl, csv,
+    json, warc, wet), so not README.md. Hidden files and folders (``.part.parquet``, ``.ipynb_checkpoints/``) are read only if a
+    part of the pattern begins with a dot; the files that macOS adds to archives (``._1.txt``, ``__MACOSX/``) never."""
     exclude: tuple[str, ...] = ()
     """fnmatch patterns of files that are not read although ``members`` matches them."""
     encoding: Literal["utf-8", "utf-8-sig", "utf-16", "cp949", "euc-kr", "auto"] = "utf-8"
@@ -181,8 +185,8 @@ class ExtractSpec(Spec):
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
     fields: FieldMap = FieldMap()
-    """Columns of csv, books and parquet, fields of json, jsonl, wet and news (whose category is in ``section`` by default),
-    entries of the front matter of text."""
+    """Columns of csv, books, parquet and arrow, fields of json, jsonl, wet and news (whose category is in ``section`` by
+    default), entries of the front matter of text."""
     outlet: str = ""
     """Outlet of documents that do not name theirs."""
     category: str = ""

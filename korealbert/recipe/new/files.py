@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from korealbert.artifact.files import entries_of
 from korealbert.corpus.readers.records import writable
-from korealbert.documents.containers import MemberFilter, is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
 from korealbert.recipe.new.formats import decoding_fault, format_of, is_json_list, whole_lines
-from korealbert.recipe.new.tables import Table, table_of_csv, table_of_json, table_of_parquet, table_of_text
+from korealbert.recipe.new.tables import Table, table_of_arrow, table_of_csv, table_of_json, table_of_parquet, table_of_text
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
 
@@ -41,6 +41,8 @@ _FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".xml": "mediawiki",
     ".html": "html",
     ".htm": "html",
@@ -79,8 +81,8 @@ _MIN_TEXT_CHARACTERS = 1_000
 """Lines with more characters on average are whole texts rather than their paragraphs."""
 _SAMPLE_BYTES, _MAX_SAMPLE_BYTES = 1 << 16, 1 << 22
 """Bytes read of a file, and of one whose first record is longer or whose first records lack a text."""
-_MAX_PARQUET_BYTES = 1 << 28
-"""Bytes read of a Parquet file in an archive: its schema is at its end."""
+_MAX_COLUMNAR_BYTES = 1 << 28
+"""Bytes read of a Parquet or Arrow file in an archive: the schema of Parquet is at its end."""
 
 
 @dataclass(eq=False)
@@ -98,8 +100,6 @@ class File:
     """Its first records, if its format has columns."""
     kind: str = ""
     """Its format, by name and content."""
-    hidden: bool = False
-    """Whether its name or that of a folder around it begins with a dot."""
     fault: str = ""
     """Why no source can read it, as a phrase to follow its name."""
 
@@ -147,7 +147,7 @@ def files_below(paths: Sequence[Path], project: Path) -> FilesBelow:
         if file.is_dir():
             continue
         ours = file in found.other_paths or file.name == SCHEMA or stores & set(file.parents)
-        if ours or any(part.startswith(".") for part in name.parts):
+        if ours or is_hidden(name.as_posix()):
             found.other_paths.add(file)
             if directory is None:
                 found.left_out[writable(file.name)] += 1
@@ -162,8 +162,7 @@ def files_below(paths: Sequence[Path], project: Path) -> FilesBelow:
         here = _opened(file)
         found.files.extend(one for one in here if one.tail)
         found.other_members.extend(one for one in here if not one.tail and one.member)
-        found.left_out.update(_label(one) for one in here if not one.tail and not one.hidden)
-        hidden += sum(one.hidden for one in here)
+        found.left_out.update(_label(one) for one in here if not one.tail)
         if not any(one.tail for one in here):
             found.other_paths.add(file)
     if hidden and not found.files and not found.left_out:
@@ -199,8 +198,7 @@ def _opened(file: Path) -> list[File]:
         if isinstance(raw, Quarantined) and not (raw.reason == "packed_file" and is_archive(member)):
             faults.append(raw)
             continue
-        hidden = any(part.startswith(".") for part in PurePosixPath(member).parts)
-        members.append(File(file, member, total, "" if hidden else _tail(member), hidden=hidden))
+        members.append(File(file, member, total, _tail(member)))
         _read_begin(members[-1], raw)
     sizes = dict[str, int]()
     with suppress(zipfile.BadZipFile, OSError):
@@ -226,16 +224,18 @@ def _read_begin(file: File, raw: RawFile | Quarantined) -> None:
     ending = ending_of(file.tail)
     file.kind = _FORMATS[ending]
     try:
-        file.begin = raw.read(_MAX_PARQUET_BYTES if file.kind == "parquet" and file.member else _SAMPLE_BYTES)
-        if file.kind == "parquet":
-            file.table = table_of_parquet(file.begin if file.member else file.path)
+        columnar = file.kind in ("parquet", "arrow")
+        file.begin = raw.read(_MAX_COLUMNAR_BYTES if columnar and file.member else _SAMPLE_BYTES)
+        if columnar:
+            table_of = table_of_parquet if file.kind == "parquet" else table_of_arrow
+            file.table = table_of(file.begin if file.member else file.path)
         elif file.kind not in ("warc", "wet", "html"):
             _read_text(file, raw, ending)
     except ReadFault as fault:
         file.fault = "" if file.begin else _unreadable(fault)
     except (pa.ArrowException, OSError):
-        cut = file.member and len(file.begin) == _MAX_PARQUET_BYTES
-        file.fault = "too large for an archive: unpack it" if cut else "that cannot be read as Parquet"
+        cut = file.member and len(file.begin) == _MAX_COLUMNAR_BYTES
+        file.fault = "too large for an archive: unpack it" if cut else f"that cannot be read as {file.kind.capitalize()}"
 
 
 def _read_text(file: File, raw: RawFile, ending: str) -> None:

@@ -59,7 +59,7 @@ def _groups_by_content(tail: str, files: Sequence[File], left_out: Counter[str])
         except ExtractionError as error:
             left_out[f"{tail} ({error})"] += len(alike)
             continue
-        if kind not in ("json", "jsonl", "csv", "parquet"):
+        if kind not in ("json", "jsonl", "csv", "parquet", "arrow"):
             yield Group(tail, kind, {}, alike)
             continue
         remaining = alike
@@ -84,7 +84,7 @@ def _why_no_text(file: File) -> str:
     """Return why no text is found in the records of a file, as a phrase to follow its name."""
     if file.kind.startswith("json") and is_one_object(file.table.records):
         return _ONE_OBJECT
-    if file.kind == "parquet" and not file.table.records:
+    if file.kind in ("parquet", "arrow") and not file.table.records:
         return "without a row"
     nested, _ = nested_text("", file.table.records)
     if not nested and not file.table.records and decoded(file.begin).lstrip().startswith("["):

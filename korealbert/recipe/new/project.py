@@ -131,10 +131,11 @@ def _several(source: Source) -> tuple[str, str]:
     return f"{names} {'has' if len(source.unread_columns) == 1 else 'have'} prose", f"[{columns}]"
 
 
-def write(directory: Path, paths: Sequence[Path]) -> FoundSources:
+def write(directory: Path, paths: Sequence[Path], *, corpus: bool = False) -> FoundSources:
     """Make a directory with a recipe for these files and a ``.gitignore``; return the sources found and what is left out.
 
-    Raises RecipeError if the directory already holds a recipe, nothing can be read, or there is too little text.
+    ``corpus``: the recipe ends in a corpus, for which any text is enough. Raises RecipeError if the directory already holds a
+    recipe, nothing can be read, or there is too little text.
     """
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
@@ -144,7 +145,8 @@ def write(directory: Path, paths: Sequence[Path]) -> FoundSources:
             for place in (DATA, SHIPPED):
                 if place in each:
                     raise RecipeError(f"{each}: {place} stands for another directory in recipes; rename it")
-    _refuse_too_little(found)
+    if not corpus:
+        _refuse_too_little(found)
     loader = jinja2.PackageLoader(__package__)
     layout = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     templates = jinja2.Environment(loader=loader, autoescape=False, **layout)  # type: ignore[arg-type]  # noqa: S701 (TOML)
@@ -152,7 +154,9 @@ def write(directory: Path, paths: Sequence[Path]) -> FoundSources:
     template = templates.get_template(RECIPE)
 
     def recipe(share: float) -> bytes:
-        text = template.render(name=directory.resolve().name, sources=found.sources, **_settings(found.sources, share))
+        text = template.render(
+            name=directory.resolve().name, sources=found.sources, corpus=corpus, **_settings(found.sources, share)
+        )
         try:
             return text.encode()
         except UnicodeEncodeError as error:
@@ -198,5 +202,6 @@ def _refuse_too_little(found: FoundSources) -> None:
         whole = "; a document is a paragraph, as a file is so large: put blank lines between texts"
     raise RecipeError(
         f"too little text for a model: {len(lengths):,} document{'s' * (len(lengths) != 1)} with {sum(lengths):,} characters;"
-        f" at least {_MIN_CORPUS_DOCUMENTS} with {_MIN_CORPUS_CHARACTERS:,} are needed{whole}{columns}{faults}{left_out}"
+        f" at least {_MIN_CORPUS_DOCUMENTS} with {_MIN_CORPUS_CHARACTERS:,} are needed{whole}{columns}{faults}{left_out};"
+        " for a corpus without a model, --corpus takes any text"
     )

@@ -365,9 +365,7 @@ def _exclusions(rivals: Sequence[File], own: Sequence[str]) -> tuple[tuple[str, 
     found: dict[str, None] = {}
     for file in rivals:
         last = file.member.rpartition("/")[2]
-        if file.hidden:
-            found |= dict.fromkeys((".[!/]*", "*/.*"))
-        elif is_note(last):
+        if is_note(last):
             found[f"*/{glob.escape(last)}" if last != file.member else glob.escape(last)] = None
         else:
             alone = next((folder for folder in _folders(file.member) if folder not in around), "")

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import ipc
 
 from korealbert.documents.csv import csv_reader
 from korealbert.recipe.new.columns import BODY_NAMES, KNOWN_NAMES, METADATA_NAMES, NUMBER, TEXT_NAMES, normalized
@@ -71,8 +72,24 @@ class Table:
 def table_of_parquet(file: Path | bytes) -> Table:
     """Return the first rows of a Parquet file, and further ones if the first lack a text. Raises ArrowException."""
     parquet = pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file)
+    return _table_of_batches(parquet.iter_batches(SAMPLED_RECORDS))
+
+
+def table_of_arrow(file: Path | bytes) -> Table:
+    """Return the same of an Arrow file or stream. Raises ArrowException."""
+    with pa.BufferReader(file) if isinstance(file, bytes) else pa.memory_map(str(file)) as source:
+        source.seek(8 if source.read(8).startswith(b"ARROW1") else 0)
+        batches = ipc.open_stream(source)
+        return _table_of_batches(part for batch in batches for part in _sliced(batch))
+
+
+def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, SAMPLED_RECORDS) for start in range(0, batch.num_rows, SAMPLED_RECORDS))
+
+
+def _table_of_batches(batches: Iterable[pa.RecordBatch]) -> Table:
     table = Table()
-    for batch in islice(parquet.iter_batches(SAMPLED_RECORDS), _MAX_SAMPLED_RECORDS // SAMPLED_RECORDS):
+    for batch in islice(batches, _MAX_SAMPLED_RECORDS // SAMPLED_RECORDS):
         rows = Table([{name: _with_strings(value) for name, value in row.items()} for row in batch.to_pylist()])
         table = table.extended(rows) if table.records else rows
         if not table.empty_bodies:

@@ -106,7 +106,8 @@ def test_languages_of_one_script() -> None:
 def test_the_stage_drops_counts_and_keeps_languages(tmp_path: Path) -> None:
     texts = [prose(1, 12), f"{prose(2, 12)}\n{ENGLISH}", "\n".join([ENGLISH] * 3), HANJA * 5]
     inputs = {"documents": stored(tmp_path / "in", [document(f"d{index}", text) for index, text in enumerate(texts)])}
-    everything = Limits.model_validate({"min_hangul_share": 0, "max_duplicate_lines": 1, "max_duplicate_line_characters": 1})
+    off = {"max_duplicate_lines": 1, "max_duplicate_line_characters": 1, "max_short_repeats": 1}
+    everything = Limits.model_validate({"min_hangul_share": 0, **off})
     spec = CleanSpec(limits=everything, sentences="none", language=Language(min_share=0.6))
     stats = ran(STAGE, spec, inputs, tmp_path / "out")
     assert stats["languages"] == {"ko": 3, "other": 1}

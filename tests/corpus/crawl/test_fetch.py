@@ -7,12 +7,14 @@ import hashlib
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from korealbert.artifact import Artifact, DiskFull, Runtime, build
 from korealbert.corpus.crawl import fetch as fetching
+from korealbert.corpus.crawl.client import NoAnswer
 from korealbert.corpus.crawl.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
@@ -237,3 +239,21 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 def test_mistakes_are_named(fields: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FetchSpec.model_validate(fields)
+
+
+def test_without_a_network_it_ends_soon_and_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def wait(seconds: float) -> None:
+        clock[0] += seconds
+
+    def unreached(*_: object) -> None:
+        wait(0.5)
+        raise NoAnswer("unreachable", "Name or service not known")
+
+    monkeypatch.setattr(fetching, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=wait))
+    monkeypatch.setattr(fetching, "_transfer", unreached)
+    spec = FetchSpec.model_validate({"url": "https://dumps.example/a.xml.bz2"})
+    with pytest.raises(FetchError, match=r"dumps\.example was not reached in \d tries \(.*Name or service not known\): check"):
+        build(STAGE, spec, {}, Runtime(store=tmp_path / "store"))
+    assert clock[0] <= 15

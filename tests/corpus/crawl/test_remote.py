@@ -129,6 +129,30 @@ def test_it_goes_on_where_it_broke_off(tmp_path: Path, bucket: str, monkeypatch:
     assert opened.count("a.jsonl") == 1
 
 
+@pytest.mark.parametrize(
+    "kind", ["ConnectError", "ConnectTimeout", "EndpointConnectionError", "gaierror", "ClientConnectorDNSError"]
+)
+def test_without_a_network_it_ends_soon_and_says_what_was_tried(
+    kind: str, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    def wait(seconds: float) -> None:
+        clock[0] += seconds
+
+    def fails(*_: object) -> None:
+        wait(0.5)
+        raise type(kind, (OSError,), {})("https://secret:token@store")
+
+    monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=wait))
+    monkeypatch.setattr(remote, "_listed", fails)
+    with pytest.raises(
+        FetchError, match=rf"the store was not reached in \d tries \({kind}\): check the address, and"
+    ) as failed:
+        fetch(tmp_path, bucket, backoff_seconds=2.0, retries=8)
+    assert clock[0] <= 15 and "token" not in str(failed.value)
+
+
 def test_what_is_not_there_or_too_large(tmp_path: Path, bucket: str) -> None:
     with pytest.raises(FetchError, match="there is no such file, or none that the pattern matches"):
         fetch(tmp_path, f"{bucket}/none/*.jsonl")

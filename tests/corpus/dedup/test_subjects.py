@@ -162,3 +162,59 @@ def test_memory_does_not_grow_with_the_words_of_the_corpus() -> None:
     finally:
         tracemalloc.stop()
     assert held[2] < 1.2 * held[1]
+
+
+_EVENT = (
+    "{}는 육상 종목으로, 선수들은 정해진 줄을 따라 달린다. 출발 신호보다 먼저 나간 선수는 실격한다. "
+    "기록은 백분의 일 초까지 재며, 바람이 뒤에서 세게 불면 공인되지 않는다. 결승은 마지막 날 저녁에 열린다. 관중이 많다."
+)
+_CONTEST = "{}가 한빛에서 열렸다. " + _EVENT.partition(". ")[2]
+
+
+@pytest.mark.parametrize("titled", [True, False])
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (_EVENT, "100미터", "200미터"),
+        (_EVENT, "100 미터 달리기", "1,500 미터 달리기"),
+        (_CONTEST, "남자 100m 결승", "남자 200m 결승"),
+        (_CONTEST, "60kg급 경기", "72kg급 경기"),
+        (_CONTEST, "2011년 대회", "2012년 대회"),
+        (_EVENT, "2011년", "2012년"),
+        (_EVENT, "1월", "2월"),
+        (_EVENT, "A-10", "A-11"),
+        (_CONTEST, "U-17 대회", "U-20 대회"),
+        (_CONTEST, "K2 전차 대회", "K9 전차 대회"),
+        (_CONTEST, "세 번째 대회", "네 번째 대회"),
+        (_EVENT, "19세기", "20세기"),
+        (_CONTEST, "국도 1호선 대회", "국도 3호선 대회"),
+    ],
+)
+def test_distances_years_models_and_ordinals_tell_subjects_apart(
+    text: str, one: str, other: str, titled: bool, tmp_path: Path
+) -> None:
+    documents = [document(number, text.format(name), title=name if titled else "") for number, name in enumerate((one, other))]
+    for spec in (DedupSpec(threshold=0.6), DedupSpec(threshold=1.0, contained=0.6)):
+        assert not outcome(tmp_path / str(spec.threshold), spec, news=documents)[1]
+
+
+@pytest.mark.parametrize("titled", [True, False])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("100미터 높이의 탑", "105미터 높이의 탑"),
+        ("2019년 5월 3일 대회", "2019년 5월 4일 대회"),
+        ("2019년 기준 인구", "2020년 기준 인구"),
+        ("1000년 된 나무", "1100년 된 나무"),
+        ("사망자 3명", "사망자 5명"),
+        ("무게 60kg의 바위", "무게 61kg의 바위"),
+        ("35세 선수", "36세 선수"),
+        ("30억 원의 사업", "32억 원의 사업"),
+        ("한빛 대회(1보)", "한빛 대회(2보)"),
+    ],
+)
+def test_amounts_and_dates_that_a_new_version_corrects_do_not(one: str, other: str, titled: bool, tmp_path: Path) -> None:
+    documents = [
+        document(number, _CONTEST.format(name), title="한빛 대회" if titled else "") for number, name in enumerate((one, other))
+    ]
+    assert len(outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)[1]) == 1

@@ -92,8 +92,9 @@ def test_calls_within_lines_show_what_the_dump_says(markup: str, expected: str, 
 
 
 def test_templates_are_not_expanded_by_default(tmp_path: Path) -> None:
+    """Except countries, which need no page."""
     markup = "선수는 {{KOR}} 출신이고 {{거리|3}} 달린다."
-    assert text_of(tmp_path, markup, expand_templates=False) == "선수는 출신이고 달린다."
+    assert text_of(tmp_path, markup, expand_templates=False) == "선수는 대한민국 출신이고 달린다."
     assert "expand_templates" not in WikiOptions().as_before()
 
 

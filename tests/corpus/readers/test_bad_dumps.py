@@ -54,9 +54,14 @@ def test_entity_bombs_are_refused(tmp_path: Path) -> None:
 
 def test_files_that_are_no_page(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
-    for data in (b'{"text": "1 < 2"}', "그냥 글이다.".encode(), dump(page(1)), b'<?xml version="1.0"?>\n<rss><channel/></rss>'):
+    for data, reason in (
+        (b'{"text": "1 < 2"}', "other_format"),
+        ("그냥 글이다.".encode(), "not_html"),
+        (dump(page(1)), "other_format"),
+        (b'<?xml version="1.0"?>\n<rss><channel/></rss>', "not_html"),
+    ):
         path.write_bytes(data)
-        assert extract(tmp_path / "store", path, format="html").reasons == ["not_html"]
+        assert extract(tmp_path / "store", path, format="html").reasons == [reason]
     path.write_text("<p>조각인 쪽이지만 글이 있다.", "utf-16")
     assert extract(tmp_path / "store", path, format="html").texts == ["조각인 쪽이지만 글이 있다."]
 
@@ -64,15 +69,19 @@ def test_files_that_are_no_page(tmp_path: Path) -> None:
 def test_files_that_are_no_dump(tmp_path: Path) -> None:
     path = tmp_path / "dump.xml"
     path.write_text("<html><body>글</body></html>", "utf-8")
-    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["no_pages"]
+    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["other_format"]
     path.write_bytes(dump(page(1)).decode().encode("utf-16"))
     assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["other_format"]
     assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["other_format"]
     path.write_text("<html><body>글</body></html>", "utf-8")
-    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["text_outside_doc"]
+    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["other_format"]
     path.write_text('<doc id="1" url="" title="강">\n강\n\n글이다.\n</doc>\n', "utf-8")
     (bad,) = extract(tmp_path / "store", path, format="mediawiki").quarantined
     assert 'set format = "wikiextractor"' in bad.remedy
+    path.write_text("<mediawiki>\n</mediawiki>\n")
+    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["no_pages"]
+    path.write_text("글이다.\n</doc>\n", "utf-8")
+    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["text_outside_doc"]
     path.write_bytes(dump(page(1).replace("<title>강 1</title>", "")))
     (bad,) = extract(tmp_path / "store", path, format="mediawiki").quarantined
     assert (bad.reason, bad.field) == ("missing_field", "title")

@@ -181,7 +181,8 @@ def test_what_is_no_parquet_names_its_format(data: str, format: str, tmp_path: P
         (f"{OBJECT}\n".encode(), 'these bytes are json: set format = "json"'),
         (f"title,text\n강,{SENTENCE}\n".encode(), 'these bytes are a table: set format = "csv"'),
         (b"PAR1" + bytes(99), 'these bytes are Parquet: set format = "parquet"'),
-        (SENTENCE.encode(), "set the format that it has, if the whole file is no WARC"),
+        (SENTENCE.encode(), 'these bytes are plain text: set format = "text", or leave the file out by `members`'),
+        (b"\0" + SENTENCE.encode(), "set the format that it has, if the whole file is no WARC"),
     ],
 )
 def test_what_is_no_warc_names_its_format(kind: str, data: bytes, remedy: str, tmp_path: Path) -> None:
@@ -237,3 +238,47 @@ def test_sami_subtitles_are_text_also_with_marks_that_are_not_closed(tmp_path: P
     assert found.texts == ["강은 길다.\n새가 온다.\n\n배가 5 < 6, 간다.\n\n끝이다."]
     refused = extract(tmp_path / "store", tmp_path / "a.smi", format="text")
     assert "CP949" in refused.quarantined[0].remedy
+
+
+TABLE = "".join(f"{number},{SENTENCE}\n" for number in range(6))
+KINDS = {
+    "json": f"{OBJECT}\n",
+    "mediawiki": DUMP,
+    "wikiextractor": ARTICLES,
+    "html": f"<!DOCTYPE html>\n<p>{SENTENCE}",
+    "csv": f"kop,inhoud\n{TABLE}",
+    "text": f"{SENTENCE}\n" * 3,
+    "XML": f'<?xml version="1.0"?>\n<texts><t>{SENTENCE}</t></texts>\n',
+}
+READERS = ("mediawiki", "wikiextractor", "namuwiki", "news", "jsonl", "json", "csv", "parquet", "arrow", "html")
+READ_ANYWAY = {*((each, "json") for each in ("namuwiki", "news", "jsonl", "json")), ("csv", "text"), ("csv", "XML")}
+"""Pairs in which the reader finds something of its own, or an error of its own says what is missing."""
+
+
+@pytest.mark.parametrize(
+    ("reader", "kind"),
+    [(r, k) for r in READERS for k in KINDS if r != k and (r, k) not in READ_ANYWAY | {("html", "text"), ("html", "XML")}],
+)
+def test_every_other_format_is_named(reader: str, kind: str) -> None:
+    remedy = remedy_for(KINDS[kind].encode(), reader)
+    assert "XML, which is not read" in remedy if kind == "XML" else f'set format = "{kind}"' in remedy
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        ("jsonl", f'": 1}}\n{OBJECT}\n'),
+        ("jsonl", f"{SENTENCE}\n{OBJECT}\n"),
+        ("jsonl", '"가", "나"]\n'),
+        ("json", "null\n"),
+        ("news", f"1\n  {OBJECT}\n"),
+        ("mediawiki", f"{SENTENCE}</text></revision></page>\n<page><title>가</title></page>\n"),
+        ("mediawiki", '<?xml version="1.0"?>\n<!-- 나 -->\n<mediawiki>\n<page></page></mediawiki>\n'),
+        ("wikiextractor", f"{SENTENCE}\n</doc>\n{ARTICLES}"),
+        ("html", f"{SENTENCE},<b>강</b>\n" * 9),
+        ("csv", f'{{"a": 1}}\t{SENTENCE}\n' * 9),
+        ("parquet", "\0\1\2\3"),
+    ],
+)
+def test_a_broken_first_record_is_no_other_format(reader: str, text: str) -> None:
+    assert not remedy_for(text.encode(), reader)

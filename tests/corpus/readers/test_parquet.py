@@ -339,7 +339,9 @@ def test_arrow_files_are_named(tmp_path: Path) -> None:
         (folder / name).write_text("{}")
     for name in ("a.arrow", "b.arrow", "saved"):
         for format in ("parquet", "jsonl"):
-            with pytest.raises(ExtractionError, match=r"The first of them:\s*[^\n]*these bytes are Arrow, as save_to_disk"):
+            with pytest.raises(
+                ExtractionError, match=r'The first of them:\s*[^\n]*these bytes are Arrow: set format = "arrow"'
+            ):
                 extracted(tmp_path, tmp_path / name, format=format, fields={}, max_bad_share=0)
 
 
@@ -363,11 +365,12 @@ def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path)
     pq.write_table(pa.table({"text": ["첫째 글이다."]}), folder / "data" / "train.parquet")
     found = extracted(tmp_path, folder, fields={})
     assert found.texts == ["첫째 글이다."] and not found.quarantined
-    assert found.stats["files_left_aside"] == {".gitattributes": 1, ".json": 1, ".md": 1} and found.stats["files"] == 1
+    assert found.stats["files_left_aside"] == {".json": 1, ".md": 1} and found.stats["files"] == 1
+    assert found.stats["twins"] == 1  # .gitattributes
     (folder / "data" / "lines.jsonl.gz").write_bytes(gzip.compress('{"text": "둘째 글이다."}\n'.encode()))
     found = extracted(tmp_path, folder, format="jsonl", fields={})
     assert found.texts == ["둘째 글이다."] and not found.quarantined
-    with pytest.raises(ExtractionError, match=r"leave it out by `members` \(\*\.parquet\)"):
+    with pytest.raises(ExtractionError, match=r"plain text: set format .* or leave the file out by `members`"):
         extracted(tmp_path, folder, fields={}, members="*e*", max_bad_share=0, bad_share_applies_from=1)
     other = tmp_path / "other"
     other.mkdir()

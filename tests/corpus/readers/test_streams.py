@@ -35,6 +35,29 @@ def contents(paths: list[Path], members: str = "*") -> dict[str, bytes]:
     return found
 
 
+HIDDEN = (".part.jsonl", "a/.a.jsonl", ".ipynb_checkpoints/b.jsonl", "a/.cache/c.jsonl", "._d.jsonl", "__MACOSX/._e.jsonl")
+
+
+@pytest.mark.parametrize("form", ["directory", "tar", "zip"])
+def test_hidden_files_are_read_only_if_a_pattern_names_them(form: str, tmp_path: Path) -> None:
+    members = dict.fromkeys(("./a.jsonl", "a/../b.jsonl", "a/c.jsonl", *HIDDEN), b"{}")
+    if form == "directory":
+        here = tmp_path / "raw"
+        for name, data in members.items():
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            (here / name).write_bytes(data)
+        (here / ".old.zip").write_bytes(zipped({"a/.cache/c.jsonl": b"{}"}))
+    else:
+        here = tmp_path / f"raw.{form}"
+        here.write_bytes(tar(members) if form == "tar" else zipped(members))
+    for pattern in ("*", "*.jsonl"):
+        found = [name.rpartition("::")[2].removeprefix("./") for name in contents([here], pattern)]
+        assert sorted(name.replace("a/../", "") for name in found) == ["a.jsonl", "a/c.jsonl", "b.jsonl"]
+    named = [name.rpartition("::")[2] for name in contents([here], "a/.cache/c*")]
+    assert set(named) == {"a/.cache/c.jsonl"}
+    assert not any("._" in name for name in contents([here], "*.*"))
+
+
 def test_directories_archives_and_compression_open_alike(tmp_path: Path) -> None:
     folder = tmp_path / "raw"
     (folder / "b").mkdir(parents=True)

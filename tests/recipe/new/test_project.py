@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project
+from korealbert.recipe.planning import prepare
 from korealbert.recipe.tables import RecipeError
 from tests.archives import zipped
 from tests.building import build_all
@@ -232,6 +234,16 @@ def test_too_little_text_is_refused_with_what_is_needed(texts: list[str], tmp_pa
     ):
         project.write(tmp_path / "mine", [here])
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_corpus_alone_may_be_of_little_text(tmp_path: Path) -> None:
+    here = written(tmp_path / "texts", {f"{n}.txt": prose(n)[:150] for n in range(2)})
+    project.write(tmp_path / "mine", [here], corpus=True)
+    tables = tomllib.loads((tmp_path / "mine" / "recipe.toml").read_text("utf-8"))
+    assert sorted(tables) == ["balance", "clean", "dedup", "extract", "name"]
+    planned = prepare(tmp_path / "mine" / "recipe.toml", Store(tmp_path / "store")).planned
+    assert {stage.label for stage in planned} >= {"extract/texts", "clean/texts", "dedup", "balance"}
+    assert "pretrain" not in {stage.label for stage in planned}
 
 
 @pytest.mark.parametrize("endings", [["TXT"], ["TXT", "txt", "Txt"]])
