@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from korealbert.flows.cli import app
 from tests.archives import compressed, tar
+from tests.corpus.documents_made import prose
 from tests.corpus.extracting import PAGE, dump, extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
@@ -91,7 +92,7 @@ def test_templates_of_a_pipe_cannot_be_expanded(tmp_path: Path) -> None:
 
 
 def test_news_loses_its_meta_tags_and_says_which_rule_took_what(tmp_path: Path) -> None:
-    body = f"{SENTENCE} " * 8
+    body = prose(1, 8)
     path = tmp_path / "news.jsonl"
     articles = [
         {"id": "1", "title": "강가의 봄", "section": "사회", "text": f"{body}\n무단 전재 및 재배포 금지"},

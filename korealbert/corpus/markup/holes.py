@@ -41,7 +41,7 @@ _NAMED = (
     r"(?:이?라고?도?|으?로도?) (?:불[러리린렸]|부르|부른|일컫|칭|하였|알려)[^.?!,\n]{0,14}다\."
     r"|이?라고?도? (?:한다|했다)\.|이?라는 (?:뜻|이름)이?다\."
 )
-_NAMELESS = re.compile(rf"(?:\A|(?<=\n\n)|(?<=[다요까죠][.?!][ \n])){REMOVED}+(?:{_NAMED})(?: +|$)", re.MULTILINE)
+_NAMELESS = re.compile(rf"(?:\A|(?<=\n\n)|(?<=[다요까죠][.?!][ \n])){REMOVED}+(?:{_NAMED})(?:(?P<blank> ) *|$)", re.MULTILINE)
 """A sentence that begins with what something is called: {{이름}}이라고도 한다. Not after a line that may be what
 it is called."""
 _SAYS_NOTHING = re.compile(
@@ -49,7 +49,7 @@ _SAYS_NOTHING = re.compile(
     rf"|(?<=의 {REMOVED})이(?:다|었다)\.|이 (?:되었|됐|된)[^.?!,\n]{{0,4}}다\."
     rf"|[를을] 뜻한다\.|(?<=[은는에] {REMOVED}){_COUNTER}(?:이|가)? [^.?!,\d\n]{{1,12}}다\."
     rf"|(?<=모두 {REMOVED}|전체 {REMOVED}){_COUNTER}"
-    r"으?로 (?:이루어|구성)[^.?!,\n]{1,8}다\.)(?: +|$)",
+    r"으?로 (?:이루어|구성)[^.?!,\n]{1,8}다\.)(?:(?P<blank> ) *|$)",
     re.MULTILINE,
 )
 """A short sentence of one clause without other numbers."""
@@ -59,7 +59,8 @@ def mend_holes(text: str) -> str:
     """Mend the sentences of a text with marks of removals, which stay."""
     if _GAP_END.search(text) is None:
         return text
-    text = _NAMELESS.sub(REMOVED, _SAYS_NOTHING.sub(REMOVED, text))
+    for sentence in (_SAYS_NOTHING, _NAMELESS):
+        text = sentence.sub(rf"{REMOVED}\g<blank>", text)  # The next sentence may begin with 들은 or 보다, no particles there.
     text = _COUNTED.sub(_joined, text)
     text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
     return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))

@@ -97,7 +97,7 @@ _COUNTS = re.compile(
     re.MULTILINE,
 )
 """A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
-_IS = r"(?:이다|이었다|였다|입니다)\.(?: +|$)"
+_IS = r"(?:이다|이었다|였다|입니다)\.(?:(?P<blank> ) *|$)"
 _IS_A_NUMBER_END = re.compile(rf"{_AFTER_AMOUNT}{_IS}", re.MULTILINE)
 _IS_A_NUMBER = re.compile(
     rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)(?:{_AMOUNT}|{_NUMBER}{REMOVED}[세살]){_IS}",
@@ -181,7 +181,8 @@ def _without_first_separator(found: re.Match[str]) -> str:
 
 def _without_number(sentence: re.Match[str]) -> str:
     ended = _ENDED.match(sentence["before"])
-    return f"{ended[0]}다. {REMOVED}" if ended else REMOVED
+    blank = sentence["blank"] or ""  # The next sentence may begin with 들은 or 보다, no particles there.
+    return f"{ended[0]}다. {REMOVED}{blank}" if ended else f"{REMOVED}{blank}"
 
 
 def _begins(text: str, at: int) -> bool:

@@ -106,9 +106,15 @@ def test_the_error_for_too_few_records_does_not_mention_paragraphs(tmp_path: Pat
     assert "paragraph" not in refused(tmp_path, {"a.jsonl": json.dumps({"text": prose(1)})})
 
 
-@pytest.mark.parametrize("texts", [{".a.txt": prose(1), ".b/c.txt": prose(2)}, {"a.zip": zipped({".a.txt": "", ".b/c": ""})}])
-def test_hidden_files_alone_are_reported(texts: dict[str, str | bytes], tmp_path: Path) -> None:
-    assert "only 2 hidden, as their names or folders begin with a dot; known are" in refused(tmp_path, texts)
+def test_hidden_files_alone_are_reported(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {".a.txt": prose(1), ".b/c.txt": prose(2)}
+    assert "only 2 hidden, as their names or folders begin with a dot; known are" in refused(tmp_path, files)
+
+
+def test_an_archive_of_hidden_files_alone_is_reported(tmp_path: Path) -> None:
+    assert "only 1 .zip without a file, apart from hidden ones" in refused(
+        tmp_path, {"a.zip": zipped({".a.txt": "", ".b/c": ""})}
+    )
 
 
 @pytest.mark.parametrize("beside", [{"a.txt": prose(1)}, {}])
