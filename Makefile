@@ -128,9 +128,9 @@ bench-pretrain: $(VENV)/installed  ## our loop beside Hugging Face Trainer: toke
 	$(BIN)/python -m bench.pretrain
 	$(BIN)/python -m bench.kernels
 
-bench-quality: $(VENV)/installed  ## our encoders and those of transformers after SECONDS=600 each on two threads; SEEDS="1 2 3"
+bench-quality: $(VENV)/installed  ## our encoders and those of transformers after SECONDS=600 each; SEEDS="1 2 3" THREADS=2
 	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) $(IN_STORE) \
-		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS))
+		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THREADS),--threads $(THREADS))
 
 bench-memorise: $(VENV)/installed  ## the model learns 128 examples by heart, so losses and labels are right; about twenty minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"

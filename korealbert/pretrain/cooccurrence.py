@@ -93,6 +93,11 @@ def run(spec: CooccurrenceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
         raise ValueError("cooccurrence: no two pieces of the examples are neighbours; set pretrain.embeddings = 'random'")
     information_VC = mutual_information(counts_VC, spec.smoothing)
     seen_V = information_VC.max(axis=1) > 0
+    if not seen_V.any():
+        raise ValueError(
+            "cooccurrence: no two pieces are neighbours more often than by chance; take more text or more `contexts`,"
+            " or set pretrain.embeddings = 'random'"
+        )
     vectors_VE, kept = _decompose(information_VC, spec, TrainingRuntime.of(runtime).threads)
     with atomic_path(out_dir / VECTORS) as path:
         save_file({"vectors": _standardised(vectors_VE, seen_V)}, path)

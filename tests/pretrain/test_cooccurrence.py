@@ -148,6 +148,13 @@ def test_rows_without_neighbours_are_refused(tmp_path: Path) -> None:
         run([[7], [8], [2, 3]], tmp_path)
 
 
+def test_neighbours_that_say_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="no two pieces are neighbours more often than by chance; take more text or more `contexts`"
+    ):
+        run([[7, 8, 9]] * 40, tmp_path, contexts=1)
+
+
 def test_embeddings_start_from_the_vectors_with_the_standard_deviation_of_random_ones(
     alone: Ranks, ancestry: dict[str, Artifact], tmp_path: Path
 ) -> None:

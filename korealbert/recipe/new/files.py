@@ -214,7 +214,11 @@ def _opened(file: Path) -> list[File]:
 
 def _unreadable(fault: ReadFault | Quarantined) -> str:
     """Return why nothing of a file can be read, as a phrase to follow its name."""
-    return "without a file, apart from hidden ones" if fault.reason == "no_members" else f"that cannot be read ({fault.reason}: {fault.remedy})"
+    return (
+        "without a file, apart from hidden ones"
+        if fault.reason == "no_members"
+        else f"that cannot be read ({fault.reason}: {fault.remedy})"
+    )
 
 
 def _read_begin(file: File, raw: RawFile | Quarantined) -> None:
