@@ -13,6 +13,7 @@ from typing import Any
 from korealbert.corpus.html.boxes import INLINE, is_prose, show_boxes
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
+from korealbert.corpus.html.struck import show_struck
 from korealbert.corpus.markup.formulas import of_mathml
 from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
@@ -50,7 +51,6 @@ _SHADOW = frozenset(("shadowroot", "shadowrootmode"))
 _SENTENCE_AT_END = re.compile(r"[다요][.?!][\"'”’)]{0,3}\s*\Z")
 """The end of a paragraph in which a ``time`` is part of a sentence, and no date line."""
 _MAX_TIMES = 100
-_DELETED = ("del", "s", "strike")
 _LABEL = re.compile(
     r"(?:내용 ?|전체 ?)?(?:더 ?보기|펼치기|펼쳐 ?보기|접기|자세히(?: ?보기)?|펼치기 ?[/·] ?접기)"
     r"|(?i:(?:show |read )?(?:more|details))"
@@ -125,7 +125,7 @@ def _tree(data: bytes, content_type: str) -> Any:
     elements = sum(1 for _ in tree.iter())
     if elements > _MAX_ELEMENTS:
         raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
-    _show_inline(tree)
+    _show_inline(tree, decoded.text)
     _show_paragraphs(tree)
     _replace_scripts(tree)
     return tree
@@ -149,7 +149,7 @@ def _characters_outside_links(element: Any) -> int:
     return len(whole) - sum(map(len, linked))
 
 
-def _show_inline(tree: Any) -> None:
+def _show_inline(tree: Any, source: str) -> None:
     """Write what browsers show where trafilatura breaks the line or removes words, and remove the links of footnotes."""
     for quotation in list(tree.iter("q")):
         quotation.text = f"“{quotation.text or ''}"
@@ -163,7 +163,7 @@ def _show_inline(tree: Any) -> None:
     for summary in list(tree.iter("summary")):
         if _LABEL.fullmatch(one_line(summary.text_content())):
             summary.drop_tree()
-    _remove_deleted(tree)
+    show_struck(tree, source)
     for formula in list(tree.iter("math")):
         _show_formula(formula)
     for when in list(islice(tree.iter("time"), _MAX_TIMES)):
@@ -181,14 +181,6 @@ def _show_inline(tree: Any) -> None:
         marks_note = script is not None and link.get("href", "").startswith("#") and _NOTE_NUMBER.fullmatch(text)
         if marks_note or _BACK_LINK.fullmatch(text):
             link.drop_tree()
-
-
-def _remove_deleted(tree: Any) -> None:
-    """Remove struck text, unless it is most of the page, as that of an element which is not closed."""
-    deleted = [one for one in tree.iter(*_DELETED) if not any(out.tag in _DELETED for out in one.iterancestors())]
-    most = 2 * sum(len("".join(one.itertext())) for one in deleted) >= len("".join(tree.itertext()))
-    for one in deleted:
-        one.drop_tag() if most else one.drop_tree()
 
 
 def _show_paragraphs(tree: Any) -> None:
@@ -444,7 +436,7 @@ def _plain_text(fragment: str) -> str:
         tree: Any = lxml_html.fragment_fromstring(text, create_parent="div")
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         return ""
-    _show_inline(tree)
+    _show_inline(tree, text)
     _replace_scripts(tree)
     return str(tree.text_content()).strip()
 

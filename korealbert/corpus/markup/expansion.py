@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from korealbert.corpus.markup.layout import LETTER, REDIRECT
-from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
+from korealbert.corpus.markup.templates import country_of_code, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
@@ -186,15 +186,16 @@ class TemplatePages:
                 continue
             calls += 1
             call = _Call(self, title, options)
-            shown = self._shown(source[start:end], call)
+            shown = self._shown(source, start, end, call)
             steps, characters = steps + call.steps, characters + call.characters
             if shown is not None:
                 parts += [source[position:start], shown]
                 position = end
         return "".join([*parts, source[position:]])
 
-    def _shown(self, source: str, call: _Call) -> str | None:
-        country = COUNTRIES.get(source[2:-2].partition("|")[0].strip())
+    def _shown(self, page: str, start: int, end: int, call: _Call) -> str | None:
+        source = page[start:end]
+        country = country_of_code(source[2:-2].partition("|")[0].strip(), page, end) or None
         try:
             text = call.text(_parsed(source), _Scope({}, ()))
         except (_Refused, RecursionError):

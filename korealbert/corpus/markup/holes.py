@@ -18,14 +18,15 @@ _GAP_END = re.compile(rf"{REMOVED}(?:[가-힣]|\(으\))")
 _PARTICLE = (
     r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
     r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제))"
-    r"|보다(?:는|도)?|처럼|마다|조차|\(으\)로|이?라는|이(?:며|고),?|들(?:이|은|을|의|과|에|에게))"
+    r"|처럼|마다|\(으\)로|이?라는|들(?:이|은|을|의|과|에|에게))"
 )
 _TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
 _HANGING = re.compile(
     rf"{_GAP}(?:(?!에 {_TO})|(?<=[은는이가을를에의도로과와서고며면지,.] {REMOVED}))"
     rf"{_PARTICLE} +(?=\S)"
 )
-"""Not 에 대하여 after a noun that the removed word explained: 함수 {{식}}에 대하여."""
+"""Not 보다, 조차, 이며 and 이고, without which the rest says something else; not 에 대하여 after a noun that the removed word
+explained: 함수 {{식}}에 대하여."""
 _COUNTER = "(?:명|개|마리|권|편|곳|채|대|척|그루|가구|세대|건|종|회|번|차례|점|호|동|층|량)"
 _COUNTED = re.compile(
     rf"([가-힣])( )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED}){_COUNTER}"
@@ -38,7 +39,7 @@ _UNDATED = re.compile(rf"^{REMOVED}+년(?:에|부터|까지)? +", re.MULTILINE)
 _BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
 _WITHIN = rf"[^.?!,\d\"“”\n{LINE_BREAK}]"
 _NAMED = (
-    r"(?:이?라고?도?|으?로도?) (?:불[러리린렸]|부르|부른|일컫|칭|하였|알려)[^.?!,\n]{0,14}다\."
+    r"(?:이?라고?도?|으?로도?) (?:불[러렀리린렸]|부르|부른|일컫|칭|하였|알려)[^.?!,\n]{0,14}다\."
     r"|이?라고?도? (?:한다|했다)\.|이?라는 (?:뜻|이름)이?다\."
 )
 _NAMELESS = re.compile(rf"(?:\A|(?<=\n\n)|(?<=[다요까죠][.?!][ \n])){REMOVED}+(?:{_NAMED})(?:(?P<blank> ) *|$)", re.MULTILINE)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from korealbert.corpus.markup.layout import protect
+from korealbert.corpus.particles import is_particle
 from korealbert.corpus.superscripts import LEVEL, LOWERED, RAISED
 
 _RANGES = {
@@ -155,6 +156,18 @@ _COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 _TABLES = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))
 COUNTRIES: Mapping[str, str] = dict(pair.split(" ", 1) for pair in _TABLES["countries"].strip().replace("\n", " ").split(", "))
 """Country by the code that is its template's name."""
+_AMBIGUOUS = frozenset(_TABLES["ambiguous"].split())
+_CODE_END = re.compile("[가-힣]{1,8}")
+
+
+def country_of_code(name: str, text: str, end: int) -> str:
+    """Return the country whose code names a template up to ``end``; if it is an abbreviation too, only before a particle."""
+    country = COUNTRIES.get(name, "")
+    if name in _AMBIGUOUS and not ((word := _CODE_END.match(text, end)) and is_particle(word[0])):
+        return ""
+    return country
+
+
 _PATTERNS: Mapping[str, tuple[str, ...]] = {
     name: tuple(one if "{" in one else protect(one) for one in ([given] if isinstance(given, str) else given))
     for table in _TABLES["shown"]

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
 from korealbert.corpus.markup.layout import INVISIBLE_LINKS, LANGUAGES, REMOVED, SISTER_PROJECTS
-from korealbert.corpus.markup.templates import COUNTRIES, DISAMBIGUATION, inline_text, is_inline, template_key
+from korealbert.corpus.markup.templates import DISAMBIGUATION, country_of_code, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 
 _BRACES, _TABLE = "{{", "{|"
@@ -99,7 +99,11 @@ class Brackets(NestedMarkup):
             text = inline_text(key, found[2].split("|")[1:], self.options.inline_templates)
         elif key in DISAMBIGUATION:
             self.disambiguation = True
-        elif (country := COUNTRIES.get(found[1].strip())) and _is_within_line(found) and self._is_korean:
+        elif (
+            (country := country_of_code(found[1].strip(), found.string, found.end()))
+            and _is_within_line(found)
+            and self._is_korean
+        ):
             text = country
         self.lost["template"] += _width(found) - len(text)
         return text or REMOVED
