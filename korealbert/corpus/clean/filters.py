@@ -455,16 +455,15 @@ def _short_repeats(parts: Parts, limits: Limits) -> Drop | None:
     if found := _above("short_repeats", repeats, limits.max_short_runs, "runs "):
         return found
     codes = parts.codes[_letters()[2][parts.codes]]
-    held = np.append(False, (codes[1:] == codes[:-1]) & _letters()[0][codes[1:]])[: len(codes)]
-    once = codes[~held]
+    once = codes[~np.append(False, (codes[1:] == codes[:-1]) & _letters()[0][codes[1:]])[: len(codes)]]
     return _above("short_repeats", _in_a_row(once) / max(1, len(once)), limits.max_short_repeats, "in a row ")
 
 
 def _in_a_row(codes: npt.NDArray[np.uint16]) -> int:
     """Return how many characters the longest part has that is one unit again and again."""
-    if len(codes) < _MIN_IN_A_ROW:
-        return 0
-    if len(codes) - len(np.unique(_ngram_hashes(codes.astype(np.uint64), 4))) < _MIN_IN_A_ROW // 2:  # quick check
+    if (
+        len(codes) < 4 or len(codes) - len(np.unique(_ngram_hashes(codes.astype(np.uint64), 4))) < _MIN_IN_A_ROW // 2
+    ):  # quick check
         return 0
     longest = 0
     for unit in range(1, min(len(codes) // _TIMES_IN_A_ROW, _MAX_UNIT) + 1):
