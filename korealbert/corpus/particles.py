@@ -152,10 +152,13 @@ def is_word_of(word: str, entry: str) -> bool:
 def with_joined_particles(noun: str) -> dict[str, str]:
     """Return the forms of a noun whose last vowel takes a particle's consonant, each with the pattern of what follows it.
 
-    They are 카지논 (카지노는), 카지놀 (카지노를) and 카지놉니다 (카지노입니다); none of nouns of less than three syllables, nor of
-    those in ㅣ, as which most stems of verbs end: 사다릴 and 사다립니다 are rather of 다리다.
+    They are 카지논 (카지노는), 카지놀 (카지노를) and 카지놉니다 (카지노입니다). There are none of nouns of less than three
+    syllables, nor of those in ㅣ, with which most stems of verbs end: 사다릴 and 사다립니다 may be verbs.
     """
-    if len(noun) < _MIN_JOINED or _has_final(noun[-1]) is not False or (ord(noun[-1]) - 0xAC00) // 28 % 21 == _I:
+    vowel = (ord(noun[-1]) - 0xAC00) // 28 % 21
+    if len(noun) < _MIN_JOINED or _has_final(noun[-1]) is not False or vowel == _I:
+        return {}
+    if (ord(noun[-1]) - 0xAC00) // 28 % 21 == _I:
         return {}
     return {_with_final(noun, number): _AFTER_FINAL[number] for number in (4, 8, 17)}
 
