@@ -4,8 +4,8 @@ Texts are compared by their letters and digits, after NFKC and in lower case. Gu
 
 - No paragraph equals an evaluation text.
 - No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; what a page
-  puts beside a comment in its line (score, date, name, laughter; see ``comment_edges``) does not count. One that is a date or numbers must
-  be whole lines.
+  puts beside a comment in its line (score, date, name, laughter; see ``comment_edges``) does not count.
+  A date or numbers must be whole lines.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
   ``_MIN_DISTINCT_LETTERS`` of them different. These are 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
