@@ -76,6 +76,8 @@ _PASTS = ("이었", "였", "하였", "했", "되었", "됐", "당했", "시켰",
 _CONTRACTED = "이(?:에요|여요|어요)|예요|에요|(?:해|돼|시켜|당해)(?:[서야도요라]|서는|야지)?"
 _DROPPED = f"(?![자기게어여려도오듯느소십세는]|러|건|지[는도를마])(?:{_OPEN})"
 """Forms of 이다 without its stem, after a vowel: 카지노고, 카지노냐."""
+_I = 20
+"""Number of ㅣ among the vowels of Unicode's syllables."""
 _MIN_JOINED = 3
 """Least syllables of a noun that is recognised with a particle's consonant: 돈 is not 도 with ㄴ."""
 
@@ -150,9 +152,13 @@ def is_word_of(word: str, entry: str) -> bool:
 def with_joined_particles(noun: str) -> dict[str, str]:
     """Return the forms of a noun whose last vowel takes a particle's consonant, each with the pattern of what follows it.
 
-    They are 카지논 (카지노는), 카지놀 (카지노를) and 카지놉니다 (카지노입니다); none of nouns of less than three syllables.
+    They are 카지논 (카지노는), 카지놀 (카지노를) and 카지놉니다 (카지노입니다). There are none of nouns of less than three
+    syllables, nor of those in ㅣ, with which most stems of verbs end: 사다릴 and 사다립니다 may be verbs.
     """
-    if len(noun) < _MIN_JOINED or _has_final(noun[-1]) is not False:
+    vowel = (ord(noun[-1]) - 0xAC00) // 28 % 21
+    if len(noun) < _MIN_JOINED or _has_final(noun[-1]) is not False or vowel == _I:
+        return {}
+    if (ord(noun[-1]) - 0xAC00) // 28 % 21 == _I:
         return {}
     return {_with_final(noun, number): _AFTER_FINAL[number] for number in (4, 8, 17)}
 

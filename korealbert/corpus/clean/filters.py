@@ -79,9 +79,9 @@ ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 _MIN_WORDS = 50
-"""Shares of words and n-grams of words are not judged in texts of fewer words, which Gopher drops; those of letters are."""
-_SHORT_NGRAM = 4
-"""Letters of the n-grams of short texts: two short nouns (강남 맛집). Longer ones miss these."""
+"""Shares of words and n-grams of words are not judged in texts of fewer words, which Gopher drops."""
+_TIMES_IN_A_ROW, _MIN_IN_A_ROW, _MAX_UNIT = 3, 30, 300
+"""Words are spam that stand so often in a row and have so many letters together; longer units are not looked for."""
 
 _MIN_LINES = 5
 """Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
@@ -111,7 +111,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_characters": 20,
         "max_ellipsis_lines": 0.9,
         "max_symbols_per_word": 0.4,
-        "max_short_repeats": 0.48,
         "max_short_runs": 1.0,
         "max_duplicate_line_characters": 0.3,
     },
@@ -122,7 +121,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_duplicate_line_characters": 0.5,
         "max_duplicate_paragraphs": 0.5,
         "max_duplicate_paragraph_characters": 0.5,
-        "max_short_repeats": 0.48,
+        "max_short_repeats": 1.0,
+        "max_short_runs": 1.0,
         "max_top_ngrams": (0.55, 0.55, 0.55),
         "max_duplicate_ngrams": (0.5,) * 6,
     },
@@ -197,10 +197,10 @@ class Limits(Spec):
     """Share of paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
     max_duplicate_paragraph_characters: float = Field(default=0.2, ge=0, le=1)
     """Share of characters in paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
-    max_short_repeats: float = Field(default=0.45, ge=0, le=1)
-    """Share of letters in repeated runs of four letters, in texts of fewer than 50 words; more is ``short_repeats``. Runs
-    go over blanks, digits and marks, and equal letters in a row (ㅋㅋㅋㅋ) count once. A sentence three times has 0.67."""
-    max_short_runs: float = Field(default=0.3, ge=0, le=1)
+    max_short_repeats: float = Field(default=0.6, ge=0, le=1)
+    """Share of letters and digits in words that stand three times and more in a row, and have 30 of them together, in texts
+    of fewer than 50 words; more is ``short_repeats``. Blanks, marks, and how often a letter is held (ㅋㅋㅋㅋ) do not count."""
+    max_short_runs: float = Field(default=0.6, ge=0, le=1)
     """Share of letters that equal the one before, in such texts; more is ``short_repeats``, too. Off in reviews (laughter)."""
     max_top_ngrams: tuple[float, float, float] = (0.20, 0.18, 0.16)
     """Share of characters in the most frequent 2-, 3- and 4-gram of words; more is ``top_ngram`` (Gopher)."""
@@ -276,7 +276,7 @@ def not_korean(parts: Parts, limits: Limits) -> Drop | None:
 def hangul_share(text: str) -> float:
     """Return the share of Hangul among the letters of a text; 0 without letters. Only the basic plane counts."""
     codes = _utf16(text)
-    letters, hangul = (int(np.count_nonzero(table[codes])) for table in _letters())
+    letters, hangul = (int(np.count_nonzero(table[codes])) for table in _letters()[:2])
     return hangul / letters if letters else 0.0
 
 
@@ -299,11 +299,12 @@ def _code_hashes() -> npt.NDArray[np.uint64]:
 
 
 @lru_cache(maxsize=1)
-def _letters() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which characters of the basic plane are letters, and which are Hangul: two arrays, bool [65536]."""
+def _letters() -> tuple[npt.NDArray[np.bool_], ...]:
+    """Return which characters of the basic plane are letters, Hangul, and letters or digits: three arrays, bool [65536]."""
     codes = np.arange(0x10000)
     hangul = ((codes >= 0xAC00) & (codes <= 0xD7A4)) | ((codes >= 0x3131) & (codes <= 0x318E))
-    return np.array([chr(code).isalpha() for code in range(0x10000)]), hangul
+    alpha, alnum = (np.array([is_one(chr(code)) for code in range(0x10000)]) for is_one in (str.isalpha, str.isalnum))
+    return alpha, hangul, alnum
 
 
 def curly_brackets(parts: Parts, limits: Limits) -> Drop | None:
@@ -446,19 +447,31 @@ def _ngram_bounds(parts: Parts) -> tuple[int, int]:
 
 
 def _short_repeats(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop short texts that repeat a sentence, an advertisement or keywords, with other numbers or marks or the same."""
+    """Drop short texts that say the same words over and over; other numbers make others of them (scores, weather, lists)."""
     if parts.word_count >= _MIN_WORDS or min(limits.max_short_repeats, limits.max_short_runs) >= 1:
         return None
     letters = parts.codes[_letters()[0][parts.codes]]
-    if len(letters) <= 2 * _SHORT_NGRAM:
-        return None
-    once = letters[np.concatenate(([True], letters[1:] != letters[:-1]))].astype(np.uint64)
-    if found := _above("short_repeats", 1 - len(once) / len(letters), limits.max_short_runs, "runs "):
+    repeats = np.count_nonzero(letters[1:] == letters[:-1]) / max(len(letters), _MIN_IN_A_ROW)
+    if found := _above("short_repeats", repeats, limits.max_short_runs, "runs "):
         return found
-    if len(once) <= _SHORT_NGRAM:
-        return None
-    share = _duplicate_characters(once, np.ones(len(once), dtype=np.int64), _SHORT_NGRAM) / len(once)
-    return _above("short_repeats", share, limits.max_short_repeats, "4 letters ")
+    codes = parts.codes[_letters()[2][parts.codes]]
+    once = codes[~np.append(False, (codes[1:] == codes[:-1]) & _letters()[0][codes[1:]])[: len(codes)]]
+    return _above("short_repeats", _in_a_row(once) / max(1, len(once)), limits.max_short_repeats, "in a row ")
+
+
+def _in_a_row(codes: npt.NDArray[np.uint16]) -> int:
+    """Return how many characters the longest part has that is one unit again and again."""
+    if (
+        len(codes) < 4 or len(codes) - len(np.unique(_ngram_hashes(codes.astype(np.uint64), 4))) < _MIN_IN_A_ROW // 2
+    ):  # quick check
+        return 0
+    longest = 0
+    for unit in range(1, min(len(codes) // _TIMES_IN_A_ROW, _MAX_UNIT) + 1):
+        different = np.flatnonzero(codes[unit:] != codes[:-unit])
+        same = int(np.diff(different, prepend=-1, append=len(codes) - unit).max()) - 1
+        if same >= (_TIMES_IN_A_ROW - 1) * unit:
+            longest = max(longest, same + unit)
+    return longest if longest >= _MIN_IN_A_ROW else 0
 
 
 FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (

@@ -69,12 +69,12 @@ _MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(
 digits of others (``02-123-4567/4568``)."""
 _PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?| |)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
 _PERSON_CUE = re.compile("(?:주민|외국인)(?: ?등록)?(?: ?번호)?[^0-9\n]{0,6}\\Z")
-_OF_OWNER = r"[ :=은는이가을를()\[\]<>,제]{0,4}(?:[가-힣]{2,4}[ ,:)\]]{1,3})?"
-"""Between a label and its number: marks, a particle, and perhaps the owner's name."""
+_OF_OWNER = r"(?:[ :=은는이가을를()\[\]<>,제]{0,4}| ?[:=(] ?[가-힣]{3}[ ,:)\]]{1,3})"
+"""Between a label and its number: marks and a particle, or the owner's name behind a mark."""
 _PERSON_LABEL = re.compile(
     rf"(?:주민 ?(?:등록)?|외국인 ?(?:등록)?|거소 ?(?:신고)?)(?:증)? ?(?:번호|No\.?)(?: ?13자리)?{_OF_OWNER}\Z"
 )
-_PERSON_AFTER = re.compile(r" ?[(/\[] ?(?:주민|외국인) ?(?:등록)? ?번호")
+_PERSON_AFTER = re.compile(r" ?[(/\[] ?(?:주민|외국인) ?(?:등록)? ?번호(?! ?[가-힣])")
 _CARD_LABEL = re.compile(rf"카드 ?(?:번호|No\.?){_OF_OWNER}\Z")
 _LABEL_REACH = 32
 _CARD = re.compile(
@@ -166,6 +166,12 @@ _ACCOUNT = re.compile(
     rf"(?= ?[(/,]? ?(?P<after>[가-힣]{{2,6}}(?:은행|뱅크)|농협|수협|신협|축협|우체국|새마을금고|(?:{_BANK})(?![가-힣A-Z]))|)"
 )
 _ACCOUNT_DIGITS = range(10, 15)
+_LONG_GROUP, _ACCOUNT_GROUPS = (
+    6,
+    ((3, 4, 4, 2), (4, 4, 4), (4, 4, 4, 1), (4, 4, 4, 2), (3, 2, 4, 3), (3, 5, 3), (3, 2, 5), (3, 2, 5, 1)),
+)
+"""Accounts have a group of so many digits, or are grouped so."""
+_ROUND = re.compile("[0-9]+00(?![0-9]) ?[-–]|[-–] ?[0-9]+00(?![0-9])")
 _PAID = re.compile("계좌|입금|송금|이체|예금주|후원|성금|모금|납부|보내")
 _PAID_REACH = 30
 _NAMED_OWNER = re.compile(r" ?\([가-힣]{3,4}\)")
@@ -242,6 +248,11 @@ def _replace(text: str, spans: list[tuple[int, int]], replacement: str) -> str:
     return replacement.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
 
 
+def _is_specimen(digits: str) -> bool:
+    """Return whether a number shows its form only: one digit throughout, or each digit one more than that before (789012)."""
+    return len({(int(digit) - place) % 10 for place, digit in enumerate(digits)}) == 1 or len(set(digits)) == 1
+
+
 def _is_bar_code(digits: str) -> bool:
     weighted = sum(int(digit) * (1 + 2 * (position % 2)) for position, digit in enumerate(digits))
     return digits.startswith("880") and weighted % 10 == 0
@@ -259,7 +270,7 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
         born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
     except ValueError:
         born = date.min
-        if not labelled:
+        if not labelled or _is_specimen(digits):
             return None
     weighted = sum(weight * int(digit) for weight, digit in zip(_RESIDENT_WEIGHTS, digits))
     checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
@@ -276,9 +287,9 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
 
 def _card(match: re.Match[str]) -> int | None:
     """Check the label, or the issuer's prefix and the check digit (Luhn, ISO/IEC 7812)."""
-    if _CARD_LABEL.search(_before(match, _LABEL_REACH)):
-        return match.start()
     digits = re.sub(r"\D", "", match[0])
+    if _CARD_LABEL.search(_before(match, _LABEL_REACH)):
+        return None if _is_specimen(digits) else match.start()
     doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
     valid = _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
     return match.start() if valid else None
@@ -335,7 +346,7 @@ def _account(match: re.Match[str]) -> int | None:
         named = named and _LONG_ACCOUNT.fullmatch(number) is not None
     elif not (word or bank):
         named = match["after"] not in (None, *_BANK_WORDS) and "-" in number and not _BUSINESS.fullmatch(number)
-    if not named or _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
+    if not named or not _is_grouped_account(number) or (" " in match[5] and _ROUND.search(match[5])):
         return None
     if "-" not in number and _AMOUNT.search(match[2] or ""):
         return None
@@ -343,12 +354,22 @@ def _account(match: re.Match[str]) -> int | None:
     return None if phone else match.start(5)
 
 
+def _is_grouped_account(number: str) -> bool:
+    """Return whether a number has as many digits as accounts, is grouped as they are, and shows no date, years or its form."""
+    groups = tuple(map(len, number.split("-")))
+    usual = max(groups) >= _LONG_GROUP or groups in _ACCOUNT_GROUPS
+    return (
+        usual
+        and sum(groups) in _ACCOUNT_DIGITS
+        and not _FIGURES.fullmatch(number)
+        and not _is_specimen(number.replace("-", ""))
+    )
+
+
 def _is_parted_account(match: re.Match[str], word: str) -> bool:
     """Return whether a number with blanks or dots is named an account, or is a bank's near a payment, and no row of figures."""
     number, after = re.sub("[ .]", "-", match[5]), match.string[match.end() : match.end() + _PAID_REACH]
-    figures = (
-        _FIGURES.fullmatch(number) or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS or re.match(r"[ ,]{1,2}\d", after)
-    )
+    figures = not _is_grouped_account(number) or re.match(r"[ ,]{1,2}\d", after)
     begin = match.start(5)
     paid = (
         _PAID.search(match.string, max(0, match.start() - _PAID_REACH), begin)
@@ -361,7 +382,7 @@ def _is_parted_account(match: re.Match[str], word: str) -> bool:
 def _business(match: re.Match[str]) -> int | None:
     """Check the label, or hyphens and the tax office's check digit: weighted digits, and the tens of the ninth."""
     if match[1]:
-        return match.start(2)
+        return None if _is_specimen(re.sub("[^0-9]", "", match[2])) else match.start(2)
     *nine, check = map(int, re.sub("[-–. ]", "", match[2]))
     total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
     hyphens = (match[3] or "").strip(" .")
@@ -390,7 +411,7 @@ def _license(match: re.Match[str]) -> int | None:
     after = match.string[match.end() : match.end() + 8]
     cue = _LICENSE_LABEL if match["solid"] else _LICENSE_NAME if match["parted"] else _LICENSE_CUE
     named = cue.search(_before(match, _LICENSE_CUE_REACH)) or ("면허" in after and not match["solid"])
-    return match.start() if named else None
+    return match.start() if named and not _is_specimen(re.sub("[^0-9]", "", match[0])) else None
 
 
 _PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")

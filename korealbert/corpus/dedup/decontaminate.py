@@ -5,6 +5,7 @@ Texts are compared by their letters and digits, after NFKC and in lower case. Gu
 - No paragraph equals an evaluation text.
 - No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; what a page
   puts beside a comment in its line (score, date, name, laughter; see ``comment_edges``) does not count.
+  A date or numbers must be whole lines.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
   ``_MIN_DISTINCT_LETTERS`` of them different. These are 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
@@ -69,28 +70,44 @@ _CLUSTERS = {
 """Numbers of two finals → number of their cluster (ㄱ and ㅅ: ㄳ)."""
 
 _BESIDE = re.compile(
-    r"(?P<whole>[#@][^\s#@]+|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
+    r"(?P<whole>[#@][^\s#@]+|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
+    r"|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
     r"|(?P<mark>(?:19|20)?[0-9]{2} ?[./-] ?[0-9]{1,2} ?[./-] ?[0-9]{1,2}\.?|[0-9]{4}년 ?[0-9]{1,2}월 ?[0-9]{1,2}일"
-    r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡–—-]|_)"
+    r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡–—-]|[_\t]"
+    r"|(?:(?<=[A-Za-z0-9*])|(?<=[A-Za-z0-9*] ))님(?=\s)|(?<=\s)by(?= \S{1,20}\Z))"
     r"|(?P<loose>[0-9][0-9.,:]*|[ㄱ-ㅎㅏ-ㅣ]+|(?:하하|호호|히히|헤헤|흐흐|크크|키키|푸하)[하호히헤흐크키]*)"
     r"|(?<![가-힣])(?P<word>(?:만?점|[년월일시분초번위회개명건전]|오전|오후|오늘|어제|방금|AM|PM|NO|No|평점|별점|점수|추천|비추천|공감|비공감|좋아요"
-    r"|싫어요|신고|답글|댓글|덧글|더보기|조회|조회수|작성자|글쓴이|작성일|등록일|관람객|네티즌|회원|익명|리뷰|한줄평|후기|스포일러|BEST|베스트)(?:님|수|순)?)"
+    r"|싫어요|신고|답글|댓글|덧글|더보기|조회|조회수|작성자|글쓴이|작성일|등록일|관람객|네티즌|회원|익명|리뷰|한줄평|후기|스포일러|BEST|베스트"
+    r"|방금|신고하기|답글달기|수정|수정됨|삭제|삭제하기|공유|공유하기|스크랩|[Ee]dited)(?:님|수|순)?)"
     r"(?![가-힣])"
     r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
 )
 """What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``)."""
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 """Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
+_FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
+"""Fields of a header (``작성자 : 홍길동 | 조회 : 10 |``), or of a footer turned round, which may be longer."""
+_HEADER_CHARACTERS = 6 * 33
+_FIGURES = re.compile("(?:[0-9]+(?:년|월|일|시|분|초|점|회|명|원|개|위)?|오전|오후)+")
+"""Letters of texts that are a date or numbers, which are evaluation texts only if they are whole lines."""
 
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS.values())))
 
 _Paragraph = list[tuple[str, str]]
 """Lines, each with its letters."""
 _COPY_ROW = np.dtype(
-    [("opening", "<u8"), ("hash", "<u8"), ("letters", "<i8"), ("owner", "<i8"), ("within", "?"), ("laughter", "?")]
+    [
+        ("opening", "<u8"),
+        ("hash", "<u8"),
+        ("letters", "<i8"),
+        ("owner", "<i8"),
+        ("within", "?"),
+        ("laughter", "?"),
+        ("figures", "?"),
+    ]
 )
 """An evaluation text to look for in runs of lines: hash of its first ``min_letters``, hash and number of all its letters,
-number of its benchmark, and whether it is also looked for within lines, and is laughter."""
+number of its benchmark, and whether it is also looked for within lines, is laughter, and is a date or numbers."""
 _Hits = tuple[Positions, Positions, Positions]
 """Positions in a text where evaluation texts open, and the first row and the end of the rows of each."""
 _Edges = tuple[Positions, ...]
@@ -189,12 +206,13 @@ class EvaluationTexts:
         where = hits[0]
         ends = np.cumsum([len(letters) for _, letters in lines])
         starts = ends - [len(letters) for _, letters in lines]
-        copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"]) for copy in batch]
+        whole = starts, ends
+        copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"], whole) for copy in batch]
         behind_number = ends - [len(letters.lstrip(digits)) for _, letters in lines]
         before_number = starts + [len(letters.rstrip(digits)) for _, letters in lines]
         numbers = _positions(starts, behind_number), _positions(before_number, ends)
-        near = where - starts[np.searchsorted(ends, where, "right")] <= _BESIDE_CHARACTERS
-        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all))
+        near = where - starts[np.searchsorted(ends, where, "right")] <= _HEADER_CHARACTERS
+        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all, whole))
         edges = [comment_edges(*line) for line in lines] if some else []  # that is the slow part
         bare, wide = (
             tuple(
@@ -205,14 +223,14 @@ class EvaluationTexts:
             )
             for which in (0, 2)
         )
-        copies += self._joined(hits, hashes, wide, bare)
+        copies += self._joined(hits, hashes, wide, bare, whole)
         owners: list[int | None] = [None] * len(lines)
         for start, stop, owner in copies:
             first, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1
             owners[first:after] = [owner] * int(after - first)
         return owners
 
-    def _joined(self, hits: _Hits, hashes: PrefixHashes, wide: _Edges, bare: _Edges) -> list[_Copy]:
+    def _joined(self, hits: _Hits, hashes: PrefixHashes, wide: _Edges, bare: _Edges, whole: _Edges) -> list[_Copy]:
         """Return the copies that lie end to end between ``wide`` edges (begins and ends); laughter alone, between ``bare``."""
         begins, ends = wide
         rows = {place: row for row, place in enumerate(hits[0].tolist())}
@@ -222,7 +240,7 @@ class EvaluationTexts:
         while at := [rows[place] for place in places if place in rows]:
             edges = bare if wanted is self._all else (None, None)
             here = hits[0][at], hits[1][at], hits[2][at]
-            new = {copy for batch in self._copies_at(here, hashes, wanted, *edges) for copy in batch}
+            new = {copy for batch in self._copies_at(here, hashes, wanted, whole, *edges) for copy in batch}
             found |= new
             places = sorted({stop for _, stop, _ in new} - reached)
             reached.update(places)
@@ -239,10 +257,14 @@ class EvaluationTexts:
         hits: _Hits,
         hashes: PrefixHashes,
         wanted: npt.NDArray[np.bool_],
+        whole: _Edges,
         begins: Positions | None = None,
         ends: Positions | None = None,
     ) -> Iterator[list[_Copy]]:
-        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter from ``begins`` to ``ends`` only."""
+        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter from ``begins`` to ``ends`` only.
+
+        Dates and numbers must reach from one edge of ``whole`` lines to another.
+        """
         where, first, end = hits
         for begin in range(0, len(where), _HITS_PER_BATCH):
             batch = slice(begin, begin + _HITS_PER_BATCH)
@@ -254,6 +276,8 @@ class EvaluationTexts:
             found = np.ones(len(rows), dtype=bool)
             if begins is not None and ends is not None:
                 found = ~copies["laughter"] | (np.isin(places, begins) & np.isin(stops, ends))
+            if (figures := copies["figures"]).any():
+                found &= ~figures | (np.isin(places, whole[0]) & np.isin(stops, whole[1]))
             found[found] = hashes.runs(places[found], copies["letters"][found]) == copies["hash"][found]
             yield list(zip(places[found].tolist(), stops[found].tolist(), copies["owner"][found].tolist()))
 
@@ -270,7 +294,9 @@ def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     Before and behind it may be scores, dates, counts, laughter, hashtags and words of a page's buttons, and names or other
     short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks do not.
     """
-    head, tail = line[:_BESIDE_CHARACTERS], line[-_BESIDE_CHARACTERS:]
+    fields, behind_fields = _FIELDS.match(line), _FIELDS.match(line[: -_HEADER_CHARACTERS - 1 : -1])
+    head = line[: max(_BESIDE_CHARACTERS, fields.end() if fields else 0)]
+    tail = line[-max(_BESIDE_CHARACTERS, behind_fields.end() if behind_fields else 0) :]
     before = _furniture(list(_BESIDE.finditer(head)), forward=True)
     behind = _furniture(list(_BESIDE.finditer(tail))[::-1], forward=False)
     begins, inner_begins = ([len(letters_of(head[:end])) for end in side] for side in before)
@@ -331,7 +357,7 @@ def index_evaluation_texts(
     A text or passage of two benchmarks counts for the one that is stricter about passages, or else for the first.
     """
     texts: dict[int, int] = {}
-    copies: dict[tuple[int, int, int], tuple[int, bool, bool]] = {}
+    copies: dict[tuple[int, int, int], tuple[int, bool, bool, bool]] = {}
     windows: list[Hashes] = []
     for owner, file in sorted(enumerate(files), key=lambda each: _STRICTNESS.index(each[1].passages)):
         for text in (form for raw in read_texts(file) for form in _forms(normalise(raw).text, masked)):
@@ -343,8 +369,9 @@ def index_evaluation_texts(
             if letters >= min_letters:
                 key = int(hashes.windows(min_letters)[0]), int(hashes.windows(letters)[0]), letters
                 laughter = len(set(squeezed)) <= _LAUGHTER_LETTERS
-                within = file.passages != "ignore" and letters >= _WITHIN_LETTERS and not laughter and not len(passages)
-                copies.setdefault(key, (owner, within, laughter))
+                figures = _FIGURES.fullmatch(squeezed) is not None
+                within = file.passages != "ignore" and letters >= _WITHIN_LETTERS and not (laughter or figures or len(passages))
+                copies.setdefault(key, (owner, within, laughter, figures))
             if len(passages):
                 found = hashes.windows(PASSAGE_LETTERS)[passages]
                 windows.append(np.stack([found, np.full(len(found), owner, dtype=np.uint64)], axis=1))

@@ -74,7 +74,7 @@ _EVENT = (
 """What is raced over, not how long or heavy something is."""
 _MODEL = r"(?<![a-z0-9./@_-])(?P<model>[a-z]{1,5}-?\d{1,4}[a-z]?)(?![a-z0-9._@/]|-\d)"
 """A-10, K2, U-20."""
-_NUMBERED = r"(?<![\d.,])(?P<century>\d{1,2})세기|(?P<nth>\d+|첫|두|세|네|다섯|여섯|일곱|여덟|아홉|열) ?번째"
+_NUMBERED = r"(?<![\d.,])(?P<century>\d{1,2})세기|(?P<nth>(?<![\d.,])\d{1,4}|첫|두|세|네|다섯|여섯|일곱|여덟|아홉|열) ?번째"
 _IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON}|{_YEAR}|{_EVENT}|{_MODEL}|{_NUMBERED})(?P<rest>[가-힣]*)|{_SEX}")
 """Words that tell texts of one template apart: they number or name, where other words may be reworded and figures corrected."""
 _KINDS = frozenset(("year", "distance", "weight", "model", "century", "nth"))

@@ -75,15 +75,15 @@ def test_a_few_characters_over_and_over_are_no_text(text: str) -> None:
 _ADVERT = "첫충 30% 꽁머니 지급 온라인 카지노 상담 010-1234-5678 bet.example"
 
 
-@pytest.mark.parametrize("genre", [name for name in PRESETS if name != "english"])
+@pytest.mark.parametrize("genre", [name for name in PRESETS if name not in ("english", "verse")])
 @pytest.mark.parametrize(
     "text",
     [
         " ".join([_ADVERT] * 3),
         "\n".join([_ADVERT] * 3),
-        " ".join(f"{number}. {_ADVERT.replace('5678', str(5678 + number))} ★" for number in range(4)),
+        " ★ ".join([_ADVERT] * 4),
+        f"한마디만 하고 갑니다. {' '.join([_ADVERT] * 3)}",
         "급전 필요하신 분 연락 주세요. " * 5,
-        "강남 맛집 추천 강남 맛집 1위 강남 맛집 후기 강남 맛집 가격 강남 맛집 예약 강남 맛집 상담 강남 맛집 저렴한곳",
         "대출, 급전, 무직자대출, 당일대출, 대출, 급전, 무직자대출, 당일대출, 대출, 급전, 무직자대출, 당일대출, 대출, 급전",
         "바카라사이트" * 12,
     ],
@@ -93,6 +93,47 @@ def test_short_spam_repeats_itself(text: str, genre: str) -> None:
     drop = judge(text, Limits.model_validate({"preset": genre, "min_characters": 0}))
     assert drop is not None
     assert drop.reason in ("short_repeats", "duplicate_lines", "duplicate_paragraphs")
+
+
+_SONGS = (
+    "자장자장 우리 아가 자장자장 잘도 잔다\n꼬꼬닭아 우지 마라 우리 아가 잠을 깰라\n멍멍개야 짖지 마라 우리 아가 잠을 깰라\n"
+    "자장자장 우리 아가 자장자장 잘도 잔다",
+    " ".join(["아제아제 바라아제 바라승아제 모지 사바하"] * 3),
+)
+_SAID_AGAIN = (
+    "생일 축하합니다 생일 축하합니다 사랑하는 우리 엄마 생일 축하합니다",
+    "대한민국 짝짝짝짝짝 대한민국 짝짝짝짝짝 오 필승 코리아 오 필승 코리아 오 필승 코리아 오 오레 오레",
+    "주여, 우리를 불쌍히 여기소서. 그리스도여, 우리를 불쌍히 여기소서. 주여, 우리를 불쌍히 여기소서.",
+    "내가 그린 기린 그림은 잘 그린 기린 그림이고 네가 그린 기린 그림은 잘 못 그린 기린 그림이다.",
+    "하하하하 호호호호 히히히히 웃음소리가 담을 넘는다. 하하하하 호호호호 히히히히 아이들이 뛰논다.",
+    "아아아아아아아아! 님은 갔습니다. 오오오오오오오! 사랑하는 나의 님은 갔습니다.",
+    " ".join(f"{inning}회초 두산 {inning % 3}점 {inning}회말 LG {inning % 2}점" for inning in range(1, 8)),
+    ", ".join(f"{year}년 인구 {year % 7},{year % 9}00명" for year in range(2010, 2020)),
+    "서울 맑음 최저 3도 최고 12도 부산 맑음 최저 7도 최고 15도 대구 맑음 최저 4도 최고 14도 광주 맑음 최저 5도",
+    "갤럭시 S21 갤럭시 S21 플러스 갤럭시 S21 울트라 갤럭시 S22 갤럭시 S22 플러스 갤럭시 S22 울트라 갤럭시 S23",
+    "아이폰 12, 아이폰 12 미니, 아이폰 12 프로, 아이폰 12 프로 맥스, 아이폰 13, 아이폰 13 미니, 아이폰 13 프로",
+    " ".join(f"제{number}사단은 대한민국 육군의 사단이다." for number in range(1, 8)),
+    "김철수(1950년)는 대한민국의 정치인이다. 김철수(1960년)는 대한민국의 축구 선수이다. 김철수(1970년)는 배우이다.",
+    " ".join(f"북구는 {city}광역시의 구이다." for city in ("부산", "대구", "광주", "울산")),
+    ", ".join(f"서울특별시 종로구 {place}" for place in ("청운동", "효자동", "사직동", "삼청동", "가회동")),
+    "양자역학(量子力學): 양자를 다루는 역학. 양자전기역학: 양자역학으로 전기를 다루는 역학. 양자색역학: 색의 역학.",
+    "문: 언제 갔습니까? 답: 어제 갔습니다. 문: 누구와 갔습니까? 답: 친구와 갔습니다. 문: 어디로 갔습니까? 답: 부산이요.",
+    "○의장 홍길동 이의 없으십니까? (「없습니다」 하는 의원 있음) 가결되었음을 선포합니다. " * 2,
+    "변수 a를 1로 정한다. 변수 b를 2로 정한다. 변수 c를 a와 b의 합으로 정한다. 변수 c를 출력한다. 변수 a를 출력한다.",
+    "택시의 기본요금은 formula_1원이고, formula_2미터마다 formula_3원이 늘며, formula_4초마다 formula_5원이 는다.",
+    " ".join(f"{number}. 상담 전화 010-1234-{5678 + number} 성함은 {number}번" for number in range(4)),
+)
+
+
+@pytest.mark.parametrize("genre", [name for name in PRESETS if name != "english"])
+@pytest.mark.parametrize("text", _SAID_AGAIN)
+def test_people_repeat_words_and_forms(text: str, genre: str) -> None:
+    assert judge(text, Limits.model_validate({"preset": genre, "min_characters": 0})) is None
+
+
+@pytest.mark.parametrize("text", _SONGS)
+def test_verse_repeats_itself(text: str) -> None:
+    assert judge(text, Limits.model_validate({"preset": "verse", "min_characters": 0})) is None
 
 
 @pytest.mark.parametrize("laughter", ["ㅋ" * 120, "가" * 120, "재밌다" + "ㅋ" * 110, "아" * 99 + " 짜증난다"])

@@ -127,6 +127,14 @@ def test_marks_of_an_entry_count(tmp_path: Path, entry: str, text: str, found: b
     assert (drop is not None) == found
 
 
+def test_a_noun_that_ends_like_a_verb_has_no_contracted_forms(tmp_path: Path) -> None:
+    words = WordList([listed(tmp_path / "spam.txt", "사다리", "조건")])
+    for word in ("사다린", "사다릴", "사다립니다", "사다린데"):
+        assert words.judge(f"옷을 {word}", 0.0) is None
+    for word in ("사다리는", "사다리를", "사다리입니다", "조건이면"):
+        assert words.judge(f"그건 {word}", 0.0) is not None
+
+
 def test_particles_agree_with_the_last_letter() -> None:
     assert is_word_of("서울로", "서울")
     assert is_word_of("집으로는", "집")

@@ -163,7 +163,20 @@ BESIDE = (
         "① {}",
         "{} / 홍길동 / 10점",
         "{} 홍길동(hong****) 2019.01.02 10:30",
-        "{} 3시간 전".replace("시간", "일"),
+        *(
+            "{} 3일 전",
+            "{} 1시간 전",
+            "{} 3시간전",
+            "{} 방금 전",
+            "{} 신고하기",
+            "{} 수정 삭제",
+            "삭제 {}",
+            "{} 공유",
+            "{} edited",
+        ),
+        *("홍길동\t{}", "회원 hong123 님 {}", "{} by 홍길동"),
+        "작성자 : 홍길동 | 작성일 : 2019-01-02 10:30:25 | 조회 : 10 | 추천 : 3 | {}",
+        "{} | 작성자 : 홍길동 | 작성일 : 2019-01-02 10:30:25 | 조회 : 10 | 추천 : 3",
     ),
 )
 REVIEW = "정말 재미있게 봤습니다"
@@ -194,6 +207,26 @@ def test_a_sentence_around_a_short_text_keeps_it(tmp_path: Path, line: str) -> N
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", REVIEW, "ㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋ"))
     assert not evaluation.decontaminate(f"앞 줄이다.\n{line}\n뒤 줄이다.").changed
     assert not evaluation.decontaminate("앞 줄이다.\n홍길동: ㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋ\n뒤 줄이다.").changed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "행사일: {}",
+        "{} - 부산",
+        "창립 : {}",
+        "생일 {} (서울)",
+        "답글 {} 10:30",
+        "{} 추천",
+        "{} by {}",
+        "선생님 정말 재미있게 봤습니다",
+    ],
+)
+@pytest.mark.parametrize("figure", ["2010년 3월 5일", "2010-03-05", "12,345,678"])
+def test_a_date_or_number_is_an_evaluation_text_only_as_a_whole_line(tmp_path: Path, line: str, figure: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", figure, REVIEW))
+    assert not evaluation.decontaminate(f"앞 줄이다.\n{line.replace('{}', figure)}\n뒤 줄이다.").changed
+    assert evaluation.decontaminate(f"앞 줄이다.\n{figure}\n뒤 줄이다.").text == "앞 줄이다.\n뒤 줄이다."
 
 
 def test_a_whole_text_goes_from_within_a_line_unless_it_is_a_phrase(tmp_path: Path) -> None:

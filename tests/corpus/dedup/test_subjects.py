@@ -9,8 +9,8 @@ import pytest
 
 from korealbert.corpus.dedup.signatures import Compared, shingles, squeeze
 from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.corpus.dedup.subjects import _identifiers, different_subjects
 from korealbert.corpus.dedup.subjects import compared as compared_by_title
-from korealbert.corpus.dedup.subjects import different_subjects
 from tests.corpus.dedup.outcomes import outcome
 from tests.corpus.documents_made import document, prose
 
@@ -218,3 +218,13 @@ def test_amounts_and_dates_that_a_new_version_corrects_do_not(one: str, other: s
         document(number, _CONTEST.format(name), title="한빛 대회" if titled else "") for number, name in enumerate((one, other))
     ]
     assert len(outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)[1]) == 1
+
+
+def test_a_row_of_digits_is_no_ordinal_and_is_tried_once() -> None:
+    """Every digit of a long row would be tried as a beginning, each up to the end of the row."""
+    assert [len(_identifiers(text)) for text in ("12번째 문", "첫 번째 문", f"{'1' * 200_000}번째 문", "1" * 200_000)] == [
+        1,
+        1,
+        0,
+        0,
+    ]
