@@ -160,3 +160,13 @@ def test_an_empty_file_hides_no_fault_and_bears_none(tmp_path: Path) -> None:
     assert any(
         line.startswith("  not everything can be read: b.jsonl, line 2") and "a run stops at 67%" in line for line in message
     )
+
+
+@pytest.mark.parametrize("where", ["t/{}", "{}/t"])
+def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path: Path) -> None:
+    """Archives from Korean Windows unpack to such names."""
+    below = where.format("글".encode("cp949").decode("utf-8", "surrogateescape"))
+    written(tmp_path / below, {f"{n}.txt": prose(n) for n in range(30)})
+    with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
+        project.write(tmp_path / "mine", [tmp_path / below.split("/")[0]])
+    assert not (tmp_path / "mine").exists()

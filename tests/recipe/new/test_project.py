@@ -473,16 +473,6 @@ def test_paths_in_others_are_taken_once(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("where", ["t/{}", "{}/t"])
-def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path: Path) -> None:
-    """Archives from Korean Windows unpack to such names."""
-    below = where.format("글".encode("cp949").decode("utf-8", "surrogateescape"))
-    written(tmp_path / below, {f"{n}.txt": prose(n) for n in range(30)})
-    with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
-        project.write(tmp_path / "mine", [tmp_path / below.split("/")[0]])
-    assert not (tmp_path / "mine").exists()
-
-
 def test_lists_in_jsonl_are_read_and_packed_files_without_their_ending_say_so(tmp_path: Path) -> None:
     posts = json.dumps([{"body": prose(n)} for n in range(30)], ensure_ascii=False)
     project.write(tmp_path / "mine", [written(tmp_path / "t", {"a.jsonl": posts})])

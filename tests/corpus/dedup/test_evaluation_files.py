@@ -1,0 +1,170 @@
+"""Evaluation texts are read in their own formats, and invalid sets are named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, read_texts
+from tests.archives import compressed, tar
+
+DIALOGUES = [
+    {"guid": "wos-0", "dialogue": [{"role": "user", "text": "식당을 찾아요"}, {"role": "sys", "text": "네"}]},
+    {"guid": "wos-1", "dialogue": [{"role": "user", "text": "서울이요"}]},
+]
+WOS: dict[str, object] = {"format": "json", "unit": "texts"}
+PAIRS: dict[str, object] = {"format": "jsonl", "columns": ["t", "p"]}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "fields", "texts"),
+    [
+        (".tsv", 'a\tb\n"가\t나"다\n', {"format": "tsv", "columns": ["b"]}, ['나"다']),
+        (".tsv", "가\t나\n", {"format": "tsv", "columns": [1], "header": False}, ["나"]),
+        (".csv", 'q,a\r\n"가, ""나""",다\r\n', {"format": "csv", "columns": ["q", "a"]}, ['가, "나"', "다"]),
+        (".json", '[{"t": "가", "n": 1}]', {"format": "json", "columns": ["t", "n"]}, ["가", "1"]),
+        (
+            ".json",
+            '{"data":[{"paragraphs":[{"context":"가","qas":[{"question":"나"}]}]}]}',
+            {"format": "korquad"},
+            ["가", "나"],
+        ),
+        (".tsv", "## 머리\t<가>\n가\tB\n나\tO\n\n다\tO\n", {"format": "conll", "columns": [0]}, ["가 나", "다"]),
+        (".txt", "가\n나", {"format": "lines"}, ["가", "나"]),
+        (".json", json.dumps(DIALOGUES), {**WOS, "columns": ["dialogue.text"]}, ["식당을 찾아요", "네", "서울이요"]),
+        (
+            ".json",
+            '{"data": [{"context": "가", "qas": [{"question": "나"}, {"question": "다"}]}, {"context": "라", "qas": null}]}',
+            {"format": "json", "key": "data", "columns": ["context", "qas.question"]},
+            ["가", "나", "다", "라"],
+        ),
+        (".jsonl", '{"o": [["가", "나"], ["다"]]}', {"format": "jsonl", "columns": ["o"], "unit": "texts"}, ["가", "나", "다"]),
+        (".jsonl", '{"o": [["가", "나"], ["다"]]}', {"format": "jsonl", "columns": ["o"]}, ["가 나", "다"]),
+        (
+            ".jsonl",
+            '{"t": "가", "p": null}\n{"t": "나", "p": ["다", null, 3]}\n',
+            {**PAIRS, "unit": "texts"},
+            ["가", "나", "다", "3"],
+        ),
+        (".jsonl", '{"t": "가", "p": ["나", null, "다"]}', PAIRS, ["가", "나 다"]),
+    ],
+)
+def test_evaluation_sets_are_read_in_their_own_format(
+    suffix: str, content: str, fields: dict[str, object], texts: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"set{suffix}"
+    path.write_text(content, "utf-8-sig", newline="")
+    assert list(read_texts(EvaluationFile.model_validate({"name": "set", "path": path, **fields}))) == texts
+    packed = tmp_path / f"set{suffix}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert list(read_texts(EvaluationFile.model_validate({"name": "set", "path": packed, **fields}))) == texts
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "message"),
+    [
+        ("a\tb\n가\t나\n", {"format": "tsv", "columns": ["c"]}, r"no column 'c'; the first row is \['a', 'b'\]"),
+        ("a\tb\n가\n", {"format": "tsv", "columns": ["b"]}, "line 2, field 'column 1': the row has 1 fields"),
+        ('[{"a": 1}]', {"format": "json", "columns": ["b"]}, r"record 1: no field 'b' in \['a'\]"),
+        ("{", {"format": "json", "columns": ["b"]}, "line 1, column 2: not JSON"),
+        ("[]", {"format": "korquad"}, "not KorQuAD's shape"),
+        ('{"b": "가"}\n{"b"}', {"format": "jsonl", "columns": ["b"]}, "line 2, column 5: not JSON"),
+        ('{"b": "가"}\n\n{"a": "나"}', {"format": "jsonl", "columns": ["b"]}, r"line 3: no field 'b' in \['a'\]"),
+        ("a\n가\n나\0다\n", {"format": "tsv", "columns": ["a"]}, "line 3, field 'column 1': holds a NUL byte"),
+        ("", {"format": "lines"}, "no text of benchmark set in it; fetch the official file again"),
+        ("id\ttext\n", {"format": "tsv", "columns": ["text"]}, "no text of benchmark set in it"),
+        ("id\ttext\n1\t \n", {"format": "tsv", "columns": ["text"]}, "no text of benchmark set in it"),
+        ("[]", {"format": "json", "columns": ["b"]}, "no text of benchmark set in it"),
+        ('{"data": []}', {"format": "korquad"}, "no text of benchmark set in it"),
+        ("가\tO\n나 O\n", {"format": "conll", "columns": [0]}, r'set.txt, line 2, field .column 0.: .*; write unit = "words"'),
+        ("가\tO\n나\n", {"format": "conll", "columns": [0, 1]}, "set.txt, line 2, field 'column 1': the line has 1 columns"),
+        ('t\n"가\n나\n', {"format": "csv", "columns": ["t"]}, "line 2, field 'row': .*; correct its quotation marks"),
+        ("[" * 100_000, {"format": "json", "columns": ["t"]}, "field 'record': JSON nested too deeply"),
+        (
+            '{"data":[{"paragraphs":[{"context":null,"qas":[]}]}]}',
+            {"format": "korquad"},
+            "not KorQuAD's shape .*None is no text",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue"]},
+            r"record 1: field 'dialogue' holds \[.*; .* as dialogue\.text",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue.text", "dialogue.state"]},
+            r"no field 'dialogue\.state' in \['role'",
+        ),
+        (
+            json.dumps(DIALOGUES),
+            {**WOS, "columns": ["dialogue.text.a"]},
+            r"no field 'dialogue\.text\.a' in str; correct columns",
+        ),
+        ('{"t": {"a": "가"}}', {"format": "jsonl", "columns": ["t"]}, r"line 1: field 't' holds \{.*; .* as t\.a"),
+        ('{"t": [["가"], "나"]}', {"format": "jsonl", "columns": ["t"]}, "line 1: field 't' holds .*; correct columns"),
+        (
+            '{"t": true}',
+            {"format": "jsonl", "columns": ["t"]},
+            "line 1: field 't' holds true, neither text nor a list of texts",
+        ),
+        ('{"t": null}', {"format": "jsonl", "columns": ["t"]}, "no text of benchmark set in it"),
+        ("[null]", {"format": "json", "columns": ["t"]}, "record 1: no field 't' in NoneType"),
+    ],
+)
+def test_an_invalid_set_is_named_in_the_error(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "set.txt"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=message) as caught:
+        list(read_texts(EvaluationFile.model_validate({"name": "set", "path": path, **fields})))
+    assert str(path) in str(caught.value)
+
+
+def test_a_table_needs_columns() -> None:
+    with pytest.raises(ValidationError, match="benchmark x: format tsv needs columns"):
+        EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
+    for form, unit in (("tsv", "words"), ("conll", "texts")):
+        with pytest.raises(ValidationError, match=r"benchmark x: .*(remove it|write words or characters)"):
+            EvaluationFile.model_validate({"name": "x", "path": "x", "format": form, "columns": [0], "unit": unit})
+
+
+def test_a_table_without_unit_keeps_its_identity() -> None:
+    table = EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "conll", "columns": [0]})
+    assert "unit" not in table.as_before()
+
+
+def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "sets.tar.zst"
+    sentences = 'sentence1\tsentence2\n"비가 온다\t눈이 "온다\n'
+    archive.write_bytes(compressed("zst", tar({"sets/README": b"read me", "sets/test.tsv": sentences.encode()})))
+    table = {"name": "set", "path": archive, "format": "tsv", "columns": ["sentence1", "sentence2"]}
+    assert list(read_texts(EvaluationFile.model_validate({**table, "member": "sets/test.tsv"}))) == ['"비가 온다', '눈이 "온다']
+    with pytest.raises(ValueError, match="an archive; name its member in the spec"):
+        list(read_texts(EvaluationFile.model_validate(table)))
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    with pytest.raises(ValidationError, match="unknown encoding: utf-9; utf-8 and cp949 are usual"):
+        EvaluationFile.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": "utf-9"})
+
+
+@pytest.mark.real
+def test_the_real_korsts_is_read_out_of_its_archive_with_its_quotation_marks(real_data: Path) -> None:
+    path = InputPath(real_data / "benchmarks" / "kornlu.tar.zst")
+    columns = ("sentence1", "sentence2")
+    texts = list(read_texts(EvaluationFile(name="sts", path=path, member="kornlu/sts-test.tsv", format="tsv", columns=columns)))
+    assert len(texts) == 2 * 1379
+    assert all(texts)
+    assert any(text.startswith('"') for text in texts)
+
+
+@pytest.mark.real
+def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
+    path = InputPath(real_data / "benchmarks" / "nsmc_test.txt.zst")
+    texts = list(read_texts(EvaluationFile(name="nsmc", path=path, format="tsv", columns=("document",))))
+    assert len(texts) == 50_000
+    assert sum(not text for text in texts) == 3
