@@ -78,7 +78,7 @@ def test_the_best_span_has_the_largest_sum_of_all_allowed_ones(data: st.DataObje
 
 
 def test_a_question_that_leaves_no_room_is_an_error() -> None:
-    with pytest.raises(ValueError, match="max_length is 20, but a question takes 40 pieces of it; give more"):
+    with pytest.raises(ValueError, match="max_length is 20, but a question takes 40 pieces of it; raise max_length"):
         next(windows(Pieces([5] * 40, [(0, 0)] * 40), context(3), FRAME, 20))
 
 

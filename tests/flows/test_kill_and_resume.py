@@ -22,7 +22,7 @@ from tests.flows.stage_runner import begun, build_one
 
 LABELS = list({node.stage.name: label for label, node in reversed(recipes.graph(recipes.load(TINY)).items())}.values())[::-1]
 """The first label of each stage; ``make soak`` kills all of a recipe."""
-SECONDS_TO_DIE = 120
+SECONDS_TO_DIE, SECONDS_TO_BEGIN = 120, 600
 ATTEMPTS = 2
 """A stage of milliseconds may end while this process sleeps. In the last attempt it hangs and waits for the kill."""
 
@@ -90,7 +90,7 @@ def start_run(store: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def wait_until(begun: Callable[[], object], process: subprocess.Popen[bytes], event: str) -> None:
     """Wait until an event of a running process."""
-    deadline = time.monotonic() + SECONDS_TO_DIE
+    deadline = time.monotonic() + SECONDS_TO_BEGIN
     while not begun():
         assert process.poll() is None and time.monotonic() < deadline, f"{event} never began"
         time.sleep(0.05)

@@ -129,7 +129,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "parquet as jsonl": (of_recipe("jsonl", "a.parquet"), r'these bytes are Parquet: set format = "parquet"'),
     "csv as jsonl": (of_recipe("jsonl", "a.csv"), r"or are these files no jsonl\? \[extract.x\] format names their format"),
     "jsonl as parquet": (of_recipe("parquet", "a.jsonl"), r'these bytes are json: set format = "json"'),
-    "csv as a dump": (of_recipe("mediawiki", "a.csv"), r"the file holds no <page>: give it another format"),
+    "csv as a dump": (of_recipe("mediawiki", "a.csv"), r'these bytes are a table: set format = "csv"'),
     "a column": (of_recipe("csv", "a.csv", 'fields.text = "bdy"'), r"the record has the fields title, body: set fields.text"),
     "a field that no record has": (
         of_recipe("jsonl", "a.jsonl", 'fields = { text = "body", title = "titel" }'),

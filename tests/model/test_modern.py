@@ -124,7 +124,10 @@ def test_a_bare_encoder_is_read_without_heads(tmp_path: Path) -> None:
         ({"norm_bias": True}, r"norm_bias = True: only False"),
         ({"hidden_activation": "silu"}, r"hidden_activation = 'silu': only 'gelu'"),
         ({"layer_types": ["full_attention", "full_attention", "sliding_attention"], "num_hidden_layers": 3}, "fixed interval"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}}, r"scaled \('yarn'\)"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}},
+            "rope_type of full_attention = 'yarn': only unscaled rotary positions can be read; take another model",
+        ),
         ({"hidden_size": 33}, "num_attention_heads = 2 does not divide"),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, "expected an object with full_attention and"),
         ({"rope_scaling": {"rope_theta": None}}, "rope_theta of full_attention = None: expected a number"),
