@@ -38,7 +38,7 @@ _MARKUP = {
 _RECORDS = ("json", "jsonl", "news", "namuwiki")
 """Formats of JSON."""
 _OWN_MARKS = {
-    **dict.fromkeys(_RECORDS, re.compile(rb'^\s*[\[{]|\}\s*,\s*\{\s*"', re.MULTILINE)),
+    **dict.fromkeys(_RECORDS, re.compile(rb'^[ \t]*[\[{]|\}\s*,\s*\{\s*"', re.MULTILINE)),
     "mediawiki": re.compile(rb"<(?:page|mediawiki)\b"),
     "wikiextractor": re.compile(rb"</?doc\b"),
     "html": re.compile(rb"<[a-zA-Z!/]"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.readers.other_formats import remedy_for
+from korealbert.corpus.readers.spec import Format
 from tests.archives import zipped
 from tests.corpus.extracting import extract
+from tests.work import linear_work
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
 OBJECT = json.dumps({"title": "강", "text": SENTENCE}, ensure_ascii=False)
@@ -282,3 +285,12 @@ def test_every_other_format_is_named(reader: str, kind: str) -> None:
 )
 def test_a_broken_first_record_is_no_other_format(reader: str, text: str) -> None:
     assert not remedy_for(text.encode(), reader)
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\n", b" ", b" \n", b"}", b"} ,", b"}, {", b"<", b"a,", b"{", b'"', b"<?xml ", "가".encode(), b"1\t2\n"]
+)
+def test_recognition_takes_linear_time(unit: bytes) -> None:
+    with linear_work():
+        for format in ("", *get_args(Format)):
+            remedy_for(unit * ((1 << 20) // len(unit)), format)
