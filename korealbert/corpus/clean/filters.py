@@ -461,9 +461,8 @@ def _short_repeats(parts: Parts, limits: Limits) -> Drop | None:
 
 def _in_a_row(codes: npt.NDArray[np.uint16]) -> int:
     """Return how many characters the longest part has that is one unit again and again."""
-    if (
-        len(codes) < 4 or len(codes) - len(np.unique(_ngram_hashes(codes.astype(np.uint64), 4))) < _MIN_IN_A_ROW // 2
-    ):  # quick check
+    hashes = _ngram_hashes(codes.astype(np.uint64), 4) if len(codes) >= _MIN_IN_A_ROW else codes[:0]
+    if len(hashes) - len(np.unique(hashes)) < _MIN_IN_A_ROW // 2:  # Little is repeated, as in most texts.
         return 0
     longest = 0
     for unit in range(1, min(len(codes) // _TIMES_IN_A_ROW, _MAX_UNIT) + 1):
