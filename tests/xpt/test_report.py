@@ -228,3 +228,26 @@ def test_a_part_of_the_examples_and_undefined_scores_are_told_in_tables_shares_a
         rows = {(row["model"], row["seed"]): (row["value"], row["note"]) for row in csv.DictReader(file)}
     assert rows["ours itl/phase2", "1"] == ("", f"30 of 519 examples; undefined: {why}")
     assert rows["ours itl/phase2", "2"] == ("80.0", "30 of 519 examples")
+
+
+def test_models_with_a_time_limit_share_a_drawing_over_time(tmp_path: Path) -> None:
+    trained = {
+        "steps": 3,
+        "tokens": 900,
+        "epochs": 0.5,
+        "sequence_length": 128,
+        "parameters": 40,
+        "trainable_parameters": 30,
+        "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
+    }
+
+    def names(*seconds: float | None) -> set[str]:
+        store = tmp_path / f"store {seconds}"
+        stats = ({**trained} | ({} if limit is None else {"seconds": limit}) for limit in seconds)
+        inputs = {f"control/{n}": made(store, f"control/{n}", one, write=curve) for n, one in enumerate(stats)}
+        report = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
+        return {path.name for path in report.files("figures/*") if "same-time" in path.name}
+
+    assert names(60.0, 60.5, None) == {"curve-same-time.svg"}
+    assert names(60.0, None) == set(), "one alone has nothing beside it"
+    assert names(*[60.0] * 7) == {"curve-same-time.svg", "curve-same-time-2.svg"}

@@ -167,25 +167,54 @@ def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:
         yield Score(model, vocabulary, english, *named, metric, cell.seed, value, cell.artifact.name, note)
 
 
-_MAX_LINES = 3
-"""Maximum number of lines in a drawing, which is the number of colours in the palette."""
+_MAX_LINES, _MAX_MODELS = 3, 6
+"""Maximum number of lines in a drawing: the number of colours in the palette, and that of colours with dash patterns."""
 
 
 def training(results: Results) -> Section | None:
     """Draw the curves of each trained model; phase 2 continues where phase 1 ends."""
-    runs: dict[str, list[Artifact]] = {}
-    for variant in results.variants:
-        phases = (results.artifacts.get(f"{phase}/{variant}") for phase in PHASES)
-        runs[variant] = [artifact for artifact in phases if artifact is not None]
-    runs |= {label: [artifact] for label, artifact in results.artifacts.items() if label.startswith("control/")}
-    figures = [figure for name, parts in runs.items() if parts for figure in _panels(name, parts)]
+    runs = _runs(results)
+    figures = [*_same_time(runs), *(figure for name, parts in runs.items() for figure in _panels(name, parts))]
     if not figures:
         return None
     text = (
         "As in Figure 3, training loss by step; next to it the perplexity on the held-out valid part, as a logarithm to base "
-        "10. The second phase begins where the first ends, with a new warm-up of the learning rate."
+        "10. The second phase begins where the first ends, with a new warm-up of the learning rate. Before them, models whose "
+        "steps had a time limit are drawn together over this time."
     )
     return Section("curves", "Figure 3: learning curves", [Text(text), Figures(figures)])
+
+
+def _runs(results: Results) -> dict[str, list[Artifact]]:
+    """Return the trained models by name, each with its phases."""
+    runs = {name: [results.artifacts.get(f"{phase}/{name}") for phase in PHASES] for name in results.variants}
+    trained = {name: [phase for phase in phases if phase is not None] for name, phases in runs.items()}
+    trained |= {label: [artifact] for label, artifact in results.artifacts.items() if label.startswith("control/")}
+    return {name: parts for name, parts in trained.items() if parts}
+
+
+def _same_time(runs: Mapping[str, list[Artifact]]) -> list[Figure]:
+    """Draw the models whose steps had a time limit over this time, up to six in a drawing; nothing if there is one alone."""
+    curves = []
+    for name, parts in runs.items():
+        begin, curve = 0.0, []
+        for artifact in parts:
+            stats = artifact.stats_as(PretrainStats)
+            if stats.seconds is None:
+                break
+            heldout = points(training_lines(artifact), "heldout", "mlm_loss")
+            curve += [(begin + stats.seconds * step / max(1, stats.steps), loss / math.log(10)) for step, loss in heldout]
+            begin += stats.seconds
+        else:
+            curves.append((name, curve))
+    figures = []
+    for first in range(0, len(curves) if len(curves) > 1 else 0, _MAX_MODELS):
+        drawn = [charts.Line(name, curve, n) for n, (name, curve) in enumerate(curves[first : first + _MAX_MODELS], start=1)]
+        title = "the same time: perplexity on the valid part (log10)"
+        part = f"-{first // _MAX_MODELS + 1}" if first else ""
+        svg = charts.lines(drawn, label=f"{title} over seconds of steps", x_unit="seconds")
+        figures.append(Figure(f"curve-same-time{part}", title, svg))
+    return figures
 
 
 def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
