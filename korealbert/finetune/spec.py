@@ -112,7 +112,14 @@ class FeaturesSpec(Spec):
     @property
     def tested(self) -> bool:
         """Whether there is a test set."""
-        return self.test is not None or self.test_share is not None
+        return self.test_file is not None
+
+    @property
+    def test_file(self) -> tuple[DataFile, str] | None:
+        """The file that holds the test examples, and its member if that is an archive; None without a test set."""
+        if self.test_share is not None:
+            return self.train, self.train_member
+        return None if self.test is None else (self.test, self.test_member)
 
     def features(self) -> FeaturesSpec:
         """Return the part of the spec that determines the features."""

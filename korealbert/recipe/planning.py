@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Runtime, Spec, Store
+from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
@@ -48,8 +50,8 @@ class Planned:
     width: int = 0
     """Width of the model that it trains."""
     advice: str = ""
-    """A precision in which the machine would train faster, and warnings if its GPUs cannot share the batches or have too little
-    memory."""
+    """Of a pretraining: a precision in which the machine would train faster, and warnings if its GPUs cannot share the batches
+    or have too little memory. Of a deduplication: the benchmarks whose test texts it leaves in the corpus."""
 
     @property
     def takes(self) -> str:
@@ -217,8 +219,18 @@ def _priced(
         else:
             training = node.spec if isinstance(node.spec, PretrainSpec) else None
             cost = prices.cost(stage.label, node.stage.name, work, training=training is not None)
-            advice = "; ".join([*_unshared(training, prices.machine), *_advice(work, prices.machine)]) if training else ""
-            yield replace(stage, cost=cost, width=work.width, advice=advice)
+            advice = [*_unshared(training, prices.machine), *_advice(work, prices.machine)] if training else []
+            if isinstance(node.spec, DedupSpec):
+                advice += _left_in(node.spec, nodes)
+            yield replace(stage, cost=cost, width=work.width, advice="; ".join(advice))
+
+
+def _left_in(spec: DedupSpec, nodes: Mapping[str, Node]) -> Iterator[str]:
+    """Say which benchmarks of a run have a test file that is not removed from the corpus."""
+    removed = {(file.path, file.member) for file in spec.decontaminate}
+    benchmarks = [node.spec for node in nodes.values() if isinstance(node.spec, FinetuneSpec) and node.spec.tested]
+    if left := dict.fromkeys(each.task_name for each in benchmarks if each.test_file not in removed):
+        yield f"test texts of {', '.join(left)} may be in the corpus: name their files in [[dedup.decontaminate]]"
 
 
 def _unshared(spec: PretrainSpec, machine: Machine) -> Iterator[str]:

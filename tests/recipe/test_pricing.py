@@ -389,3 +389,18 @@ def test_an_artifact_notes_the_threads_of_its_build(tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path / "store", workers=1, threads=3)
     host = build(node.stage, node.spec, {}, runtime, label=node.label).artifact.manifest["host"]
     assert (host["workers"], host["threads"]) == (1, 3)
+
+
+def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path: Path) -> None:
+    def advice(recipe: Path) -> list[str]:
+        planned = recipes.prepare(recipe, Store(tmp_path / "store")).planned
+        return [stage.advice for stage in planned if stage.label == "dedup"]
+
+    whole = SAMPLE.read_text("utf-8").replace('"../', f'"{SAMPLE.parent.parent}/')
+    tables = re.split(r"(?=\[\[dedup\.decontaminate\]\]\n|\[balance\])", whole)
+    assert len(tables) == 4, "two benchmarks are removed"
+    (tmp_path / "whole.toml").write_text(whole, "utf-8")
+    assert advice(tmp_path / "whole.toml") == [""]
+    (tmp_path / "one.toml").write_text(tables[0] + tables[2] + tables[3], "utf-8")
+    left = "test texts of nsmc may be in the corpus: name their files in [[dedup.decontaminate]]"
+    assert advice(tmp_path / "one.toml") == [left]

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from korealbert.formatting import MISSING
+from korealbert.report.render.blocks import Text
 from korealbert.report.scores import Benchmark, Cell
-from korealbert.report.sections.outcome import _about_random, _random_weights, _scores_table, _settings_table
+from korealbert.report.sections.outcome import (
+    _about_random,
+    _left_in_the_corpus,
+    _random_weights,
+    _scores_table,
+    _settings_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +65,23 @@ def test_searched_settings_are_shown_as_selected_for_each_weights() -> None:
     assert _random_weights(apart) == "random weights fine-tuned with their own best settings on dev"
     for benchmarks, is_said in (([alike], False), ([alike, apart], True), ([], False)):
         assert any("a search chose them" in block.text for block in _about_random(benchmarks)) == is_said  # type: ignore[attr-defined]
+
+
+def test_benchmarks_that_the_corpus_may_contain_are_named() -> None:
+    def benchmark(title: str, **files: Any) -> Any:
+        files = {"test": None, "test_member": "", "test_share": None, "train_member": ""} | files
+        return SimpleNamespace(title=title, cells=[SimpleNamespace(spec=files)])
+
+    removed = [{"path": "/d/nsmc.txt", "member": ""}, {"path": "/d/klue.tar", "member": "ner.tsv"}]
+    dedup = SimpleNamespace(manifest={"spec": {"decontaminate": removed}})
+    artifacts: Any = SimpleNamespace(one={"dedup": dedup}.get)
+    nsmc = benchmark("NSMC", train="/d/train.txt", test="/d/nsmc.txt")
+    entities = benchmark("KLUE-NER", train="/d/klue.tar", train_member="ner.tsv", test_share=0.2)
+    relations = benchmark("KLUE-RE", train="/d/klue.tar", train_member="re.json", test_share=0.2)
+    fetched = benchmark("KorSTS", train="/d/t.tsv", test={"url": "https://example.org/t.tsv", "sha256": "0" * 64})
+    (said,) = _left_in_the_corpus(artifacts, [nsmc, entities, relations, fetched])
+    assert isinstance(said, Text)
+    assert said.text == "Not removed from the corpus, which may contain them: the test texts of KLUE-RE, KorSTS."
+    assert not [*_left_in_the_corpus(artifacts, [nsmc, entities])]
+    without_corpus: Any = SimpleNamespace(one={}.get)
+    assert not [*_left_in_the_corpus(without_corpus, [relations])], "encoders of others"

@@ -190,6 +190,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             *about_few_seeds(benchmarks),
             *paired_differences(benchmarks),
             *_caveats(benchmarks, tables),
+            *_left_in_the_corpus(artifacts, benchmarks),
             *entity_types(artifacts),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
@@ -335,6 +336,22 @@ def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOr
     if number := len(warnings.rows):
         blocks.append(Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings]))
     return blocks
+
+
+def _left_in_the_corpus(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Iterator[Block]:
+    """Yield a caveat that names the benchmarks whose test texts the run's deduplication did not look for."""
+    dedup = artifacts.one("dedup")
+    if dedup is None:
+        return
+    removed = [(file["path"], file["member"]) for file in dedup.manifest["spec"].get("decontaminate", [])]
+    left = []
+    for benchmark in benchmarks:
+        spec = benchmark.cells[0].spec
+        split = "train" if spec["test_share"] is not None else "test"
+        if (spec[split], spec[f"{split}_member"]) not in removed:
+            left.append(benchmark.title)
+    if left:
+        yield Text(f"Not removed from the corpus, which may contain them: the test texts of {', '.join(left)}.", quiet=True)
 
 
 _CORRECTED = "; the corrected value is shown next to it, and figures show the corrected value."
