@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from string import digits
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +111,27 @@ _COPY_ROW = np.dtype(
 number of its benchmark, and whether it is also looked for within lines, is laughter, and is a date or numbers."""
 _Hits = tuple[Positions, Positions, Positions]
 """Positions in a text where evaluation texts open, and the first row and the end of the rows of each."""
-_Edges = tuple[Positions, ...]
 _Copy = tuple[int, int, int]
 """Begin and end of a copy, and the number of its benchmark."""
+
+
+class _Edges(NamedTuple):
+    """Where copies may begin and end in a text: bool [letters + 1] each."""
+
+    begins: npt.NDArray[np.bool_]
+    ends: npt.NDArray[np.bool_]
+
+    @classmethod
+    def at(cls, begins: Sequence[int] | Positions, ends: Sequence[int] | Positions, *, length: int) -> _Edges:
+        """Return edges in a text of ``length`` letters."""
+        edges = cls(np.zeros(length + 1, dtype=bool), np.zeros(length + 1, dtype=bool))
+        edges.begins[begins], edges.ends[ends] = True, True
+        return edges
+
+    def enclose(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
+        """Return which runs of letters reach from an edge to an edge; ends beyond the text count as its end."""
+        enclosed: npt.NDArray[np.bool_] = self.begins[begins] & self.ends[np.minimum(ends, len(self.ends) - 1)]
+        return enclosed
 
 
 @dataclass(frozen=True)
@@ -147,6 +166,10 @@ class _Table:
         first, end = (np.searchsorted(self._hashes, hashes[where], side) for side in ("left", "right"))
         found = first < end
         return where[found], first[found], end[found]
+
+
+def _chosen(hits: _Hits, chosen: npt.NDArray[np.bool_]) -> _Hits:
+    return hits[0][chosen], hits[1][chosen], hits[2][chosen]
 
 
 class EvaluationTexts:
@@ -203,26 +226,14 @@ class EvaluationTexts:
         hits = self._openings.hits(hashes.windows(self.min_letters))
         if not len(hits[0]):
             return [None] * len(lines)
-        where = hits[0]
-        ends = np.cumsum([len(letters) for _, letters in lines])
-        starts = ends - [len(letters) for _, letters in lines]
-        whole = starts, ends
+        lengths = np.array([len(letters) for _, letters in lines])
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        whole = _Edges.at(starts, ends, length=int(lengths.sum()))
         copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"], whole) for copy in batch]
-        behind_number = ends - [len(letters.lstrip(digits)) for _, letters in lines]
-        before_number = starts + [len(letters.rstrip(digits)) for _, letters in lines]
-        numbers = _positions(starts, behind_number), _positions(before_number, ends)
-        near = where - starts[np.searchsorted(ends, where, "right")] <= _HEADER_CHARACTERS
-        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all, whole))
-        edges = [comment_edges(*line) for line in lines] if some else []  # that is the slow part
-        bare, wide = (
-            tuple(
-                np.unique(
-                    np.concatenate([one, *(start + np.array(side[n + which], int) for start, side in zip(starts, edges))])
-                )
-                for n, one in enumerate(numbers)
-            )
-            for which in (0, 2)
-        )
+        near = hits[0] - starts[np.searchsorted(ends, hits[0], "right")] <= _HEADER_CHARACTERS
+        some = any(self._copies_at(_chosen(hits, near), hashes, self._all, whole))
+        bare, wide = _line_edges(lines, starts.tolist(), beside=some)
         copies += self._joined(hits, hashes, wide, bare, whole)
         owners: list[int | None] = [None] * len(lines)
         for start, stop, owner in copies:
@@ -232,23 +243,22 @@ class EvaluationTexts:
 
     def _joined(self, hits: _Hits, hashes: PrefixHashes, wide: _Edges, bare: _Edges, whole: _Edges) -> list[_Copy]:
         """Return the copies that lie end to end between ``wide`` edges (begins and ends); laughter alone, between ``bare``."""
-        begins, ends = wide
-        rows = {place: row for row, place in enumerate(hits[0].tolist())}
-        found: set[_Copy] = set()
-        places, reached = begins.tolist(), set(begins.tolist())
-        wanted = self._all
-        while at := [rows[place] for place in places if place in rows]:
-            edges = bare if wanted is self._all else (None, None)
-            here = hits[0][at], hits[1][at], hits[2][at]
-            new = {copy for batch in self._copies_at(here, hashes, wanted, whole, *edges) for copy in batch}
-            found |= new
-            places = sorted({stop for _, stop, _ in new} - reached)
-            reached.update(places)
-            wanted = self._words  # within a line, where no laughter begins
-        closed, joined = set(ends.tolist()), []
-        for copy in sorted(found, reverse=True):
-            if copy[1] in closed:
-                closed.add(copy[0])
+        reached, closed = wide.begins.copy(), wide.ends.copy()
+        first = reached[hits[0]]
+        found = self._copies_at(_chosen(hits, first), hashes, self._all, whole, bare)
+        copies = [copy for batch in found for copy in batch]
+        if copies:  # behind these may be others, but no laughter begins within a line
+            found = self._copies_at(_chosen(hits, ~first), hashes, self._words, whole)
+            copies = sorted(copies + [copy for batch in found for copy in batch])
+        connected = []
+        for copy in copies:
+            if reached[copy[0]]:
+                reached[copy[1]] = True
+                connected.append(copy)
+        joined = []
+        for copy in reversed(connected):
+            if closed[copy[1]]:
+                closed[copy[0]] = True
                 joined.append(copy)
         return joined
 
@@ -258,10 +268,9 @@ class EvaluationTexts:
         hashes: PrefixHashes,
         wanted: npt.NDArray[np.bool_],
         whole: _Edges,
-        begins: Positions | None = None,
-        ends: Positions | None = None,
+        bare: _Edges | None = None,
     ) -> Iterator[list[_Copy]]:
-        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter from ``begins`` to ``ends`` only.
+        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter only between ``bare`` edges.
 
         Dates and numbers must reach from one edge of ``whole`` lines to another.
         """
@@ -274,10 +283,9 @@ class EvaluationTexts:
             copies = self._copies[rows]
             stops = places + copies["letters"]
             found = np.ones(len(rows), dtype=bool)
-            if begins is not None and ends is not None:
-                found = ~copies["laughter"] | (np.isin(places, begins) & np.isin(stops, ends))
-            if (figures := copies["figures"]).any():
-                found &= ~figures | (np.isin(places, whole[0]) & np.isin(stops, whole[1]))
+            if bare is not None:
+                found &= ~copies["laughter"] | bare.enclose(places, stops)
+            found &= ~copies["figures"] | whole.enclose(places, stops)
             found[found] = hashes.runs(places[found], copies["letters"][found]) == copies["hash"][found]
             yield list(zip(places[found].tolist(), stops[found].tolist(), copies["owner"][found].tolist()))
 
@@ -289,7 +297,7 @@ class EvaluationTexts:
 
 
 def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
-    """Return where in a line's letters a comment may begin, where it may end, and both with places within laughter and numbers.
+    """Return where in a line's letters a comment may begin, where it may end, and such places within laughter and numbers.
 
     Before and behind it may be scores, dates, counts, laughter, hashtags and words of a page's buttons, and names or other
     short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks do not.
@@ -301,7 +309,7 @@ def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     behind = _furniture(list(_BESIDE.finditer(tail))[::-1], forward=False)
     begins, inner_begins = ([len(letters_of(head[:end])) for end in side] for side in before)
     ends, inner_ends = ([len(letters) - len(letters_of(tail[end:])) for end in side] for side in behind)
-    return begins, ends, begins + inner_begins, ends + inner_ends
+    return begins, ends, inner_begins, inner_ends
 
 
 def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int], list[int]]:
@@ -324,9 +332,25 @@ def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int],
     return found, inner
 
 
-def _positions(first: Positions, last: Positions) -> Positions:
-    """Return the sorted distinct positions of the ranges from each ``first`` to its ``last``."""
-    return np.unique(np.concatenate([first, *(np.arange(one, end + 1) for one, end in zip(first, last) if one < end)]))
+def _line_edges(lines: Sequence[tuple[str, str]], starts: Sequence[int], *, beside: bool) -> tuple[_Edges, _Edges]:
+    """Return where comments may begin and end in the letters of all lines, and these with places within laughter and numbers.
+
+    These are the edges of lines, places within numbers there and, if ``beside``, ``comment_edges``, which take time.
+    """
+    length = starts[-1] + len(lines[-1][1])
+    bare, wide = _Edges.at([], [], length=length), _Edges.at([], [], length=length)
+    for start, (line, letters) in zip(starts, lines):
+        end = start + len(letters)
+        for edges in (bare, wide):
+            edges.begins[start : end - len(letters.lstrip(digits)) + 1] = True
+            edges.ends[start + len(letters.rstrip(digits)) : end + 1] = True
+        if beside:
+            begins, ends, inner_begins, inner_ends = (
+                [start + offset for offset in side] for side in comment_edges(line, letters)
+            )
+            bare.begins[begins], bare.ends[ends] = True, True
+            wide.begins[begins + inner_begins], wide.ends[ends + inner_ends] = True, True
+    return bare, wide
 
 
 def letters_of(text: str) -> str:

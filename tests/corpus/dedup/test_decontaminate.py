@@ -354,6 +354,13 @@ def test_tags_cost_linear_time() -> None:
             letters_of(begin * 200_000)
 
 
+@pytest.mark.parametrize("unit", ["20190102", "2019.01.02 ", "2019.01.02|", "정말 재미있게 봤습니다 "])
+def test_a_long_line_of_texts_costs_linear_time(tmp_path: Path, unit: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", "2019.01.02", REVIEW))
+    with linear_work():
+        evaluation.decontaminate(unit * (1_000_000 // len(unit)))
+
+
 @pytest.mark.parametrize("first", ["ignore", "document"])
 def test_of_two_benchmarks_with_one_text_the_stricter_decides(first: str, tmp_path: Path) -> None:
     short, long = "배가 편지를 싣고 강가의 우체국으로 왔다고 한다", PASSAGE
