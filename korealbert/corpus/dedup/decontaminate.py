@@ -71,19 +71,24 @@ _CLUSTERS = {
 """Numbers of two finals → number of their cluster (ㄱ and ㅅ: ㄳ)."""
 
 _BESIDE = re.compile(
-    r"(?P<whole>[#@][^\s#@]+|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
+    r"(?<!\w)(?P<label>(?:속담|격언|명언|표어|구호|슬로건|급훈|가훈|교훈|좌우명|예문|뜻|뜻풀이|대사|가사|질문|답변|정답)(?!\w)"
+    r"|[A-Za-z가-힣](?= ?[:：]))"
+    r"|(?P<whole>(?<!\w)(?:[#@]|[A-Za-z0-9][A-Za-z0-9._+-]{0,20}@)[^\s#@:|/()\[\]<>]+"
+    r"|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
     r"|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
     r"|(?P<mark>(?:19|20)?[0-9]{2} ?[./-] ?[0-9]{1,2} ?[./-] ?[0-9]{1,2}\.?|[0-9]{4}년 ?[0-9]{1,2}월 ?[0-9]{1,2}일"
     r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡–—-]|[_\t]"
-    r"|(?:(?<=[A-Za-z0-9*])|(?<=[A-Za-z0-9*] ))님(?=\s)|(?<=\s)by(?= \S{1,20}\Z))"
+    r"|(?:(?<=[A-Za-z0-9*])|(?<=[A-Za-z0-9*] ))님(?=\s)|(?<=\s)(?:by|from)(?= \S{1,20}\Z))"
     r"|(?P<loose>[0-9][0-9.,:]*|[ㄱ-ㅎㅏ-ㅣ]+|(?:하하|호호|히히|헤헤|흐흐|크크|키키|푸하)[하호히헤흐크키]*)"
     r"|(?<![가-힣])(?P<word>(?:만?점|[년월일시분초번위회개명건전]|오전|오후|오늘|어제|방금|AM|PM|NO|No|평점|별점|점수|추천|비추천|공감|비공감|좋아요"
     r"|싫어요|신고|답글|댓글|덧글|더보기|조회|조회수|작성자|글쓴이|작성일|등록일|관람객|네티즌|회원|익명|리뷰|한줄평|후기|스포일러|BEST|베스트"
-    r"|방금|신고하기|답글달기|수정|수정됨|삭제|삭제하기|공유|공유하기|스크랩|[Ee]dited)(?:님|수|순)?)"
+    r"|방금|신고하기|답글달기|수정|수정됨|삭제|삭제하기|공유|공유하기|스크랩|[Ee]dited|네이버|카카오|왓챠|왓챠피디아|씨네21|유튜브|인스타그램"
+    r"|트위터|페이스북|CGV|메가박스|롯데시네마|예스24)(?:님|수|순)?)"
     r"(?![가-힣])"
     r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
 )
-"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``)."""
+"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``).
+A label tells that the line is none: ``표어: …``, and ``A: …`` of a dialogue."""
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 """Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
 _FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
@@ -299,8 +304,9 @@ class EvaluationTexts:
 def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     """Return where in a line's letters a comment may begin, where it may end, and such places within laughter and numbers.
 
-    Before and behind it may be scores, dates, counts, laughter, hashtags and words of a page's buttons, and names or other
-    short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks do not.
+    Before and behind it may be scores, dates, counts, laughter, hashtags, accounts, portals and words of a page's buttons, and
+    names or other short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks
+    do not, nor what a label sets off.
     """
     fields, behind_fields = _FIELDS.match(line), _FIELDS.match(line[: -_HEADER_CHARACTERS - 1 : -1])
     head = line[: max(_BESIDE_CHARACTERS, fields.end() if fields else 0)]
@@ -319,6 +325,8 @@ def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int],
     words = open_letters = 0
     for part in parts:
         start, end = part.span()
+        if part["label"]:
+            break
         if part["letter"]:
             words, open_letters = words + 1, open_letters + 1
             if words > _BESIDE_LETTERS:
