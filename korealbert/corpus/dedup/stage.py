@@ -406,7 +406,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=17,
+    version=18,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -214,6 +214,7 @@ def test_what_stands_beside_a_comment_in_its_line_does_not_hide_it(tmp_path: Pat
             f"갑 : {REVIEW}",
             f"“A: {REVIEW}”",
         ),
+        *(f"{REVIEW} 1~3 + 나루 세트 - 전4권", f"나루 & {REVIEW}"),
         *(f"네이버에서 {REVIEW}", f"{REVIEW} 왓챠에서", f"Q: {REVIEW} (10점)"),
         *(f"그 가을에 부산에서 열린 영화제에서 본 영화를 말하자면: {REVIEW}", f"결론은 {REVIEW} (끝까지)다", f"가-나{REVIEW}"),
     ],
