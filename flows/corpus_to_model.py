@@ -94,10 +94,9 @@ def corpus_to_model(
             prepared.check(runtime, elsewhere=elsewhere)
         except Exception:
             with suppress(Exception):  # An error here must not hide the failure itself.
-                publish.name_run(f"{recipe.stem} · nothing started")
+                publish.name_run(recipe.stem, "nothing started")
             raise
-        publish.name_run(prepared.name, prepared.planned)
-        publish.plan(prepared.planned, store)
+        publish.plan(prepared.name, prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
         request = {"recipe": str(recipe), "overrides": overrides, **places}
         names = {stage.label: stage.name for stage in prepared.planned}
@@ -131,10 +130,10 @@ def corpus_to_model(
             states = {label: _state_at_end(future) for label, future in built.items()}
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
-                    publish.result(prepared.planned, states, needed, store)
+                    publish.result(prepared.name, prepared.planned, states, needed, store)
                     publish.unstarted(states, needed, {label: future.task_run_id for label, future in built.items()})
                 raise failure from failure.defect
-        publish.result(prepared.planned, states, needed, store)
+        publish.result(prepared.name, prepared.planned, states, needed, store)
         *_, last = built.values()
         return str(store.resolve() / last.result())
 
