@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -118,15 +119,7 @@ def corpus_to_model(
                     job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
                     named = step.with_options(name=label)  # in the UI, even if the stage never starts
                     built[label] = runner.submit(named, {**job, "lineage": lineage_events})
-                try:
-                    for future in built.values():
-                        future.wait()
-                        if isinstance(error_of(future.state), PretrainingStopped):
-                            break  # The runner starts no other stage.
-                except TerminationSignal:
-                    if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
-                        leave_soon()  # but other stages have nothing to save.
-                    raise
+                _wait(built.values())
             states = {label: _state_at_end(future) for label, future in built.items()}
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
@@ -136,6 +129,19 @@ def corpus_to_model(
         publish.result(prepared.name, prepared.planned, states, needed, store)
         *_, last = built.values()
         return str(store.resolve() / last.result())
+
+
+def _wait(stages: Iterable[PrefectFuture[Any]]) -> None:
+    """Wait for the stages, or until pretraining is stopped, after which the runner starts none. Raises TerminationSignal."""
+    try:
+        for stage in stages:
+            stage.wait()
+            if isinstance(error_of(stage.state), PretrainingStopped):
+                break
+    except TerminationSignal:
+        if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
+            leave_soon()  # but other stages have nothing to save.
+        raise
 
 
 def _state_at_end(future: PrefectFuture[Any]) -> State[Any]:
