@@ -104,14 +104,6 @@ def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(file
     assert found["examples"].stats["rows"] > 0, "a little text is enough for rows to train on"
 
 
-def test_vectors_that_embeddings_begin_with_are_changed_slowly_as_in_kowiki_small(files: Path, tmp_path: Path) -> None:
-    project.write(tmp_path / "mine", [files])
-    paths = tmp_path / "mine" / "recipe.toml", SAMPLE.parent / "recipes" / "kowiki-small.toml"
-    ours, theirs = (tomllib.loads(path.read_text("utf-8"))["pretrain"] for path in paths)
-    assert ours["embeddings"] == theirs["embeddings"] == "cooccurrence"
-    assert ours["optimizer"] == theirs["optimizer"] and ours["optimizer"]["adamw_lr_factor"] < 1
-
-
 def test_known_dumps_are_recognised_by_their_content(tmp_path: Path) -> None:
     paths = [SAMPLE / name for name in ("namuwiki.json", "mediawiki.xml", "news.jsonl", "books.csv")]
     found = project.write(tmp_path / "mine", paths).sources
