@@ -21,9 +21,9 @@ from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
+from korealbert.documents.benchmark_files import LOCAL, REMOTE
 from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
-from korealbert.finetune.definition_file import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import ContrastSpec, FinetuneSpec
 from korealbert.formatting import closest, nearest

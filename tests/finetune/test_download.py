@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.corpus.crawl.fetch import FetchError
+from korealbert.documents.benchmark_files import RemoteFile
 from korealbert.finetune import features, stage, tasks
-from korealbert.finetune.definition_file import RemoteFile
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.runtime import TrainingRuntime
