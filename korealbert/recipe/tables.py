@@ -309,14 +309,15 @@ def _is_plain_file(path: Path) -> bool:
 
 def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
     """Say where to get the missing file of a field; ``shipped``: a recipe of the package names it in its data."""
+    remedy = "name a URL with its sha256 to have it fetched"
     if isinstance(spec, FinetuneSpec):
         task = tasks.load(spec.task)
-        return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+        return f"; {task.title} comes from {task.origin}; {remedy}"
     if isinstance(spec, DedupSpec) and field.startswith("decontaminate."):
         # Shipped recipes call such a file by its benchmark: klue-sts-dev.
         with suppress(ValueError):
             task = tasks.find(spec.decontaminate[int(field.split(".")[1])].name.rpartition("-")[0])
-            return f"; {task.title} comes from {task.origin}"
+            return f"; {task.title} comes from {task.origin}; {remedy}"
     if isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
         return f"; {ORIGINS[spec.format]}"
     if hub := getattr(spec, "hub", ""):
