@@ -1,4 +1,4 @@
-"""Reads official benchmark files, for evaluation and decontamination.
+"""Names and reads official benchmark files, for evaluation and decontamination.
 
 Any damage is an error: a score on half a test set, or a corpus decontaminated against half of it, is worth nothing.
 """
@@ -11,11 +11,16 @@ import errno
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from korealbert.artifact import InputPath, Inputs, Spec
+from korealbert.artifact.spec import PRIVATE_HOSTS
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
@@ -37,6 +42,47 @@ _OTHER_BOMS = {
     codecs.BOM_UTF16_BE: "UTF-16",
 }
 """Encodings other than UTF-8 by byte order mark; that of UTF-32 begins like that of UTF-16, and so comes first."""
+
+
+class RemoteFile(Spec):
+    """A benchmark file that is downloaded once and must have a checksum."""
+
+    url: str = Field(pattern=r"^https?://.+$")
+    """The file's address."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Checksum of the file as downloaded, in lower-case hex digits."""
+    name: str = Field(default="", pattern=r"^[^/\x00]*$")
+    """File name, whose extension says how the file is read. Default: the last part of the URL."""
+    private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
+    """Hosts that may have a private address; all others must have public ones."""
+
+    @field_validator("private_hosts", mode="before")
+    @classmethod
+    def _list_is_a_tuple(cls, value: Any) -> Any:
+        # FeaturesSpec reads the table before pydantic does, which then no longer accepts a JSON list as a tuple.
+        return tuple(value) if isinstance(value, list) else value
+
+
+LOCAL, REMOTE = "local file", "remote file"
+"""Names of the two kinds of ``DataFile`` in pydantic's error locations."""
+
+
+def _kind_of_file(value: Any) -> str:
+    return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
+
+
+DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
+"""A path, or a table of URL and checksum."""
+
+
+def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
+    """Return the path that a spec names, or the downloaded file in input ``role``. Raises ValueError if that is missing."""
+    if isinstance(place, InputPath):
+        return place.path
+    if role not in inputs:
+        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
+    (path,) = inputs[role].files("files/*")
+    return path
 
 
 @dataclass(frozen=True)

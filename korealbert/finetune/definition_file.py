@@ -6,50 +6,20 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, model_validator
 
 from korealbert.artifact import InputPath, Spec
-from korealbert.artifact.spec import PRIVATE_HOSTS, explained, refuse_outside, refuse_special
+from korealbert.artifact.spec import explained, refuse_outside, refuse_special
+from korealbert.documents.benchmark_files import LOCAL, REMOTE, DataFile
 from korealbert.finetune.definition import KINDS, Columns, Definition
 from korealbert.formatting import closest, nearest
 
 _SUFFIX = ".toml"
 """File extension that tells the path of a definition from the name of a benchmark."""
-
-
-class RemoteFile(Spec):
-    """A benchmark file that is downloaded once and must have a checksum."""
-
-    url: str = Field(pattern=r"^https?://.+$")
-    """The file's address."""
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Checksum of the file as downloaded, in lower-case hex digits."""
-    name: str = Field(default="", pattern=r"^[^/\x00]*$")
-    """File name, whose extension says how the file is read. Default: the last part of the URL."""
-    private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
-    """Hosts that may have a private address; all others must have public ones."""
-
-    @field_validator("private_hosts", mode="before")
-    @classmethod
-    def _list_is_a_tuple(cls, value: Any) -> Any:
-        # FeaturesSpec reads the table before pydantic does, which then no longer accepts a JSON list as a tuple.
-        return tuple(value) if isinstance(value, list) else value
-
-
-LOCAL, REMOTE = "local file", "remote file"
-"""Names of the two kinds of ``DataFile`` in pydantic's error locations."""
-
-
-def _kind_of_file(value: Any) -> str:
-    return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
-
-
-DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
-"""A path, or a table of URL and checksum."""
 
 
 class Files(Spec):
@@ -111,18 +81,28 @@ class BenchmarkTable(Definition):
             columns = [0 if self.columns.text is None else self.columns.text]
         fields = {
             "name": self.name,
-            "path": str(test) if isinstance(test, InputPath) else "PATH OF THE TEST FILE",
+            "path": "PATH OF THE TEST FILE" if test is None else _place(test),
             "member": self.files.test_member,
             "format": "korquad" if self.format == "squad" else self.format,
             "columns": columns,
             "key": self.key,
             "unit": self._unit_of_lists,
         }
-        # TOML writes strings, numbers and lists of them as JSON does.
-        written = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items() if value]
+        written = [f"{name} = {_as_toml(value)}" for name, value in fields.items() if value]
         if self.format in ("tsv", "csv") and isinstance(columns[0], int):
             written.append("header = false")
         return "\n".join(["[[dedup.decontaminate]]", *written])
+
+
+def _place(file: DataFile) -> str | dict[str, Any]:
+    return str(file) if isinstance(file, InputPath) else file.model_dump(mode="json", exclude_defaults=True)
+
+
+def _as_toml(value: Any) -> str:
+    """Write a value; strings, numbers and lists of them are as in JSON."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_as_toml(each)}' for name, each in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def is_file(task: str) -> bool:

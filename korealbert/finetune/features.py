@@ -21,10 +21,9 @@ from pydantic import Field
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
-from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile, local_path
 from korealbert.documents.shards import ARROW_FAULTS, not_whole
 from korealbert.finetune import tasks
-from korealbert.finetune.definition_file import DataFile
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
@@ -123,16 +122,6 @@ def encoded_splits(
         write_features(directory / f"{split}.arrow", task, part, tokenizer, max_length=max_length)
         tables[split] = FeatureTable(directory / f"{split}.arrow", task)
     return tables
-
-
-def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
-    """Return the path that a spec names, or the downloaded file in input ``role``. Raises ValueError if that is missing."""
-    if isinstance(place, InputPath):
-        return place.path
-    if role not in inputs:
-        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
-    (path,) = inputs[role].files("files/*")
-    return path
 
 
 def _read(task: Task, file: BenchmarkFile) -> list[Example]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec, refuse_repeats
+from korealbert.documents.benchmark_files import DataFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import Definition
-from korealbert.finetune.definition_file import DataFile, is_file
+from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.task import Head, Task
 from korealbert.huggingface.onnx import Form
 

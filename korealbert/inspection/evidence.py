@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS,
 from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.clean.titles import END_CHARACTERS, TitleRules
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
-from korealbert.corpus.dedup.evaluation_files import EvaluationFile
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, downloaded
 from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
 from korealbert.corpus.dedup.stage import masked_kinds
 from korealbert.corpus.normalise import matching_view
@@ -139,7 +140,9 @@ def _benchmarks(artifact: Artifact, rule: str) -> list[EvaluationFile]:
     """Return the evaluation files that a rule names, if they still exist."""
     names = rule.partition(":")[0].split(", ")
     files = [EvaluationFile.model_validate(one) for one in artifact.manifest["spec"].get("decontaminate", [])]
-    return [file for file in files if file.name in names and file.path.path.is_file()]
+    with suppress(ValueError):  # a downloaded file is gone from the store
+        return [one for one in downloaded(files, artifact.inputs()) if one.name in names and one.file.path.is_file()]
+    return []
 
 
 def _passages(text: str, file: EvaluationFile, masked: tuple[tuple[Kind, ...], ...]) -> Spans:

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
+from korealbert.documents.benchmark_files import RemoteFile
 from korealbert.finetune import features, stage
 from korealbert.finetune.definition import Definition
-from korealbert.finetune.definition_file import RemoteFile
 from korealbert.finetune.scores import ensemble, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
@@ -298,16 +298,19 @@ def add_ensemble(
     return nodes.add(label, ensemble.STAGE, spec, **_add_files(nodes, name, cell), **cells)
 
 
-def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
-    """Return the spec of the stage that fetches a file of a benchmark."""
-    return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
+def add_file(nodes: Nodes, label: str, file: RemoteFile) -> str:
+    """Add the stage that fetches a file of a benchmark, unless there is one; return the label of either."""
+    checksum = f"sha256:{file.sha256}"
+    spec = fetch.FetchSpec(url=file.url, name=file.name, checksum=checksum, private_hosts=file.private_hosts)
+    same = (other for other, node in nodes.by_label.items() if node.stage is fetch.BENCHMARK and node.spec == spec)
+    return next(same, "") or nodes.add(label, fetch.BENCHMARK, spec)
 
 
 def _add_files(nodes: Nodes, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """Add the stages that fetch files named by URL; return their labels by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
-        split: nodes.add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
+        split: add_file(nodes, f"benchmark/{name}/{split}", place)
         for split, place in places.items()
         if isinstance(place, RemoteFile)
     }

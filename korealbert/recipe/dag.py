@@ -12,7 +12,9 @@ from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.dedup.evaluation_files import input_role
 from korealbert.corpus.quality import stage as quality
+from korealbert.documents.benchmark_files import RemoteFile
 from korealbert.examples import packing, views
 from korealbert.finetune.encoders import speed as speed_stage
 from korealbert.finetune.encoders import stage as encoder_stage
@@ -27,6 +29,7 @@ from korealbert.recipe.benchmarks import (
     Measured,
     add_benchmark,
     add_benchmark_of_encoders,
+    add_file,
     add_summary,
     published_scores,
 )
@@ -113,7 +116,12 @@ def _add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
             inputs["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
         documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **inputs)
         cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
-    unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
+    fetched = {
+        input_role(number): add_file(nodes, f"decontaminate/{one.name}", one.path)
+        for number, one in enumerate(recipe.dedup.decontaminate)
+        if isinstance(one.path, RemoteFile)
+    }
+    unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned, **fetched)
     if recipe.quality is not None:
         unique = nodes.add("quality", quality.STAGE, recipe.quality, documents=unique)
     return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)

@@ -9,14 +9,13 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec
-from korealbert.corpus.crawl import fetch
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval import stage as retrieval_stage
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
 from korealbert.huggingface.modern import ModernBert
-from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
+from korealbert.recipe.benchmarks import Measured, Seed, add_file
 from korealbert.recipe.nodes import Nodes
 from korealbert.recipe.tables import Problems, Tables
 
@@ -98,7 +97,7 @@ def add_retrieval(nodes: Nodes, retrieval: Retrieval, own: Measured | None, othe
     files = {}
     for name, table in retrieval.collections.items():
         if table.remote is not None:
-            files[name] = nodes.add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
+            files[name] = add_file(nodes, f"benchmark/{name}/data", table.remote)
     models = {"": own} if own is not None else {}
     models |= {f"{name}/": measured for name, measured in others.items()}
     trained = dict(_add_bi_encoders(nodes, retrieval, models, files))

@@ -21,11 +21,13 @@ from korealbert.corpus.dedup.stage import DedupSpec
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
+from korealbert.documents.benchmark_files import LOCAL, REMOTE
 from korealbert.documents.containers import is_archive
 from korealbert.finetune import tasks
-from korealbert.finetune.definition_file import LOCAL, REMOTE
+from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import ContrastSpec, FinetuneSpec
+from korealbert.finetune.task import Task
 from korealbert.formatting import closest, nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
@@ -283,7 +285,7 @@ class Tables:
         described = ours if is_shipped(self.path) else []
         lines = [
             f"{where} {name!r}: no such file or directory: {path}{_instead(path)}"
-            f"{_origin(spec, name, shipped=path in described)}"
+            f"{self._origin(spec, name, shipped=path in described)}"
             for name, path in missing
             if path not in summarised
         ]
@@ -302,26 +304,33 @@ class Tables:
         if lines:
             raise RecipeError("\n".join(lines))
 
+    def _origin(self, spec: Spec, field: str, *, shipped: bool) -> str:
+        """Say where to get the missing file of a field; ``shipped``: a recipe of the package names it in its data."""
+        with suppress(ValueError):
+            task = None
+            if isinstance(spec, FinetuneSpec):
+                task = tasks.load(spec.task)
+            elif isinstance(spec, DedupSpec) and field.startswith("decontaminate."):
+                # Shipped recipes call such a file by its benchmark: klue-sts-dev.
+                task = self._benchmark(spec.decontaminate[int(field.split(".")[1])].name.rpartition("-")[0])
+            if task is not None:
+                return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+        if isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
+            return f"; {ORIGINS[spec.format]}"
+        if hub := getattr(spec, "hub", ""):
+            return f"; it is at https://huggingface.co/{hub}"
+        return "; the first lines of the recipe say what it is" if shipped else ""
+
+    def _benchmark(self, name: str) -> Task:
+        """Return the benchmark of ``[finetune.NAME]``, or the one of this name. Raises ValueError if there is none."""
+        given = self.tables["finetune"][name].get("task", name) if name in self.names("finetune") else name
+        if not is_file(str(given)):
+            return tasks.find(str(given))
+        return tasks.load(tasks.table_of(self.root / self._with_places(given), within=data_root()).definition)
+
 
 def _is_plain_file(path: Path) -> bool:
     return path.is_file() and not is_archive(path.name)
-
-
-def _origin(spec: Spec, field: str, *, shipped: bool) -> str:
-    """Say where to get the missing file of a field; ``shipped``: a recipe of the package names it in its data."""
-    if isinstance(spec, FinetuneSpec):
-        task = tasks.load(spec.task)
-        return f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
-    if isinstance(spec, DedupSpec) and field.startswith("decontaminate."):
-        # Shipped recipes call such a file by its benchmark: klue-sts-dev.
-        with suppress(ValueError):
-            task = tasks.find(spec.decontaminate[int(field.split(".")[1])].name.rpartition("-")[0])
-            return f"; {task.title} comes from {task.origin}"
-    if isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
-        return f"; {ORIGINS[spec.format]}"
-    if hub := getattr(spec, "hub", ""):
-        return f"; it is at https://huggingface.co/{hub}"
-    return "; the first lines of the recipe say what it is" if shipped else ""
 
 
 def _is_file(spec: Spec, field: str) -> bool:

@@ -197,6 +197,14 @@ def test_its_test_texts_are_kept_out_of_a_corpus(bench: Bench, toml: str, conten
     assert list(read_texts(EvaluationFile(**entry))) == texts
 
 
+def test_a_test_file_by_url_is_kept_out_of_a_corpus_by_url(bench: Bench) -> None:
+    place = {"url": "https://a.example/가.tsv", "sha256": "0" * 64, "name": "t.tsv"}
+    given = ", ".join(f'{name} = "{value}"' for name, value in place.items())
+    table = tasks.table_of(bench.write(f"{REVIEWS}[files]\ntest = {{ {given} }}\n"))
+    (entry,) = tomllib.loads(table.decontamination)["dedup"]["decontaminate"]
+    assert entry["path"] == place and EvaluationFile(**entry).path == table.files.test
+
+
 def test_sentences_without_any_unit_are_an_error_of_the_file(bench: Bench) -> None:
     toml = kind("tagging", "jsonl", 'text = "s"\ntags = "t"', 'labels = ["PER"]\nunit = "characters"')
     with pytest.raises(ValueError, match=r"test\.txt, line 1, field 't': no sentence has any characters; give sentences with"):

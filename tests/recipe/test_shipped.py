@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -315,6 +316,22 @@ def test_post_training_reads_no_dev_set_of_klue(name: str, prepared: Callable[[P
     kept_out = {file.path.path for file in nodes["dedup"].spec.decontaminate}  # type: ignore[attr-defined]
     tested = {n.spec.test.path for label, n in nodes.items() if label.startswith("finetune/") and "klue" in str(n.spec.test)}  # type: ignore[attr-defined]
     assert len(kept_out) == 7 and tested and tested <= kept_out
+
+
+def test_recipes_remove_the_test_texts_of_their_benchmarks() -> None:
+    """Those of ALBERT are as its paper, which removed none."""
+    left, read = set(), 0
+    for path in RECIPES:
+        recipe = tomllib.loads(path.read_text("utf-8"))
+        if {"extract", "finetune"} <= recipe.keys():
+            read += 1
+            removed = [(file["path"], file.get("member", "")) for file in recipe.get("dedup", {}).get("decontaminate", [])]
+            for name, table in recipe["finetune"].items():
+                split = "train" if "test_share" in table else "test"
+                if (table[split], table.get(f"{split}_member", "")) not in removed:
+                    left.add((path.stem.partition("-")[0], name))
+    assert read > 10
+    assert left == {("albert", name) for name in ("glue_mnli", "glue_sst2", "squad1", "squad2", "race")}
 
 
 def test_a_plan_says_what_a_pretraining_costs(prepared: Callable[[Path], Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Spec
-from korealbert.documents.benchmark_files import BenchmarkFile, conll_sentences, csv_rows
+from korealbert.artifact import InputPath, Inputs, Spec
+from korealbert.documents.benchmark_files import BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path
 
 _Column = str | int
 
@@ -22,8 +22,8 @@ class EvaluationFile(Spec):
 
     name: str = Field(min_length=1)
     """Its name in statistics and drop reasons."""
-    path: InputPath
-    """The file: compressed or not, in a tar archive or not."""
+    path: DataFile
+    """The file, compressed or not, in an archive or not: a path, or a table of URL and checksum as in ``[finetune.NAME]``."""
     member: str = ""
     """Name of the file within ``path``, if that is an archive."""
     format: Literal["tsv", "csv", "json", "jsonl", "korquad", "conll", "lines"]
@@ -73,7 +73,19 @@ class EvaluationFile(Spec):
     @property
     def file(self) -> BenchmarkFile:
         """The file with its member, to read."""
+        assert isinstance(self.path, InputPath), "read what ``downloaded`` returns"
         return BenchmarkFile(self.path.path, self.member)
+
+
+def input_role(number: int) -> str:
+    """Return the role of the stage's input with the file at this position of ``decontaminate``, if that is named by URL."""
+    return f"decontaminate.{number}"  # Names of sources, the other roles, have no dot.
+
+
+def downloaded(files: Iterable[EvaluationFile], inputs: Inputs) -> Iterator[EvaluationFile]:
+    """Yield the files, as downloaded if they are named by URL. Raises ValueError if one is missing among the inputs."""
+    for number, one in enumerate(files):
+        yield one.model_copy(update={"path": InputPath(local_path(one.path, inputs, input_role(number)))})
 
 
 def read_texts(evaluation: EvaluationFile) -> Iterator[str]:

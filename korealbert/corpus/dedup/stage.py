@@ -48,7 +48,7 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, letters_of, load_evaluation_texts
-from korealbert.corpus.dedup.evaluation_files import EvaluationFile
+from korealbert.corpus.dedup.evaluation_files import EvaluationFile, downloaded
 from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_passages
 from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared
@@ -356,13 +356,14 @@ class DedupStats(DocumentStats):
 
 
 def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> DedupStats:
-    """Deduplicate the ``documents`` shards of all roles together.
+    """Deduplicate the ``documents`` shards of all roles together; further roles hold downloaded evaluation files.
 
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself be dropped for another reason),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
     Raises ValueError naming the sources and their drops if no source has a document.
     """
+    spec = spec.model_copy(update={"decontaminate": tuple(downloaded(spec.decontaminate, inputs))})
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)

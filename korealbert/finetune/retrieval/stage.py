@@ -25,9 +25,8 @@ from pydantic import Field
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
+from korealbert.documents.benchmark_files import DataFile, RemoteFile, local_path
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune.definition_file import DataFile, RemoteFile
-from korealbert.finetune.features import local_path
 from korealbert.finetune.retrieval.collection import Collection, read_collection
 from korealbert.finetune.retrieval.ranking import METRIC, METRICS, Bm25, ranking_scores
 from korealbert.finetune.spec import Init, Precision
