@@ -221,14 +221,15 @@ def _priced(
             cost = prices.cost(stage.label, node.stage.name, work, training=training is not None)
             advice = [*_unshared(training, prices.machine), *_advice(work, prices.machine)] if training else []
             if isinstance(node.spec, DedupSpec):
-                advice += _left_in(node.spec, nodes)
+                advice += _left_in(nodes)
             yield replace(stage, cost=cost, width=work.width, advice="; ".join(advice))
 
 
-def _left_in(spec: DedupSpec, nodes: Mapping[str, Node]) -> Iterator[str]:
-    """Say which benchmarks of a run have a test file that is not removed from the corpus."""
-    removed = {(file.path, file.member) for file in spec.decontaminate}
-    benchmarks = [node.spec for node in nodes.values() if isinstance(node.spec, FinetuneSpec) and node.spec.tested]
+def _left_in(nodes: Mapping[str, Node]) -> Iterator[str]:
+    """Say which benchmarks of a run have a test file that is removed from none of its corpora."""
+    specs = [node.spec for node in nodes.values()]
+    removed = {(file.path, file.member) for spec in specs if isinstance(spec, DedupSpec) for file in spec.decontaminate}
+    benchmarks = [spec for spec in specs if isinstance(spec, FinetuneSpec) and spec.tested]
     if left := dict.fromkeys(each.task_name for each in benchmarks if each.test_file not in removed):
         yield f"test texts of {', '.join(left)} may be in the corpus: name their files in [[dedup.decontaminate]]"
 

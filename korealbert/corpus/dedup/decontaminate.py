@@ -94,7 +94,7 @@ _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 _FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
 """Fields of a header (``작성자 : 홍길동 | 조회 : 10 |``), or of a footer turned round, which may be longer."""
 _HEADER_CHARACTERS = 6 * 33
-_FIGURES = re.compile("(?:[0-9]+(?:년|월|일|시|분|초|점|회|명|원|개|위)?|오전|오후)+")
+_FIGURES = re.compile("(?:[0-9]++(?:년|월|일|시|분|초|점|회|명|원|개|위)?|오전|오후)+")
 """Letters of texts that are a date or numbers, which are evaluation texts only if they are whole lines."""
 
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS.values())))
