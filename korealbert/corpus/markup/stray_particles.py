@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from korealbert.corpus.markup.holes import OF_A_SUBJECT, mend_holes
+from korealbert.corpus.markup.holes import EITHER_FORM, OF_A_SUBJECT, mend_holes
 from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
 from korealbert.corpus.particles import is_particle, is_word_of
 
@@ -28,6 +28,7 @@ _EXCLAIMED = (
 _CERTAIN = (
     rf"(?!{_EXCLAIMED})"
     rf"(?:(?:는|를|을(?! +[은이의과] )|[와과] 같[은이]|와|의|에서는?|에는|으로|에(?: {_COMPOUND})?){_END}"
+    rf"|{EITHER_FORM}{_END}"
     r"|이(?:며|고|지만|라면|면|므로)(?:, *|$)|(?:이다|이었다|입니다)\.(?: +|$))"
 )
 """Words that begin no sentence."""
