@@ -213,6 +213,7 @@ def test_particles_without_their_word_begin_nothing(body: str, text: str, tmp_pa
         "그가 말했다. 에, 그러니까 말이다.\n에 또 할 말이 있다.",
         "갑은 김철수이다.\n을 박영희는 집을 산다.\n을 은 값을 낸다.\n가 드리겠다. 가 볼 곳이 많다. 가 본 곳이다.",
         "나누기\n가 군은 1월에 뽑는다.",
+        "조사는 여럿이다. 은/는, 이/가, 을/를과 같다.\n은/는, 이/가의 경우에 그렇다.\n은(는) 조사이다.",
     ],
 )
 def test_words_like_particles_stay(text: str, tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ _EXCLAIMED = (
 _CERTAIN = (
     rf"(?!{_EXCLAIMED})"
     rf"(?:(?:는|를|을(?! +[은이의과] )|[와과] 같[은이]|와|의|에서는?|에는|으로|에(?: {_COMPOUND})?){_END}"
-    rf"|{EITHER_FORM}{_END}"
     r"|이(?:며|고|지만|라면|면|므로)(?:, *|$)|(?:이다|이었다|입니다)\.(?: +|$))"
 )
 """Words that begin no sentence."""
@@ -42,7 +41,7 @@ _ATTACHED = (
     r"|이 +(?=있|없|아니|되|된 |됐|나[오온타]|[가-힣]{1,7}[했었았였됐겠렸졌섰갔왔났켰쳤혔한된진린른는간온난]다[.,])"
 )
 """Particles that begin sentences only as other words: silver, to go, names, the province."""
-_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}){_CERTAIN}*", re.MULTILINE)
+_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}|{EITHER_FORM} +){_CERTAIN}*", re.MULTILINE)
 _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
 # A pattern whose name ends in ``_END`` matches the end of each match of another. It is searched first, fifty times as fast,
 # because it begins with a literal; few texts have a match.
