@@ -204,6 +204,25 @@ def test_particles_without_their_word_begin_nothing(body: str, text: str, tmp_pa
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "가 군은 1월에, 나 군은 2월에 뽑는다.\n가 등급은 300명이다.\n가 지구는 넓다.\n가 단조는 조성이다.",
+        "값은 300 헤르츠이다. 가 음의 위에 마 음이 있다. 가 점에서 시작한다.",
+        "배는 둘이다.\n가 바구니는 크다.\n나 바구니는 작다.",
+        "차례는 이렇다.\n가 나다라 순으로 적는다.\n와, 정말 길다.\n와 진짜 크다.\n와 크기도 하다!\n와 보니 좋다.",
+        "그가 말했다. 에, 그러니까 말이다.\n에 또 할 말이 있다.",
+        "갑은 김철수이다.\n을 박영희는 집을 산다.\n을 은 값을 낸다.\n가 드리겠다. 가 볼 곳이 많다. 가 본 곳이다.",
+        "나누기\n가 군은 1월에 뽑는다.",
+        "조사는 여럿이다. 은/는, 이/가, 을/를과 같다.\n은/는, 이/가의 경우에 그렇다.\n은(는) 조사이다.",
+    ],
+)
+def test_words_like_particles_stay(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(f'<doc id="5" url="" title="강">\n강\n\n{text}\n</doc>\n', "utf-8")
+    assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]
+
+
+@pytest.mark.parametrize(
     ("body", "text"),
     [
         ("그는 바보 이서온\n의 삶을 살았다. 전투기\n를 몰았다.", "그는 바보 이서온의 삶을 살았다. 전투기를 몰았다."),

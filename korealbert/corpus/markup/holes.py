@@ -14,16 +14,23 @@ from korealbert.corpus.particles import is_word_of
 
 _GAP = rf"(?<=[^\s{LINE_BREAK}{REMOVED}] )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
 """Removed markup after a word and a blank."""
-_GAP_END = re.compile(rf"{REMOVED}(?:[가-힣]|\(으\))")
+_SYMBOL = "[a-zA-Zμ²³㎢㎡/%°]{1,6}"
+_GAP_END = re.compile(rf"{REMOVED}(?:[가-힣]|\(으\)| ?{_SYMBOL}인 )")
+EITHER_FORM = (
+    r"(?:은\(는\)|는\(은\)|은/는|이\(가\)|가\(이\)|이/가|을\(를\)|를\(을\)|을/를|과\(와\)|와\(과\)|와/과"
+    r"|\(으\)로(?:는|서|써|부터)?)"
+)
+"""A particle in both forms, for a word of a template whose end is unknown."""
 OF_A_SUBJECT = (
     "속(?:한|하는|해) |만든 |지은 |세운 |이끄는 |이끈 |맡은 |낳은 |태어난 |사는 |살던 |다스리는 |다스린 "
     "|(?:발견|발명|개발|설립|제작|창건|건립|통치|거주|소유|운영|관리)(?:한|하는|하던) "
 )
 """Verbs that a subject must precede, so that 이 before them is its particle: in 이 작은 강 it is none."""
 _PARTICLE = (
-    r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
+    rf"(?:{EITHER_FORM}|"
+    r"에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
     r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제))"
-    r"|처럼|마다|\(으\)로|이?라는|들(?:이|은|을|의|과|에|에게)"
+    r"|처럼|마다|이?라는|들(?:이|은|을|의|과|에|에게)"
     rf"|이(?= (?:{OF_A_SUBJECT})))"
 )
 _TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
@@ -36,9 +43,27 @@ explained: 함수 {{식}}에 대하여."""
 _COUNTER = "(?:명|개|마리|권|편|곳|채|대|척|그루|가구|세대|건|종|회|번|차례|점|호|동|층|량)"
 _COUNTED = re.compile(
     rf"([가-힣])( )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED}){_COUNTER}"
-    r"(이|가|을|를|은|는|과|와|의|으로|로|에|에서|도|만)(?=[ ,])"
+    r"((?:이|가|을|를|은|는|과|와|의|으로|로|에|에서|도|만)(?=[ ,])|(?=,| (?:및|또는|그리고) ))"
 )
-"""A noun, a number that was removed, and its counter with a particle."""
+"""A noun, a number that was removed, and its counter, with a particle or before the next of a series."""
+_COORDINATED = re.compile(
+    rf"([가-힣])(이자| (?:겸|및|또는|혹은)) (?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
+    r"(?:(이[며고자](?=[ ,])|(?:이다|이었다|였다)(?=\.)|(?<!및 \0)(?<!는 \0)(?<!은 \0)인(?= ))"
+    r"|(?<!이자 \0)((?:은|는|이|가|을|를|의|으?로|에서?|에게)(?=[ ,])))"
+)
+"""A noun, and a word that was removed beside it: 시인이자 {{직업}}이며. Not 이자 before other particles, which is interest."""
+_ATTRIBUTE = re.compile(
+    rf"(?:^|(?<=[다요]\. )|(?<=[은는을를에서도로] )|(?<=[^고며], )|(?<={LINE_BREAK}))(?:(?:평균|최[대고소]|총|전체) )?"
+    "(?:해발 고도|고도|높이|길이|넓이|면적|너비|폭|깊이|반지름|지름|직경|둘레|두께|무게|몸무게|체중|키|나이|인구|학생 수"
+    "|이름|본명|별명|본관|직업|국적|크기|용량|속도|온도|질량|밀도|주기|반감기|가격|값|비율|확률)"
+    rf"[이가] (?:(?:약|총|만|최[대소]) ?)?(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
+    " ?(?:(?:제곱)?(?:센티|킬로|밀리)?(?:미터|그램)|리터|톤|도|명|개|세|살|층|[만억]?원|[년분초]|시간|헤르츠|퍼센트|헥타르|배"
+    rf"|{_SYMBOL})?"
+    r"인 +(?!것|(?:줄|데|지|채|양|듯|만큼|경우|때|까닭)(?:[이을은에]|$| ))(?=\S)",
+    re.MULTILINE,
+)
+"""A clause before a noun that says a number or name: 높이가 {{수}} m인 나무. Not after a word that belongs to it
+(나무의 높이가), nor after another such clause (너비가 {{수}}이고)."""
 _TOPIC_COUNTED = re.compile(rf"{_GAP}{_COUNTER}(?:으로|로|이며|이고),? +")
 _DATED = re.compile(rf"(?<=\d[년월]) (?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})[월일](?=(?:에|부터|까지|의)[ ,])")
 _UNDATED = re.compile(rf"^{REMOVED}+년(?:에|부터|까지)? +", re.MULTILINE)
@@ -68,19 +93,35 @@ def mend_holes(text: str) -> str:
         return text
     for sentence in (_SAYS_NOTHING, _NAMELESS):
         text = sentence.sub(rf"{REMOVED}\g<blank>", text)  # The next sentence may begin with 들은 or 보다, no particles there.
-    text = _COUNTED.sub(_joined, text)
+    text = _ATTRIBUTE.sub(REMOVED, text)
+    text = _COORDINATED.sub(_joined_alone, _COUNTED.sub(_joined, text))
     text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
     return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))
 
 
-_PAIRS = {one: pair for pair in (("이", "가"), ("을", "를"), ("은", "는"), ("과", "와"), ("으로", "로")) for one in pair}
+_PAIRS = {one: pair for pair in (("이", "가"), ("을", "를"), ("은", "는"), ("과", "와"), ("이었다", "였다")) for one in pair}
+_FINAL_L = 8
+"""Number of ㄹ among the finals of Unicode's syllables."""
+_NO_NOUN = "은는이가을를에의도로과와고며면진친한된인난운른간온던할될해돼약총만"
+"""Last syllables of words that may be no noun: 숨진 {{수}}명이."""
 
 
 def _joined(found: re.Match[str]) -> str:
     """Put a particle to the noun before the number, in the form that follows it; after another particle nothing is mended."""
     noun, _, particle = found.groups()
     word = found.string[max(0, found.start() - 1) : found.end(1)]
-    if noun in "은는이가을를에의도로과와" or word in ("에서", "모두", "전체", "각각"):
+    if noun in _NO_NOUN or word.lstrip() in ("제", "에서", "모두", "전체", "각각", "운데", "현재"):
         return found[0]
-    fitting = next((one for one in _PAIRS.get(particle, (particle,)) if is_word_of(noun + one, noun)), particle)
-    return f"{noun}{REMOVED}{fitting}"
+    return f"{noun}{REMOVED}{_fitting(noun, particle)}"
+
+
+def _joined_alone(found: re.Match[str]) -> str:
+    """Put a verb or particle to the noun before a word that was removed, without what joined them."""
+    noun, _, verb, particle = found.groups()
+    return f"{noun}{REMOVED}{_fitting(noun, verb or particle)}"
+
+
+def _fitting(noun: str, particle: str) -> str:
+    if particle in ("으로", "로"):
+        return "로" if (ord(noun) - ord("가")) % 28 in (0, _FINAL_L) else "으로"
+    return next((one for one in _PAIRS.get(particle, (particle,)) if is_word_of(noun + one, noun)), particle)

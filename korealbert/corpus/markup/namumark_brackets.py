@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
 from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, INVISIBLE_LINKS, LINE_BREAK, REMOVED
-from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, source_length
+from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, OUTSIDE, source_length
 from korealbert.corpus.readers.spec import WikiOptions
 
 _ROUNDS = 3
@@ -90,12 +90,13 @@ def _cites(label: str, parts: list[str], index: int) -> bool:
 
 def _link_text(target: str, label: str | None) -> tuple[str, str]:
     """Return the text of a link between its marks and "", or "" and its construct if it shows nothing."""
+    leads_out = "://" in target
     if ":" in target:
         target = target.replace(REMOVED, "").strip()
         construct = invisible_link(target, INVISIBLE_LINKS)
         if construct:
             return "", construct
-        if "://" in target:
+        if leads_out:
             label = target.partition(" ")[2] if label is None else label
             if _CITATION.match(label):
                 return "", "link"
@@ -105,7 +106,7 @@ def _link_text(target: str, label: str | None) -> tuple[str, str]:
             label = label.partition("#")[0]
         if label[:1] in (":", "/", "."):
             label = label.removeprefix(":").removeprefix("../").lstrip("/")
-    return (f"{LINK_START}{label}{LINK_END}", "") if label.strip("\0 \t\n") else ("", "link")
+    return (f"{LINK_START}{OUTSIDE if leads_out else ''}{label}{LINK_END}", "") if label.strip("\0 \t\n") else ("", "link")
 
 
 def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:

@@ -6,6 +6,7 @@ and within a sentence the phrase or clause that says nothing without its number.
 Directly after removed markup all particles are removed, except 이 before a possible noun (이 강은), and those that begin names
 as often (에도, 이란). Elsewhere only particles are removed that never begin a sentence: in 105,000 articles of Korean Wikipedia
 in the output of WikiExtractor these are 의, and 가 before a longer word, but not 은 (silver) and 로 (a name).
+가 and 을 stay where they name the first or second of several (가 등급, 갑 and 을), 와 and 에 where they exclaim.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from korealbert.corpus.markup.holes import OF_A_SUBJECT, mend_holes
+from korealbert.corpus.markup.holes import EITHER_FORM, OF_A_SUBJECT, mend_holes
 from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
-from korealbert.corpus.particles import is_word_of
+from korealbert.corpus.particles import is_particle, is_word_of
 
 _END = r"(?:, *| +(?!\([^\W\d가-힣])|$)"
 """Not before a parenthesis with other letters, which explains a name: 의 (義)는 성씨이다."""
 _COMPOUND = "(?:대하|대해|대한|따라|따르|따른|의하|의해|의한|관하|관한|비하|비해)[가-힣]*"
+_EXCLAIMED = (
+    r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])|[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
+)
+"""와 and 에 as exclamations, and 와 as a form of 오다 (to come): 와 진짜 크다. 와 보니"""
 _CERTAIN = (
-    rf"(?:(?:는|를|을|[와과] 같[은이]|와|의|에서는?|에는|으로|에(?: {_COMPOUND})?){_END}"
+    rf"(?!{_EXCLAIMED})"
+    rf"(?:(?:는|를|을(?! +[은이의과] )|[와과] 같[은이]|와|의|에서는?|에는|으로|에(?: {_COMPOUND})?){_END}"
     r"|이(?:며|고|지만|라면|면|므로)(?:, *|$)|(?:이다|이었다|입니다)\.(?: +|$))"
 )
 """Words that begin no sentence."""
@@ -35,7 +41,7 @@ _ATTACHED = (
     r"|이 +(?=있|없|아니|되|된 |됐|나[오온타]|[가-힣]{1,7}[했었았였됐겠렸졌섰갔왔났켰쳤혔한된진린른는간온난]다[.,])"
 )
 """Particles that begin sentences only as other words: silver, to go, names, the province."""
-_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}){_CERTAIN}*", re.MULTILINE)
+_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}|{EITHER_FORM} +){_CERTAIN}*", re.MULTILINE)
 _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
 # A pattern whose name ends in ``_END`` matches the end of each match of another. It is searched first, fifty times as fast,
 # because it begins with a literal; few texts have a match.
@@ -110,7 +116,11 @@ _ENDED = re.compile(f"[^\n]*[이{''.join(map(chr, range(ord('갔'), ord('힣'), 
 _REACH = 64
 """Maximum of characters between the beginning of a line and a particle."""
 
-_NOT_GO = "(?!가셔|보[니면고았아자]|버[리린려렸]|줘)"
+_NOT_GO = (
+    "(?!가셔|보[니면고았아자려기라세십]|봤|봐|봅|본[ 다]|볼[ 까]|버[리린려렸]|줘|주(?:기로|겠|었|세|십)"
+    "|드[리린릴렸려립]|계[시신셨]|달라고)"
+)
+"""Not before verbs that follow 가 as a form of 가다 (to go): 가 보니, 가 드리겠다."""
 _SUBJECT = rf"가 +{_NOT_GO}(?=[가-힣]{{2}}|\d)|은 +(?=(?:에서|으로|[을를로의과와는가에]) )"
 _LINE = re.compile(rf"\n(?<![\"”'’」』》〉>]\n)(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 """Not after a quotation or title, whose particle may begin the next line: ``"정말이다."`` and 라고 그는 말했다."""
@@ -123,6 +133,17 @@ _NO_NOUN = re.compile(
     r"|경우|하자|만약|우선|물론|대략|항상|달리| 약)\Z"
 )
 """The last two syllables of lines that do not end in a noun."""
+_LETTERED = re.compile(
+    "(?:등급|[군급형조음점동항목호반팀안부층열]|[구권]역|지[구역점]|구간|[장단]조|그룹|유형|코스|단계|선거구|계열)"
+    "(?P<particle>[가-힣]*)|나(?:다|[ ,])"
+)
+"""What the first letter of the alphabet numbers, and the note A: 가 등급, 가 음. Also 가 나다라."""
+_FIRST_PARTY = re.compile(r"(?:^|[.?!] )[\"'“‘「(]?갑[은이의과]?[ \"'”’」),:]", re.MULTILINE)
+_HANGUL = re.compile("[가-힣]+")
+_PARTY_REACH = 200
+"""Maximum of characters between 갑 and 을 of a contract, which are in one line or in two that follow each other."""
+_NEAR = 1_000
+"""Maximum of characters between 가 and 나 of an enumeration."""
 _SENTENCE = re.compile(rf"\. (?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
 
 
@@ -201,11 +222,37 @@ def without_stray_particles(text: str, title: str) -> str:
 
     If a particle fits the noun at the end of the line above, the lines are joined instead: 바보 노무현, 의 삶.
     """
-    text = _SENTENCE.sub(". ", _LINE.sub("\n", f"\n{_BROKEN.sub(_joined, text)}")[1:])
+    text = _LINE.sub(_without_particle, f"\n{_BROKEN.sub(_joined, text)}")[1:]
+    text = _SENTENCE.sub(_without_particle, text)
     return text.removeprefix("은 ") if not title.startswith("은") else text
+
+
+def _without_particle(found: re.Match[str]) -> str:
+    mark = found[0][: 2 if found[0].startswith(".") else 1]
+    return found[0] if _is_letter(found.string, found.start() + len(mark)) else mark
+
+
+def _is_letter(text: str, at: int) -> bool:
+    """Return whether 가 or 을 at a position names the first or second of several: 가 등급; 을 below or behind 갑."""
+    if text.startswith("을 ", at):
+        last_lines = text[max(0, at - _PARTY_REACH) : at].rsplit("\n", 2)[-2:]
+        return _FIRST_PARTY.search("\n".join(last_lines)) is not None
+    if not text.startswith("가 ", at):
+        return False
+    at += len("가 ")
+    if (lettered := _LETTERED.match(text, at)) and (not lettered["particle"] or is_particle(lettered["particle"])):
+        return True
+    word = _HANGUL.match(text, at)
+    if word is None:
+        return False
+    noun = word[0][:2] if len(word[0]) > 2 else word[0][:1]
+    second = text.find(f"나 {noun}", at, at + _NEAR)
+    return second >= 0 and text[second - 2 : second].endswith(("\n", ". "))
 
 
 def _joined(line_break: re.Match[str]) -> str:
     at = line_break.start()
+    if _is_letter(line_break.string, at + 1):
+        return "\n"
     noun, particle = line_break.string[max(0, at - 2) : at], line_break[1] or line_break[2]
     return "" if is_word_of(noun[-1] + particle, noun[-1]) and not _NO_NOUN.search(noun) else "\n"

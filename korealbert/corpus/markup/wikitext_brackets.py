@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
 from korealbert.corpus.markup.layout import INVISIBLE_LINKS, LANGUAGES, REMOVED, SISTER_PROJECTS
-from korealbert.corpus.markup.templates import DISAMBIGUATION, country_of_code, inline_text, is_inline, template_key
+from korealbert.corpus.markup.templates import COUNTRIES, DISAMBIGUATION, country_of_code, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 
 _BRACES, _TABLE = "{{", "{|"
@@ -99,11 +99,7 @@ class Brackets(NestedMarkup):
             text = inline_text(key, found[2].split("|")[1:], self.options.inline_templates)
         elif key in DISAMBIGUATION:
             self.disambiguation = True
-        elif (
-            (country := country_of_code(found[1].strip(), found.string, found.end()))
-            and _is_within_line(found)
-            and self._is_korean
-        ):
+        elif (country := _country(found)) and self._is_korean:
             text = country
         self.lost["template"] += _width(found) - len(text)
         return text or REMOVED
@@ -256,6 +252,17 @@ class Brackets(NestedMarkup):
                 last = pipe
             return blank_until(self.out, last, "\n")
         return self.abandon_link(frame) if frame.pipes else 0
+
+
+def _country(found: re.Match[str]) -> str:
+    """Return the country whose code names a template in a line or list; alone in a line that is no item, it is a picture."""
+    name, end = found[1].strip(), found.end()
+    if name not in COUNTRIES:
+        return ""
+    if _is_within_line(found):
+        return country_of_code(name, found.string, end)
+    before = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+    return COUNTRIES[name] if before.lstrip(f" \t{REMOVED}")[:1] in tuple("*#:;") else ""
 
 
 def _is_within_line(found: re.Match[str]) -> bool:

@@ -193,3 +193,48 @@ def test_a_table_may_begin_with_its_caption() -> None:
 @pytest.mark.parametrize("mark", ["", "* ", " * ", "*"])
 def test_pointers_to_other_documents_go(mark: str) -> None:
     assert text_of(f"{mark}상위 문서: [[나무]]\n뒤의 글이다.") == "뒤의 글이다."
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        (
+            "== 등장인물 ==\n'''[[김철수]]'''\n주인공이다.\n'''[[박영희]]'''\n그의 친구다.",
+            "등장인물\n김철수\n주인공이다.\n박영희\n그의 친구다.",
+        ),
+        ("== 도구 ==\n * [[파이참|PyCharm]]\n [[제트]] 사에서 만들었다.", "도구\nPyCharm\n제트 사에서 만들었다."),
+        (" * [[https://a.kr/pycharm|PyCharm]]\n 큰 도구이다.", "PyCharm\n큰 도구이다."),
+        ("[[강]]\n * 길다.\n * 깊다.", "강\n길다.\n깊다."),
+        ("== 출연 ==\n * [[이병헌]]\n * [[김태리]]\n\n== 감독 ==\n[[봉준호]]", "출연\n이병헌\n김태리\n\n감독\n봉준호"),
+        ("== 출연 ==\n[[이병헌]], [[김태리]]\n[[유연석]]", "출연\n이병헌, 김태리\n유연석"),
+        ("회원은 다음과 같다.\n\n * [[김철수]]\n * [[박영희]]", "회원은 다음과 같다.\n\n김철수\n박영희"),
+        (
+            "[[가람]]에서 살았다. [[https://a.kr|가람에서 사는 사람이 쓴 긴 글 (2014년)]]",
+            "가람에서 살았다. 가람에서 사는 사람이 쓴 긴 글 (2014년)",
+        ),
+        (
+            "강은 길다.\n * [[https://a.kr|가람에서 사는 사람이 아주 길게 쓴 글]]\n"
+            " * [[https://b.kr|또 다른 사람이 길게 쓴 글]]: 좋은 글이다.",
+            "강은 길다.\n또 다른 사람이 길게 쓴 글: 좋은 글이다.",
+        ),
+    ],
+)
+def test_a_link_alone_in_its_line_may_be_a_heading_or_a_name(markup: str, expected: str) -> None:
+    assert text_of(markup) == expected
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        " * [[강]]\n * [[산]]\n\n",  # before all text
+        "== 확장 ==\n[[https://a.kr|홈페이지]]\n[[https://b.kr|여기서 해 보는 곳]]\n\n",
+        "== 확장 ==\n[[https://a.kr|공식 홈페이지]]\n",
+        "== 역사 ==\n[[가람시/역사]]\n\n",
+        "== 역사 ==\n[[/역사]]\n\n",
+        "== 둘러보기 ==\n * [[강]]\n * [[산]]\n=== 그 밖에 ===\n * [[들]]\n== 글 ==\n",
+        "== 관련 사이트 ==\n * [[강]]\n\n== 글 ==\n",
+    ],
+)
+def test_links_that_lead_elsewhere_go(links: str) -> None:
+    text = text_of(f"{links}글이 이어진다.")
+    assert text.removeprefix("확장\n").removeprefix("역사\n").removeprefix("글\n") == "글이 이어진다."
