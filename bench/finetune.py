@@ -1,6 +1,6 @@
 """Examples per second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
 
-python -m bench.finetune DATA --peers PYTHON [--model DIR] [--precision float32] [--threads 1] [--rounds 2]
+python -m bench.finetune DATA --peers PYTHON [--model DIR] [--precision fp32] [--threads 1] [--rounds 2]
 
 DATA is the folder of benchmarks (NSMC, and KorQuAD's dev file, split by article). Without --model, it trains a BERT of 4 layers
 × 256 with fresh weights and 8,000 word pieces of both. Both sides read features that are made beforehand, train one epoch with
@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--peers", required=True, help="interpreter with transformers and accelerate")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--tasks", nargs="+", default=["nsmc", "korquad"])
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of both sides")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of both sides")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="a tenth of the NSMC examples")

@@ -168,7 +168,7 @@ def trainer(path: str) -> dict[str, float]:
         per_device_eval_batch_size=128,
         num_train_epochs=1,
         learning_rate=job["learning_rate"],
-        bf16=job["precision"] == "bfloat16",
+        bf16=job["precision"] == "bf16",
         warmup_ratio=0.1,
         weight_decay=0.01,
         lr_scheduler_type="linear",

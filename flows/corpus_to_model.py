@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,9 @@ def corpus_to_model(
             prepared.check(runtime, elsewhere=elsewhere)
         except Exception:
             with suppress(Exception):  # An error here must not hide the failure itself.
-                publish.name_run(f"{recipe.stem} · nothing started")
+                publish.name_run(recipe.stem, "nothing started")
             raise
-        publish.name_run(prepared.name, prepared.planned)
-        publish.plan(prepared.planned, store)
+        publish.plan(prepared.name, prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
         request = {"recipe": str(recipe), "overrides": overrides, **places}
         names = {stage.label: stage.name for stage in prepared.planned}
@@ -119,24 +119,29 @@ def corpus_to_model(
                     job |= {"rerun": label in prepared.rerun, "on_gpu": request if label in elsewhere else None}
                     named = step.with_options(name=label)  # in the UI, even if the stage never starts
                     built[label] = runner.submit(named, {**job, "lineage": lineage_events})
-                try:
-                    for future in built.values():
-                        future.wait()
-                        if isinstance(error_of(future.state), PretrainingStopped):
-                            break  # The runner starts no other stage.
-                except TerminationSignal:
-                    if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
-                        leave_soon()  # but other stages have nothing to save.
-                    raise
+                _wait(built.values())
             states = {label: _state_at_end(future) for label, future in built.items()}
             if (failure := StagesFailed.of(states)) is not None:
                 with suppress(Exception):  # An error here must not hide the failure itself.
-                    publish.result(prepared.planned, states, needed, store)
+                    publish.result(prepared.name, prepared.planned, states, needed, store)
                     publish.unstarted(states, needed, {label: future.task_run_id for label, future in built.items()})
                 raise failure from failure.defect
-        publish.result(prepared.planned, states, needed, store)
+        publish.result(prepared.name, prepared.planned, states, needed, store)
         *_, last = built.values()
         return str(store.resolve() / last.result())
+
+
+def _wait(stages: Iterable[PrefectFuture[Any]]) -> None:
+    """Wait for the stages, or until pretraining is stopped, after which the runner starts none. Raises TerminationSignal."""
+    try:
+        for stage in stages:
+            stage.wait()
+            if isinstance(error_of(stage.state), PretrainingStopped):
+                break
+    except TerminationSignal:
+        if not stop_all():  # The runner waits for the running stage: training saves a checkpoint and ends,
+            leave_soon()  # but other stages have nothing to save.
+        raise
 
 
 def _state_at_end(future: PrefectFuture[Any]) -> State[Any]:

@@ -97,7 +97,9 @@ class Lineage:
                 raise ValueError(f"{_KEY} has blanks, line breaks or characters beyond ASCII in it; set only the key")
             return
         if "://" in target:
-            raise ValueError(f"--lineage {target}: is neither a file nor an address that begins with http:// or https://")
+            raise ValueError(
+                f"--lineage {target}: is neither a file nor an address that begins with http:// or https://; name one"
+            )
         refuse_overwriting(Path(target), read)
         try:
             with Path(target).open("a", encoding="utf-8"):

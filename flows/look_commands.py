@@ -121,12 +121,12 @@ def diff(
     data: DataDir = None,
 ) -> None:
     """Compare two runs, artifacts or recipes: settings, corpora, scores and curves."""
-    from korealbert.recipe import comparison  # noqa: PLC0415 (loads every package)
+    from korealbert.recipe.comparison import chapters, sides  # noqa: PLC0415 (loads every package)
     from korealbert.report.render.writer import page  # noqa: PLC0415
 
     places: list[Path] = []
 
-    def side(name: str) -> comparison.Side:
+    def side(name: str) -> sides.Side:
         recipe = shipped(Path(name))
         if means_directory(store, name, RECIPE_HERE.name):
             recipe /= RECIPE_HERE
@@ -135,14 +135,14 @@ def diff(
         if html is not None:
             _check_target(html, artifact.path if artifact else recipe)
         if artifact is not None:
-            return comparison.of_artifact(artifact)
-        return comparison.of_recipe(recipe, Store(store), _display_name(name), data=data)
+            return sides.of_artifact(artifact)
+        return sides.of_recipe(recipe, Store(store), _display_name(name), data=data)
 
     with clear_errors():
         one, other = side(first), side(second)
         if len(set(places)) == 1:
             warn(f"{first} and {second} are the same, so nothing differs")
-        sections, introduction = comparison.compare(one, other), comparison.introduction(one, other)
+        sections, introduction = chapters.compare(one, other), chapters.introduction(one, other)
         if html is not None:
             _write_page(html, page(f"{one.name} and {other.name}", introduction, sections))
             console.print(str(html), soft_wrap=True)

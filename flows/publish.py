@@ -32,6 +32,10 @@ from korealbert.report.sections.outcome import MARKS
 
 NOT_STARTED = "Not started"
 """State of a stage that lacks the artifact of a failed one."""
+CACHED = "Cached"
+"""State of a stage that was built before."""
+ALL_CACHED = "all cached"
+"""Part of the name of a run that builds nothing."""
 _RECORDED_WITHIN_SECONDS = 10
 """How long the server may take to record the last states of a run."""
 
@@ -117,23 +121,19 @@ _MADE_UP = re.compile("[a-z]+-[a-z]+")
 """Names that Prefect makes up for runs: ``brave-otter``."""
 
 
-def name_run(what: str, planned: Sequence[Planned] = ()) -> None:
-    """Name the current run: ``sample · 32 stages · 2 to build``. A name that someone chose stays."""
+def name_run(*parts: str) -> None:
+    """Name the current run, ``sample · 32 stages · 2 to build``, unless it began under a name that someone chose."""
     context = FlowRunContext.get()
     run = context.flow_run if context else None
-    if run is None or not _MADE_UP.fullmatch(run.name):
-        return
-    parts = [what]
-    if planned:
-        waiting = sum(stage.status != "cached" for stage in planned)
-        parts += [f"{len(planned)} stages", f"{waiting} to build" if waiting else "all cached"]
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(run.id, name=" · ".join(parts))
+    if run is not None and _MADE_UP.fullmatch(run.name):  # the name at its beginning, whatever it was called since
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(run.id, name=" · ".join(parts))
 
 
-def plan(planned: Sequence[Planned], store: Path) -> None:
-    """Publish the plan of a run before it starts, with the paths of cached artifacts."""
+def plan(recipe: str, planned: Sequence[Planned], store: Path) -> None:
+    """Publish the plan of a run before it starts, with the paths of cached artifacts, and name the run."""
     waiting = sum(stage.status != "cached" for stage in planned)
+    name_run(recipe, f"{len(planned)} stages", f"{waiting} to build" if waiting else ALL_CACHED)
     lines = [f"{waiting} of {len(planned)} stages are to be built in {_place(store.resolve())}.", ""]
     lines += ["| stage | status | artifact | why | takes |", "|---|---|---|---|---|"]
     for stage in planned:
@@ -143,13 +143,15 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
 
 
 def result(
+    recipe: str,
     planned: Sequence[Planned],
     states: Mapping[str, State[Any]],
     needed: Mapping[str, Collection[str]],
     store: Path,
 ) -> None:
-    """Publish how a run ended: the beginning of the report or why stages failed, then every stage with its state and message.
+    """Publish how a run ended, and rename it: ``sample · 32 stages · 2 built``.
 
+    That is the beginning of the report or why stages failed, then every stage with its state and message.
     ``needed`` are the labels of each stage's inputs: a stage that lacks one names the failed stage and not its own state.
     """
     failed = [label for label, state in states.items() if state.is_failed() or state.is_crashed()]
@@ -171,6 +173,9 @@ def result(
         rows.append(f"| {plain(label)} | {name} | {plain(message)} |")
     title = "Failed" if failed else "Outcome"
     artifacts.create_markdown_artifact("\n\n".join([*parts, "\n".join(rows)]), key="outcome", description=title)
+    built = sum(state.is_completed() and state.name != CACHED for state in states.values())
+    ended = f"{len(failed)} failed" if failed else f"{built} built" if built else ALL_CACHED
+    name_run(recipe, f"{len(planned)} stages", ended)
 
 
 def _lacking(states: Mapping[str, State[Any]], needed: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -196,7 +196,7 @@ def step(
         publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message=CACHED if built.cached else _took(built)))
     name = built.artifact.name
-    return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
+    return Completed(name=publish.CACHED if built.cached else "Completed", message=_message(label, built), data=name)
 
 
 def _built(job: Job, runtime: TrainingRuntime, gate: Gate, begin: Callable[[], None]) -> Built:

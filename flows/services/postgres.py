@@ -123,4 +123,6 @@ def _unprivileged() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise RuntimeError("PostgreSQL cannot serve as root, and this machine knows neither postgres nor nobody")
+    raise RuntimeError(
+        "PostgreSQL cannot serve as root, and this machine knows neither postgres nor nobody; start it as another user"
+    )

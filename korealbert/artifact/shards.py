@@ -98,7 +98,9 @@ def _connected(address: str) -> Any:
         try:
             ray.init(address=address, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ClusterMissing(f"no Ray cluster answers at {address!r}: {error}") from None
+            raise ClusterMissing(
+                f"no Ray cluster answers at {address!r} ({error}); start one with `ray start --head`"
+            ) from None
     return ray
 
 

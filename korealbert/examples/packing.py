@@ -76,7 +76,7 @@ class ExamplesSpec(Spec):
         if self.min_pieces > pieces_per_row(self.sequence_length):
             raise ValueError(
                 f"min_pieces = {self.min_pieces} leaves nothing of sequence_length = {self.sequence_length}: "
-                f"a row holds {pieces_per_row(self.sequence_length)} pieces in addition to [CLS] and two [SEP]"
+                f"a row holds {pieces_per_row(self.sequence_length)} pieces beside [CLS] and two [SEP]; lower min_pieces"
             )
         return self
 

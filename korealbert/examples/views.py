@@ -58,7 +58,7 @@ class ViewsSpec(Spec):
             which = "rate" if self.masking.highest_rate == self.masking.rate else "rate_from"
             raise ValueError(
                 f"masking.{which} {self.masking.highest_rate} + word_order.rate {self.word_order.rate} leave under a quarter "
-                "of the text"
+                "of the text; lower one of them"
             )
         return self
 
@@ -169,7 +169,10 @@ def _refuse_one_document(examples: Path) -> None:
         table = RowTable(examples, split)
         documents = {int(i) for shard in table.shards for i in np.unique(shard.doc_id)}
         if len(table) and len(documents) < 2:
-            raise ValueError(f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one")
+            raise ValueError(
+                f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one; take more "
+                "documents, or set sentence_task = 'sop'"
+            )
 
 
 def _jobs(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Iterator[ViewJob]:

@@ -1,6 +1,6 @@
 """A fine-tuned model: an encoder with the head of a task, its predictions, and its export as one ONNX file.
 
-The encoder may compute in bfloat16. Weights, heads and losses are always float32.
+The encoder may compute in bf16. Weights, heads and losses are always fp32.
 
 ONNX: inputs are int64 ``input_ids``, ``attention_mask`` and ``token_type_ids`` [B, L], outputs the logits in ``Task.outputs``.
 """
@@ -50,7 +50,7 @@ class FinetunedModel:
     head: nn.Module
     pad_id: int
     device: torch.device
-    precision: Precision = "float32"
+    precision: Precision = "fp32"
 
     @classmethod
     def of(
@@ -75,8 +75,8 @@ class FinetunedModel:
         return self.head(self.encoded(batch))
 
     def encoded(self, batch: PaddedBatch) -> EncoderOutput:
-        """Return the head's input for a padded batch, in float32."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+        """Return the head's input for a padded batch, in fp32."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             encoded = self.encoder(batch)
         hidden_BLH = encoded.hidden_BLH.float()
         pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
@@ -168,7 +168,7 @@ def write_model(model: FinetunedModel, directory: Path, forms: Sequence[Form]) -
     model.modules.cpu().eval()
     if hasattr(model.encoder.transformer, "set_attn_implementation"):
         model.encoder.transformer.set_attn_implementation("eager")
-    here = replace(model, device=torch.device("cpu"), precision="float32")
+    here = replace(model, device=torch.device("cpu"), precision="fp32")
     write_module(_Logits(here), _INPUTS, model.task.outputs, directory, forms)
 
 

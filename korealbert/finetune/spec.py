@@ -23,8 +23,8 @@ Init = Literal["pretrained", "random"]
 INITS: tuple[Init, ...] = get_args(Init)
 
 
-Precision = Literal["float32", "bfloat16"]
-"""``bfloat16``: the encoder computes in bfloat16 under autocast; weights, heads, losses and the optimiser stay float32."""
+Precision = Literal["fp32", "bf16"]
+"""``bf16``: the encoder computes in bf16 under autocast; weights, heads, losses and the optimiser stay fp32."""
 
 
 class FeaturesSpec(Spec):
@@ -226,8 +226,8 @@ class FinetuneSpec(FeaturesSpec):
     whiten: bool = False
     """For the heads ``mean`` and ``bi-encoder``: put a trainable linear map before the head, which initially whitens the mean
     vectors of the training examples."""
-    precision: Precision = "float32"
-    """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
+    precision: Precision = "fp32"
+    """``bf16`` is for GPUs and for CPUs with units for it; other CPUs emulate it slowly."""
     evidence: bool = False
     """Keep the evidence for each test prediction (probabilities of classes or spans), which ensembles average."""
     onnx: tuple[Form, ...] = ()

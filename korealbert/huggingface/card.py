@@ -348,19 +348,18 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
     for cell in cells:
         groups[cell.benchmark, cell.init, cell.metric].append(cell)
     rows = [
-        (
-            *key,
-            len(group),
-            *(
-                "undefined" if None in found else spread([value for value in found if value is not None])
-                for found in ([cell.dev for cell in group], [cell.test for cell in group])
-            ),
-        )
+        (*key, len(group), _over_seeds([cell.dev for cell in group]), _over_seeds([cell.test for cell in group]))
         for key, group in sorted(groups.items())
     ]
     head = ("benchmark", "weights", "metric", "seeds", "dev", "test")
     text = "Mean ± standard deviation over seeds; `random`: fresh weights under the same budget."
     return f"## Fine-tuning\n\n{text}\n\n" + _table(head, rows)
+
+
+def _over_seeds(scores: Sequence[float | None]) -> str:
+    """Return mean ± standard deviation, or ``undefined`` if a score is."""
+    defined = [score for score in scores if score is not None]
+    return spread(defined) if len(defined) == len(scores) else "undefined"
 
 
 def untrained_parts(config: AnyConfig) -> list[str]:

@@ -334,6 +334,7 @@ def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes
     refuse_unknown_metrics(str(path), columns, benchmarks)
     labels = {key_of(cell.label): cell.label for cell in spec.grid}
     nsp = [labels[key] for key, recipe in recipes.items() if recipe.views.sentence_task == "nsp"]
+    titles_by_head: dict[str, list[str]] = {}
     for column in columns:
         if column.heldout == "sop" and not column.noise and nsp:
             yield f"{column.title}: accuracy of NSP in {', '.join(nsp)}."
@@ -344,7 +345,9 @@ def _measured(path: Path, spec: AblationSpec, columns: Sequence[Column], recipes
             )
         (head,) = heads
         if head != "own":
-            yield f"{column.title}: head {head}."
+            titles_by_head.setdefault(head, []).append(column.title)
+    for head, titles in titles_by_head.items():
+        yield f"Head {head}: {', '.join(titles)}."
 
 
 def _measures(recipes: Mapping[str, Recipe]) -> dict[str, Measure]:

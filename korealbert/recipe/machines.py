@@ -94,10 +94,8 @@ def figures() -> _File:
     return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
 
 
-_BF16 = frozenset({"bf16", "bfloat16"})
-"""Names of bf16 in pretraining and fine-tuning."""
-HALF = _BF16 | {"fp16", "float16"}
-"""Names of 16-bit precisions in pretraining and fine-tuning."""
+HALF = frozenset({"bf16", "fp16"})
+"""Precisions of 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +119,19 @@ class Machine:
     speedup: float = 1.0
     """How much faster these products are."""
 
-    def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
-        """Estimate the time of so many operations in so many steps, for a model of this width."""
+    def training_seconds(self, operations: float, steps: float, *, width: int, precision: str, tf32: bool = False) -> float:
+        """Estimate the time of so many operations in so many steps, for a model of this width.
+
+        ``tf32``: GPUs multiply in TF32 if ``precision`` is fp32.
+        """
         known = figures()
         half = precision in HALF
-        single = self.chip.operations_tf32 if precision == "fp32" else 0.0
+        single = self.chip.operations_tf32 if tf32 else 0.0
         rate = (self.chip.operations if half else single or self.chip.operations_fp32) * self.chips
         if self.chip.memory_gb:
             rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)
         elif self.matrix_rate:
-            products = 1 / self.speedup if precision in _BF16 and self.faster_precision == "bf16" else 1.0
+            products = 1 / self.speedup if precision == "bf16" and self.faster_precision == "bf16" else 1.0
             rate = self.matrix_rate * self.chips / (products + known.half_matrix_rate_width / max(1, width))
             if half and self.emulated:  # torch does not divide such products among cores
                 rate = self.matrix_rate / known.emulated_slowdown

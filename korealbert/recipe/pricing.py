@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median_low
 from typing import Any, Literal
 
@@ -117,8 +117,9 @@ def _by_rate(machine: Machine, kind: str, work: Work) -> tuple[float, float, flo
     used = max(1, min(cores, rate.cores_used or cores, math.ceil(work.units / rate.units_per_job)))
     each = rate.core_seconds_by_format.get(work.format, rate.core_seconds)
     seconds = (rate.fixed_seconds + work.units * each / used) * machine.slowness
-    seconds += machine.training_seconds(work.operations, work.steps, width=work.width, precision=work.precision)
-    seconds += machine.training_seconds(work.muon_operations, 0, width=work.width, precision=work.muon_arithmetic)
+    training = partial(machine.training_seconds, width=work.width, tf32=work.tf32)
+    seconds += training(work.operations, work.steps, precision=work.precision)
+    seconds += training(work.muon_operations, 0, precision=work.muon_arithmetic)
     memory = rate.memory_bytes + rate.memory_bytes_per_core * used + rate.memory_bytes_per_unit * work.units + work.memory
     return seconds, work.written * rate.disk_bytes, memory
 

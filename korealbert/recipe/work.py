@@ -97,6 +97,8 @@ class Work:
     steps: float = 0.0
     width: int = 0
     precision: str = "fp32"
+    tf32: bool = False
+    """Whether GPUs multiply in TF32 where the precision is fp32, as in pretraining alone."""
     memory: float = 0.0
     """Bytes in addition to those of the rate."""
     format: str = ""
@@ -229,6 +231,7 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
         steps=spec.steps,
         width=config.hidden_size,
         precision=spec.precision,
+        tf32=True,
         memory=memory,
         at_most_seconds=spec.stop_after_seconds or math.inf,
     )

@@ -203,6 +203,6 @@ def test_small_batches_add_up_to_one_step(
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_bfloat16_learns_too(model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]) -> None:
-    spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 4, "precision": "bfloat16"})
+def test_bf16_learns_too(model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]) -> None:
+    spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 4, "precision": "bf16"})
     assert stage.run(spec, {"model": model}, fresh("out"), runtime).test["accuracy"] > 85

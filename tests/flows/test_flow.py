@@ -78,7 +78,7 @@ def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], ru
     with get_client(sync_client=True) as client:
         runs = {run.name: run.id for run in client.read_flow_runs(limit=200)}
         assert f"balance of {TINY.stem}" in runs
-        own = FlowRunFilter(id=FlowRunFilterId(any_=[runs[f"{load(TINY).name} · {len(stages)} stages · 1 to build"]]))
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[runs[f"{load(TINY).name} · {len(stages)} stages · 1 built"]]))
         published = {a.key: a for a in client.read_artifacts(flow_run_filter=own)}
     arrows = final_tasks(own, ["balance"])["balance"].task_inputs.values()
     assert {"plan", "outcome", "balance-output", "balance-stats"} <= published.keys()

@@ -58,6 +58,7 @@ def test_a_failed_stage_stops_those_that_need_it_alone(tmp_path: Path) -> None:
     assert isinstance(failure.value.errors["extract/a"], ExtractionError)
     assert "no.parquet" in str(failure.value) and "\nnot started: clean/a, dedup, balance, report" in str(failure.value)
     run = run_tagged("broken")
+    assert run.name == "broken · 7 stages · 1 failed"
     only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     unstarted = ["balance", "clean/a", "dedup", "report"]
     tasks = tasks_of(only, lambda found: len(found) == 7 and all(task.state and task.state.is_final() for task in found))

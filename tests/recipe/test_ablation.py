@@ -147,7 +147,7 @@ def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path
         graph_of(editable)
     edit(editable, 'printed = ["KorSTS", "spearman"]\n', "")
     layout = graph_of(editable)["ablation"].spec.model_dump()
-    assert "KorSTS spearman: head bi-encoder." in layout["notes"]
+    assert "Head bi-encoder: KorSTS spearman." in layout["notes"]
 
 
 def test_next_sentences_in_the_place_of_sentence_order_are_named(editable: Path) -> None:

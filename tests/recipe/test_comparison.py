@@ -15,7 +15,8 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Store, build
 from korealbert.finetune.scores import summary
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.flows.cli import app
-from korealbert.recipe.comparison import compare, introduction, of_artifact, of_recipe
+from korealbert.recipe.comparison.chapters import compare, introduction
+from korealbert.recipe.comparison.sides import of_artifact, of_recipe
 from korealbert.recipe.planning import changed_fields
 from korealbert.report.render.blocks import Figures, Section, Table, Text
 from tests.report.conftest import made, write_documents, write_metrics

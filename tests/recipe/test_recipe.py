@@ -67,6 +67,15 @@ def test_settings_of_classifiers_are_of_modern_encoders(editable: Path) -> None:
         recipes.load(editable)
 
 
+def test_precisions_of_pretraining_and_fine_tuning_have_the_same_names(editable: Path) -> None:
+    table, ours = recipes.load(editable).finetune, {"pretrain.precision": "bf16"}
+    recipes.load(editable, overrides=ours | {f"finetune.{name}.precision": "bf16" for name in table})
+    (name, *_) = table
+    for other in ("float32", "bfloat16"):
+        with pytest.raises(RecipeError, match=rf"field 'precision': Input should be 'fp32' or 'bf16' .*'{other}'"):
+            recipes.load(editable, overrides={f"finetune.{name}.precision": other})
+
+
 def test_an_unknown_table_and_an_ill_typed_field_are_named(editable: Path) -> None:
     with pytest.raises(RecipeError, match=r"unknown table or field \[vocabb\] \(did you mean 'vocab'\?\)"):
         recipes.load(edit(editable, "[vocab]\n", "[vocabb]\n"))

@@ -177,15 +177,15 @@ def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, prepared: Callab
 
 
 def memory_of(cell: FinetuneSpec, config: AnyConfig) -> float:
-    """Bytes of a fine-tuning step: weights, gradients and AdamW's moments in float32, and what the backward pass needs.
+    """Bytes of a fine-tuning step: weights, gradients and AdamW's moments in fp32, and what the backward pass needs.
 
-    That is 34 bytes for each position and width in 16 bits and 5 for each pair of positions and head, twice as much in float32
+    That is 34 bytes for each position and width in 16 bits and 5 for each pair of positions and head, twice as much in fp32
     (Korthikanti et al. 2022, table 2, without recomputation).
     """
     choices = 4 if cell.task == "race" else 1
     rows = choices * (cell.micro_batch_size or cell.batch_size)
     per_layer = rows * cell.max_length * (34 * config.hidden_size + 5 * config.num_heads * cell.max_length)
-    return 16 * expected_parameters(config) + config.num_layers * per_layer * (1 if cell.precision == "bfloat16" else 2)
+    return 16 * expected_parameters(config) + config.num_layers * per_layer * (1 if cell.precision == "bf16" else 2)
 
 
 def fine_tuned(path: Path, data: Path) -> Iterator[tuple[FinetuneSpec, AnyConfig]]:
@@ -213,12 +213,12 @@ def fine_tuned(path: Path, data: Path) -> Iterator[tuple[FinetuneSpec, AnyConfig
 
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: str(path.relative_to(SPECS)))
-def test_fine_tuning_is_in_bfloat16_and_fits_80_gb(path: Path, data: Path) -> None:
+def test_fine_tuning_is_in_bf16_and_fits_80_gb(path: Path, data: Path) -> None:
     """For GPUs of 80 GB, of which a tenth is left to the framework."""
     cells = list(fine_tuned(path, data))
     assert cells
     for cell, config in cells:
-        assert cell.precision == "bfloat16", cell.task
+        assert cell.precision == "bf16", cell.task
         assert memory_of(cell, config) < 0.9 * 80e9, cell.task
 
 
@@ -289,7 +289,7 @@ def test_albert_is_fine_tuned_with_the_settings_of_its_table_14(size: str, recip
         cell = benchmark.first
         rates = cell.learning_rate, cell.batch_size, cell.encoder_dropout
         found[name] = (*rates, cell.steps, cell.warmup_steps, cell.max_length)
-        assert (cell.dropout, cell.precision, benchmark.grid.seeds) == (0.1, "bfloat16", (1, 2, 3, 4, 5))
+        assert (cell.dropout, cell.precision, benchmark.grid.seeds) == (0.1, "bf16", (1, 2, 3, 4, 5))
     assert found == TABLE_14
     assert recipe.finetune["squad2"].first.head == "answerability"
     race = recipe.finetune["race"].first

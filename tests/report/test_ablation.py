@@ -183,6 +183,16 @@ def test_the_median_stands_above_a_printed_median(artifacts: dict[str, Artifact]
     assert sum("ours, median" in line for line in lines) == 2, "of both rows"
 
 
+def test_a_note_on_several_columns_is_said_once(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    for label in [label for label in artifacts if label.startswith("finetune/")]:
+        metrics = {"metric": "f1", "test": {"f1": 8.0, "em": 5.0}, "examples_test": 30, "examples_test_official": 519}
+        artifacts[label] = made(tmp_path / "other", label, {}, write=content("metrics.json", metrics))
+    run(SPEC, artifacts, tmp_path, Runtime())
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "Ours of F1, EM: 30 of 519 examples; the printed ones are of the whole test set." in text
+    assert text.count("30 of 519 examples") == 1
+
+
 def test_a_cell_of_another_training_is_refused(tmp_path: Path) -> None:
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
     found = {}
@@ -472,9 +482,9 @@ def test_undefined_and_partial_scores_are_noted_and_have_no_difference(artifacts
     assert differences[3:] == ["EM"], "no other column has a difference"
     text = (tmp_path / "report.md").read_text("utf-8")
     part = "30 of 519 examples"
-    assert f"Ours of F1, A: {part}; undefined: {why}; the printed ones are of the whole test set." in text
-    assert f"Ours of EM, A: {part}; the printed ones are of the whole test set." in text
-    assert f"Ours of Both, A: undefined: F1: {why}." in text
+    assert f"Ours of F1 in A: {part}; undefined: {why}; the printed ones are of the whole test set." in text
+    assert f"Ours of EM in A: {part}; the printed ones are of the whole test set." in text
+    assert f"Ours of Both in A: undefined: F1: {why}." in text
     assert stats.means["A"]["F1"] == "undefined for 2 of 6 runs"
     table = pl.read_csv(tmp_path / "table.csv")
     f1 = table.row(by_predicate=(pl.col("row") == "A") & (pl.col("column") == "F1"), named=True)

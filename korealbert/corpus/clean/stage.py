@@ -263,7 +263,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=23,
+    version=24,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

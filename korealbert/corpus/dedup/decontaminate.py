@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from string import digits
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,19 +71,24 @@ _CLUSTERS = {
 """Numbers of two finals → number of their cluster (ㄱ and ㅅ: ㄳ)."""
 
 _BESIDE = re.compile(
-    r"(?P<whole>[#@][^\s#@]+|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
+    r"(?<!\w)(?P<label>(?:속담|격언|명언|표어|구호|슬로건|급훈|가훈|교훈|좌우명|예문|뜻|뜻풀이|대사|가사|질문|답변|정답)(?!\w)"
+    r"|[A-Za-z가-힣](?= ?[:：]))"
+    r"|(?P<whole>(?<!\w)(?:[#@]|[A-Za-z0-9][A-Za-z0-9._+-]{0,20}@)[^\s#@:|/()\[\]<>]+"
+    r"|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
     r"|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
     r"|(?P<mark>(?:19|20)?[0-9]{2} ?[./-] ?[0-9]{1,2} ?[./-] ?[0-9]{1,2}\.?|[0-9]{4}년 ?[0-9]{1,2}월 ?[0-9]{1,2}일"
-    r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡–—-]|[_\t]"
-    r"|(?:(?<=[A-Za-z0-9*])|(?<=[A-Za-z0-9*] ))님(?=\s)|(?<=\s)by(?= \S{1,20}\Z))"
+    r"|(?<=\s)[-–—](?=\S)|(?:(?<=\S)|^)[-–—](?=\s)|(?<=\s)[-–—](?=\s)|[^\w\s.,!?…'\"“”‘’%~^;♥♡+=&–—-]|[_\t]"
+    r"|(?:(?<=[A-Za-z0-9*])|(?<=[A-Za-z0-9*] ))님(?=\s)|(?<=\s)(?:by|from)(?= \S{1,20}\Z))"
     r"|(?P<loose>[0-9][0-9.,:]*|[ㄱ-ㅎㅏ-ㅣ]+|(?:하하|호호|히히|헤헤|흐흐|크크|키키|푸하)[하호히헤흐크키]*)"
     r"|(?<![가-힣])(?P<word>(?:만?점|[년월일시분초번위회개명건전]|오전|오후|오늘|어제|방금|AM|PM|NO|No|평점|별점|점수|추천|비추천|공감|비공감|좋아요"
     r"|싫어요|신고|답글|댓글|덧글|더보기|조회|조회수|작성자|글쓴이|작성일|등록일|관람객|네티즌|회원|익명|리뷰|한줄평|후기|스포일러|BEST|베스트"
-    r"|방금|신고하기|답글달기|수정|수정됨|삭제|삭제하기|공유|공유하기|스크랩|[Ee]dited)(?:님|수|순)?)"
+    r"|방금|신고하기|답글달기|수정|수정됨|삭제|삭제하기|공유|공유하기|스크랩|[Ee]dited|네이버|카카오|왓챠|왓챠피디아|씨네21|유튜브|인스타그램"
+    r"|트위터|페이스북|CGV|메가박스|롯데시네마|예스24)(?:님|수|순)?)"
     r"(?![가-힣])"
     r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
 )
-"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``)."""
+"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``).
+A label tells that the line is none: ``표어: …``, and ``A: …`` of a dialogue."""
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 """Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
 _FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
@@ -110,9 +116,27 @@ _COPY_ROW = np.dtype(
 number of its benchmark, and whether it is also looked for within lines, is laughter, and is a date or numbers."""
 _Hits = tuple[Positions, Positions, Positions]
 """Positions in a text where evaluation texts open, and the first row and the end of the rows of each."""
-_Edges = tuple[Positions, ...]
 _Copy = tuple[int, int, int]
 """Begin and end of a copy, and the number of its benchmark."""
+
+
+class _Edges(NamedTuple):
+    """Where copies may begin and end in a text: bool [letters + 1] each."""
+
+    begins: npt.NDArray[np.bool_]
+    ends: npt.NDArray[np.bool_]
+
+    @classmethod
+    def at(cls, begins: Sequence[int] | Positions, ends: Sequence[int] | Positions, *, length: int) -> _Edges:
+        """Return edges in a text of ``length`` letters."""
+        edges = cls(np.zeros(length + 1, dtype=bool), np.zeros(length + 1, dtype=bool))
+        edges.begins[begins], edges.ends[ends] = True, True
+        return edges
+
+    def enclose(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
+        """Return which runs of letters reach from an edge to an edge; ends beyond the text count as its end."""
+        enclosed: npt.NDArray[np.bool_] = self.begins[begins] & self.ends[np.minimum(ends, len(self.ends) - 1)]
+        return enclosed
 
 
 @dataclass(frozen=True)
@@ -147,6 +171,10 @@ class _Table:
         first, end = (np.searchsorted(self._hashes, hashes[where], side) for side in ("left", "right"))
         found = first < end
         return where[found], first[found], end[found]
+
+
+def _chosen(hits: _Hits, chosen: npt.NDArray[np.bool_]) -> _Hits:
+    return hits[0][chosen], hits[1][chosen], hits[2][chosen]
 
 
 class EvaluationTexts:
@@ -203,26 +231,14 @@ class EvaluationTexts:
         hits = self._openings.hits(hashes.windows(self.min_letters))
         if not len(hits[0]):
             return [None] * len(lines)
-        where = hits[0]
-        ends = np.cumsum([len(letters) for _, letters in lines])
-        starts = ends - [len(letters) for _, letters in lines]
-        whole = starts, ends
+        lengths = np.array([len(letters) for _, letters in lines])
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        whole = _Edges.at(starts, ends, length=int(lengths.sum()))
         copies = [copy for batch in self._copies_at(hits, hashes, self._copies["within"], whole) for copy in batch]
-        behind_number = ends - [len(letters.lstrip(digits)) for _, letters in lines]
-        before_number = starts + [len(letters.rstrip(digits)) for _, letters in lines]
-        numbers = _positions(starts, behind_number), _positions(before_number, ends)
-        near = where - starts[np.searchsorted(ends, where, "right")] <= _HEADER_CHARACTERS
-        some = any(self._copies_at((where[near], hits[1][near], hits[2][near]), hashes, self._all, whole))
-        edges = [comment_edges(*line) for line in lines] if some else []  # that is the slow part
-        bare, wide = (
-            tuple(
-                np.unique(
-                    np.concatenate([one, *(start + np.array(side[n + which], int) for start, side in zip(starts, edges))])
-                )
-                for n, one in enumerate(numbers)
-            )
-            for which in (0, 2)
-        )
+        near = hits[0] - starts[np.searchsorted(ends, hits[0], "right")] <= _HEADER_CHARACTERS
+        some = any(self._copies_at(_chosen(hits, near), hashes, self._all, whole))
+        bare, wide = _line_edges(lines, starts.tolist(), beside=some)
         copies += self._joined(hits, hashes, wide, bare, whole)
         owners: list[int | None] = [None] * len(lines)
         for start, stop, owner in copies:
@@ -232,23 +248,22 @@ class EvaluationTexts:
 
     def _joined(self, hits: _Hits, hashes: PrefixHashes, wide: _Edges, bare: _Edges, whole: _Edges) -> list[_Copy]:
         """Return the copies that lie end to end between ``wide`` edges (begins and ends); laughter alone, between ``bare``."""
-        begins, ends = wide
-        rows = {place: row for row, place in enumerate(hits[0].tolist())}
-        found: set[_Copy] = set()
-        places, reached = begins.tolist(), set(begins.tolist())
-        wanted = self._all
-        while at := [rows[place] for place in places if place in rows]:
-            edges = bare if wanted is self._all else (None, None)
-            here = hits[0][at], hits[1][at], hits[2][at]
-            new = {copy for batch in self._copies_at(here, hashes, wanted, whole, *edges) for copy in batch}
-            found |= new
-            places = sorted({stop for _, stop, _ in new} - reached)
-            reached.update(places)
-            wanted = self._words  # within a line, where no laughter begins
-        closed, joined = set(ends.tolist()), []
-        for copy in sorted(found, reverse=True):
-            if copy[1] in closed:
-                closed.add(copy[0])
+        reached, closed = wide.begins.copy(), wide.ends.copy()
+        first = reached[hits[0]]
+        found = self._copies_at(_chosen(hits, first), hashes, self._all, whole, bare)
+        copies = [copy for batch in found for copy in batch]
+        if copies:  # behind these may be others, but no laughter begins within a line
+            found = self._copies_at(_chosen(hits, ~first), hashes, self._words, whole)
+            copies = sorted(copies + [copy for batch in found for copy in batch])
+        connected = []
+        for copy in copies:
+            if reached[copy[0]]:
+                reached[copy[1]] = True
+                connected.append(copy)
+        joined = []
+        for copy in reversed(connected):
+            if closed[copy[1]]:
+                closed[copy[0]] = True
                 joined.append(copy)
         return joined
 
@@ -258,10 +273,9 @@ class EvaluationTexts:
         hashes: PrefixHashes,
         wanted: npt.NDArray[np.bool_],
         whole: _Edges,
-        begins: Positions | None = None,
-        ends: Positions | None = None,
+        bare: _Edges | None = None,
     ) -> Iterator[list[_Copy]]:
-        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter from ``begins`` to ``ends`` only.
+        """Yield the copies of ``wanted`` texts that begin at the hits; those of laughter only between ``bare`` edges.
 
         Dates and numbers must reach from one edge of ``whole`` lines to another.
         """
@@ -274,10 +288,9 @@ class EvaluationTexts:
             copies = self._copies[rows]
             stops = places + copies["letters"]
             found = np.ones(len(rows), dtype=bool)
-            if begins is not None and ends is not None:
-                found = ~copies["laughter"] | (np.isin(places, begins) & np.isin(stops, ends))
-            if (figures := copies["figures"]).any():
-                found &= ~figures | (np.isin(places, whole[0]) & np.isin(stops, whole[1]))
+            if bare is not None:
+                found &= ~copies["laughter"] | bare.enclose(places, stops)
+            found &= ~copies["figures"] | whole.enclose(places, stops)
             found[found] = hashes.runs(places[found], copies["letters"][found]) == copies["hash"][found]
             yield list(zip(places[found].tolist(), stops[found].tolist(), copies["owner"][found].tolist()))
 
@@ -289,10 +302,11 @@ class EvaluationTexts:
 
 
 def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
-    """Return where in a line's letters a comment may begin, where it may end, and both with places within laughter and numbers.
+    """Return where in a line's letters a comment may begin, where it may end, and such places within laughter and numbers.
 
-    Before and behind it may be scores, dates, counts, laughter, hashtags and words of a page's buttons, and names or other
-    short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks do not.
+    Before and behind it may be scores, dates, counts, laughter, hashtags, accounts, portals and words of a page's buttons, and
+    names or other short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks
+    do not, nor what a label sets off.
     """
     fields, behind_fields = _FIELDS.match(line), _FIELDS.match(line[: -_HEADER_CHARACTERS - 1 : -1])
     head = line[: max(_BESIDE_CHARACTERS, fields.end() if fields else 0)]
@@ -301,7 +315,7 @@ def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     behind = _furniture(list(_BESIDE.finditer(tail))[::-1], forward=False)
     begins, inner_begins = ([len(letters_of(head[:end])) for end in side] for side in before)
     ends, inner_ends = ([len(letters) - len(letters_of(tail[end:])) for end in side] for side in behind)
-    return begins, ends, begins + inner_begins, ends + inner_ends
+    return begins, ends, inner_begins, inner_ends
 
 
 def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int], list[int]]:
@@ -311,6 +325,8 @@ def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int],
     words = open_letters = 0
     for part in parts:
         start, end = part.span()
+        if part["label"]:
+            break
         if part["letter"]:
             words, open_letters = words + 1, open_letters + 1
             if words > _BESIDE_LETTERS:
@@ -324,9 +340,25 @@ def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int],
     return found, inner
 
 
-def _positions(first: Positions, last: Positions) -> Positions:
-    """Return the sorted distinct positions of the ranges from each ``first`` to its ``last``."""
-    return np.unique(np.concatenate([first, *(np.arange(one, end + 1) for one, end in zip(first, last) if one < end)]))
+def _line_edges(lines: Sequence[tuple[str, str]], starts: Sequence[int], *, beside: bool) -> tuple[_Edges, _Edges]:
+    """Return where comments may begin and end in the letters of all lines, and these with places within laughter and numbers.
+
+    These are the edges of lines, places within numbers there and, if ``beside``, ``comment_edges``, which take time.
+    """
+    length = starts[-1] + len(lines[-1][1])
+    bare, wide = _Edges.at([], [], length=length), _Edges.at([], [], length=length)
+    for start, (line, letters) in zip(starts, lines):
+        end = start + len(letters)
+        for edges in (bare, wide):
+            edges.begins[start : end - len(letters.lstrip(digits)) + 1] = True
+            edges.ends[start + len(letters.rstrip(digits)) : end + 1] = True
+        if beside:
+            begins, ends, inner_begins, inner_ends = (
+                [start + offset for offset in side] for side in comment_edges(line, letters)
+            )
+            bare.begins[begins], bare.ends[ends] = True, True
+            wide.begins[begins + inner_begins], wide.ends[ends + inner_ends] = True, True
+    return bare, wide
 
 
 def letters_of(text: str) -> str:

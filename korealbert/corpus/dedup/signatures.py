@@ -168,6 +168,8 @@ class Compared(NamedTuple):
     """Of the words of the text, with repetitions; odd for numbers, else even."""
     title: Hashes
     """Of the words of the title, and of the subject of the first sentence, without repetitions."""
+    numbered: Hashes
+    """Of the title's identifiers, sorted, after the hash of the rest of the title; empty without identifiers."""
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
@@ -191,7 +193,7 @@ def save_array(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 class Candidates:
-    """Reads the output of ``write_candidates`` for all shards; holds 40 bytes per candidate in memory."""
+    """Reads the output of ``write_candidates`` for all shards; holds 48 bytes per candidate in memory."""
 
     def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._directory, self._offsets = directory, offsets

@@ -7,7 +7,7 @@ are two more before the last: write the passages of kept documents (map), and fi
 
 Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 11 per letter
 of candidates. Memory holds one partition of rows (some 300 MB; more above 1,024 bucket partitions, about 500 M rows:
-docs/scale.md), 4 bytes per document and 40 per candidate.
+docs/scale.md), 4 bytes per document and 48 per candidate.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=17,
+    version=18,
     spec=DedupSpec,
     run=run,
     table="dedup",

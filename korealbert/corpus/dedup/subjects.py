@@ -1,11 +1,12 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
-and, because titles may be equal or missing, those of the words of its first sentence that it repeats, and of the identifiers of
-its opening, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
-first 은 or 는, with its number. Amounts and dates are none. Hangul words are stripped of particles and of endings of 하다 and
-되다: 경상남도는 and 경상남도의 are one name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so
-제주도는 counts as 제주도 and as 제주.
+and, because titles may be equal or missing, those of the words of its first sentence that it repeats, and of the identifiers
+of its opening, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
+first 은 or 는, with its number. Amounts and dates are none. Titles that are the same except for their identifiers decide even
+if the texts have none of these; other words of titles count only where the text has them, because headlines are reworded.
+Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도 and
+경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run
+from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run, squeeze
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.particles import is_particle, lengths_before_particles
 from korealbert.philox import hash64
@@ -105,7 +106,7 @@ def compared(title: str, text: str, shingles: Hashes) -> Compared:
     titled, topic = _identifiers(title), _numbered_topic(text)
     opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text), titled, topic))
     words = np.sort(np.concatenate((words, _identifiers(text), _named_numbers(text))))
-    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)))
+    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)), _numbered(title, titled))
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
@@ -117,7 +118,28 @@ def different_subjects(one: Compared, other: Compared) -> bool:
         return True
     if different >= _MIN_DIFFERENT_NUMBERS and common < _MAX_COMMON_SHARE * (len(numbers) + len(others) - common):
         return True
-    return _has_own_subject(one, other) and _has_own_subject(other, one)
+    return _differ_in_number(one.numbered, other.numbered) or (_has_own_subject(one, other) and _has_own_subject(other, one))
+
+
+def _numbered(title: str, identifiers: Hashes) -> Hashes:
+    """Return ``Compared.numbered``."""
+    if not len(identifiers):
+        return _NO_HASHES
+    rest = hash64(squeeze(_IDENTIFIER.sub(_other_letters, composed(title, "NFKC").lower())))
+    return np.concatenate((np.array([rest], dtype=np.uint64), np.unique(identifiers)))
+
+
+def _other_letters(found: re.Match[str]) -> str:
+    """Return the particle after an identifier, or all of a word that is none."""
+    rest = found["rest"] or ""
+    return rest if not rest or is_particle(rest) else found[0]
+
+
+def _differ_in_number(one: Hashes, other: Hashes) -> bool:
+    """Return whether two titles are the same except for identifiers, of which each has its own."""
+    if not (len(one) and len(other)) or one[0] != other[0]:
+        return False
+    return bool(len(np.setdiff1d(one[1:], other[1:])) and len(np.setdiff1d(other[1:], one[1:])))
 
 
 def _has_own_subject(one: Compared, other: Compared) -> bool:

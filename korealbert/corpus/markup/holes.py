@@ -15,10 +15,16 @@ from korealbert.corpus.particles import is_word_of
 _GAP = rf"(?<=[^\s{LINE_BREAK}{REMOVED}] )(?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})"
 """Removed markup after a word and a blank."""
 _GAP_END = re.compile(rf"{REMOVED}(?:[가-힣]|\(으\))")
+OF_A_SUBJECT = (
+    "속(?:한|하는|해) |만든 |지은 |세운 |이끄는 |이끈 |맡은 |낳은 |태어난 |사는 |살던 |다스리는 |다스린 "
+    "|(?:발견|발명|개발|설립|제작|창건|건립|통치|거주|소유|운영|관리)(?:한|하는|하던) "
+)
+"""Verbs that a subject must precede, so that 이 before them is its particle: in 이 작은 강 it is none."""
 _PARTICLE = (
     r"(?:에서(?:는|도|의|부터)?|에게서?|에(?!도)(?:는|서)?|을|를|의|[와과](?:는|의|도)?|으?로(?:는|서|써|부터|의)?|까지|부터|께서"
     r"|에 (?:대한|대해|따라|따르면|의해|의하면|관한)|는|가|은(?! (?:메달|화|상|색|반지|제))"
-    r"|처럼|마다|\(으\)로|이?라는|들(?:이|은|을|의|과|에|에게))"
+    r"|처럼|마다|\(으\)로|이?라는|들(?:이|은|을|의|과|에|에게)"
+    rf"|이(?= (?:{OF_A_SUBJECT})))"
 )
 _TO = "(?:대[하한해]|의[하한해]|관[하한해]|따[라르])"
 _HANGING = re.compile(

@@ -25,6 +25,12 @@ _GROUP_MARK = re.compile(r"\{\{\{|\}\}\}")
 _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
+_HEADS = {"wiki": "style", "folding": "folding_title", "if": "condition"}
+"""Kinds of groups whose content is markup → what their first line is counted as."""
+_CONDITION = re.compile(
+    r"""(?!(?:true|null)\b)(?P<negated>!?)\s*[^\W\d]\w*(?:\s*(?P<operator>[!=]=)=?\s*(?P<other>null|\d+|"[^"]*"|'[^']*'))?"""
+)
+"""An argument, or its comparison."""
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(
     r"(?:\s*+(?:(?:dark-)?style|class|lang|align|width|bgcolor)="
@@ -74,6 +80,21 @@ def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
             lost["math"] += mark.end() - opened.start() - len(shown)
             position, opened = mark.end(), None
     return "".join((*out, source[position:])) if position else source
+
+
+def _holds(condition: str) -> bool:
+    """Return whether readers of the article see what ``#!if`` encloses: arguments, which templates get, have no value there.
+
+    What is no comparison of an argument is taken for true, so that no content is lost.
+    """
+    return any(all(map(_term_holds, terms.split("&&"))) for terms in condition.split("||"))
+
+
+def _term_holds(term: str) -> bool:
+    found = _CONDITION.fullmatch(term.strip(" \t()"))
+    if found is None:
+        return True
+    return (found["other"] == "null") == (found["operator"] == "==") if found["other"] else found["negated"] == "!"
 
 
 def _is_prose(content: str) -> bool:
@@ -143,7 +164,7 @@ class _Blocks:
         if head and not kind:
             return head.end()
         close = self._group_ends.get(start, -1)
-        if head and kind in ("wiki", "folding"):
+        if head and (kind in ("wiki", "folding") or (kind == "if" and _holds(head[2]))):
             return self._block_head(head, close, kind)
         if close < 0:
             return head.end() if head else end
@@ -155,19 +176,19 @@ class _Blocks:
             self._out.append(text.strip())
             return close + 3
         if kind or ("\n" in content and not _is_prose(content)):
-            return self._remove(start, close + 3, "code")
+            return self._remove(start, close + 3, "condition" if kind == "if" else "code")
         self._out.append(protect(content))
         return close + 3
 
     def _block_head(self, head: re.Match[str], close: int, kind: str) -> int:
-        """Read the first line of a group with a style or a title; return the position after it."""
+        """Read the first line of a group with a style, a title or a condition; return the position after it."""
         line_end = self._end_of_line(head.end())
         if kind == "wiki" and not self.source[max(head.end(1), line_end - 80) : line_end].rstrip().endswith('"'):
             style = _STYLE.match(self.source, head.end(1))  # the body begins on the same line
             body = style.end() if style else head.end(1)
         else:
             body = head.end() if 0 <= close < line_end else line_end
-        self.lost["style" if kind == "wiki" else "folding_title"] += body - head.end(1)
+        self.lost[_HEADS[kind]] += body - head.end(1)
         if self.source.startswith("\n", body):
             self._out.append(REMOVED)
         return body

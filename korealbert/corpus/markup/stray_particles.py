@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from korealbert.corpus.markup.holes import mend_holes
+from korealbert.corpus.markup.holes import OF_A_SUBJECT, mend_holes
 from korealbert.corpus.markup.layout import LINE_BREAK, REMOVED
 from korealbert.corpus.particles import is_word_of
 
@@ -31,6 +31,7 @@ _SAID = r"이?라[고는] +"
 _ATTACHED = (
     r"(?:은|가|과|도|로|에게서?|에게는|까지|부터|처럼|께서|[과와로]의|으?로[는서써]|에[서게]도|이(?:며|고|지만|라면|면|므로))"
     rf"{_END}|였다\.(?: +|$)"
+    rf"|이 +(?={OF_A_SUBJECT})"
     r"|이 +(?=있|없|아니|되|된 |됐|나[오온타]|[가-힣]{1,7}[했었았였됐겠렸졌섰갔왔났켰쳤혔한된진린른는간온난]다[.,])"
 )
 """Particles that begin sentences only as other words: silver, to go, names, the province."""

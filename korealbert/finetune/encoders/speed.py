@@ -21,6 +21,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
+from korealbert.finetune.spec import Precision
 from korealbert.huggingface.onnx import check_onnx
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
@@ -110,7 +111,7 @@ class SpeedSpec(Spec):
     shrink: Literal[1, 2, 4, 8, 16, 32] = 1
     """Divide widths and vocabularies of all shapes by this number, for small machines. Reported parameters are always those
     of the whole shape."""
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     """``bf16``: matrix products under autocast."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seed of weights and pieces."""

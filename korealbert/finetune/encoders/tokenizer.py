@@ -37,7 +37,7 @@ def load_tokenizer(directory: Path) -> Any:
     if not tokenizer.is_fast:
         raise ValueError(f"{directory}: its tokenizer has no offsets; save it with a tokenizer.json")
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
-        raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
+        raise ValueError(f"{directory}/tokenizer_config.json: has no pad_token or no cls_token; name both there")
     _check_together(directory, tokenizer, config)
     _check_own_pieces(directory, tokenizer)
     return for_directory(tokenizer, directory)

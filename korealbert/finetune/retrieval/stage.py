@@ -91,8 +91,8 @@ class RetrievalSpec(CollectionSpec):
     """BM25's k1: saturation of repeated terms. Elasticsearch's default."""
     b: float = Field(default=0.75, ge=0, le=1)
     """BM25's b: normalisation by document length. Elasticsearch's default."""
-    precision: Precision = "float32"
-    """``bfloat16`` is for GPUs."""
+    precision: Precision = "fp32"
+    """``bf16`` is for GPUs and for CPUs with units for it."""
 
 
 class RetrievalStats(Statistics):
@@ -244,7 +244,7 @@ def _better(before: _Found, place_C: npt.NDArray[np.int64], score_C: _Vectors, d
 
 
 def unit_vectors(
-    encoder: Encoder, texts: Sequence[str], tokenizer: Any, *, max_length: int, precision: Precision = "float32"
+    encoder: Encoder, texts: Sequence[str], tokenizer: Any, *, max_length: int, precision: Precision = "fp32"
 ) -> _Vectors:
     """Return the mean vectors of texts [N, H], scaled to length 1. Raises ValueError if one is not finite."""
     import torch  # noqa: PLC0415 (planning does without)
@@ -258,7 +258,7 @@ def unit_vectors(
     with torch.inference_mode():
         for rows in evaluation_batches([len(each.input_ids) for each in features], batch_size=EVALUATION_BATCH_SIZE):
             batch = pad([features[row] for row in rows], pad_id=tokenizer.pad_token_id, device=device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 hidden_BLH = encoder(batch).hidden_BLH
             mean_BH = mean_vectors(hidden_BLH.float(), batch.attention_mask_BL)
             vector_NH[rows] = torch.nn.functional.normalize(mean_BH, dim=1).cpu().numpy()

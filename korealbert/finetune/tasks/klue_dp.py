@@ -189,9 +189,8 @@ class KlueDp(Task):
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """Compute ``uas_macro``, ``uas_micro``, ``las_macro`` and ``las_micro`` over the words of all sentences."""
-        gold = [example.target for example in examples]
-        gold_heads, gold_relations = ([value for tree in gold for value in tree[part]] for part in (0, 1))
-        heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
+        gold_heads, gold_relations = _of_all_words([example.target for example in examples])
+        heads, relations = _of_all_words(predicted)
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
@@ -221,6 +220,11 @@ def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, sh
         [_PARTS_OF_SPEECH.index(tag) if tag in _PARTS_OF_SPEECH else root for tag in tags],
         [head if head <= len(fitting) else 0 for head in heads],
     )
+
+
+def _of_all_words(trees: Sequence[Tree]) -> tuple[list[int], list[int]]:
+    """Return the heads and the relations of the words of all sentences."""
+    return [head for tree in trees for head in tree.heads], [number for tree in trees for number in tree.relations]
 
 
 def _row(line: Line) -> tuple[Line, list[str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
@@ -181,12 +182,12 @@ class KlueNer(Tagging):
         sides = [example.target for example in examples], predicted
         gold, given = ([_visible(text, tags) for text, tags in zip(texts, side, strict=True)] for side in sides)
         if mode == "official":
-            gold, given = ([[tag for tags in side for tag in (OUTSIDE, *tags, OUTSIDE)]] for side in (gold, given))
+            gold, given = [_as_one(gold)], [_as_one(given)]
             entity, undefined = entity_macro_f1(gold, given), undefined_macro_f1(gold, given)
         else:
             begun = ([_visible(text, _begun(text, tags)) for text, tags in zip(texts, side, strict=True)] for side in sides)
             entity, undefined = entity_macro_f1(*begun), {}
-        gold_tags, given_tags = ([tag for tags in side for tag in tags] for side in (gold, given))
+        gold_tags, given_tags = (list(chain.from_iterable(side)) for side in (gold, given))
         values = {
             "entity_macro_f1": entity,
             "char_f1_all13": char_f1(gold_tags, given_tags, self.tags, mode),
@@ -210,6 +211,11 @@ def _lost(title: str, text: str) -> int:
     wanted, found = ("".join(written.translate(_MARKUP).split()) for written in (title, text))
     rest = iter(wanted)
     return len(wanted) - len(found) if all(character in rest for character in found) else 0
+
+
+def _as_one(sentences: Iterable[Sequence[str]]) -> list[str]:
+    """Return the tags of all sentences, with ``O`` before and after each sentence."""
+    return [tag for tags in sentences for tag in (OUTSIDE, *tags, OUTSIDE)]
 
 
 def _visible(text: str, tags: Sequence[str]) -> list[str]:

@@ -23,8 +23,9 @@ from korealbert.documents.containers import MemberFilter, is_archive, is_hidden,
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
+from korealbert.recipe.new.delimited import table_of_csv, table_of_text
 from korealbert.recipe.new.formats import decoding_fault, format_of, is_json_list, whole_lines
-from korealbert.recipe.new.tables import Table, table_of_arrow, table_of_csv, table_of_json, table_of_parquet, table_of_text
+from korealbert.recipe.new.tables import Table, table_of_arrow, table_of_json, table_of_parquet
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
 
@@ -266,8 +267,8 @@ def _read_text(file: File, raw: RawFile, ending: str) -> None:
     def table(begin: bytes, *, cut: bool, more: bool = False) -> Table:
         if file.kind != "csv":
             return table_of_json(begin, more=more)
-        first = file.table.delimiter or ("\t" if ending == ".tsv" else ",")
-        return table_of_csv(begin, first=first, cut=cut, more=more)
+        preferred = file.table.delimiter or ("\t" if ending == ".tsv" else ",")
+        return table_of_csv(begin, preferred=preferred, cut=cut, more=more)
 
     file.table = file.table if file.table.delimiter else table(file.begin, cut=cut)
     if file.table.escaped:

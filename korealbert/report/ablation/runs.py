@@ -197,6 +197,11 @@ class Estimate:
         return signed(self.mean) + self._plus_minus
 
     @property
+    def limits(self) -> tuple[float, float] | None:
+        """The ends of the interval."""
+        return None if self.half_width is None else (self.mean - self.half_width, self.mean + self.half_width)
+
+    @property
     def excludes_zero(self) -> bool:
         """Whether 0 is outside the interval. Equal values prove nothing, as their interval has no width."""
         return bool(self.half_width) and abs(self.mean) > float(self.half_width or 0)

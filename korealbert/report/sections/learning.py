@@ -210,11 +210,12 @@ def speed(artifacts: Artifacts) -> Section | None:
 def _inference(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Block]:
     if not found:
         return []
-    per_second, ratios, peaks = (
-        {name: [shown(row[backend][field]) for backend in BACKENDS] for name, row in found.items()}
-        for field, shown in (("examples_per_second", compact), ("speedup", lambda value: f"{value:.2f}×"), ("peak_mb", count))
-    )
-    rows = [[name, *per_second[name], *ratios[name][1:], *peaks[name]] for name in found]
+    rows = []
+    for name, by_backend in found.items():
+        measured = [by_backend[backend] for backend in BACKENDS]
+        per_second = [compact(each["examples_per_second"]) for each in measured]
+        ratios = [f"{each['speedup']:.2f}×" for each in measured[1:]]
+        rows.append([name, *per_second, *ratios, *(count(each["peak_mb"]) for each in measured)])
     first, *others = BACKENDS.values()
     header = [
         "Shape",

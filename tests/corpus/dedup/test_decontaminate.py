@@ -171,7 +171,16 @@ BESIDE = (
             "{} 공유",
             "{} edited",
         ),
-        *("홍길동\t{}", "회원 hong123 님 {}", "{} by 홍길동"),
+        *(
+            "홍길동\t{}",
+            "회원 hong123 님 {}",
+            "{} by 홍길동",
+            "{} from 부산",
+            "hong@naver: {}",
+            "@hong: {}",
+            "hong@naver.com {}",
+        ),
+        *("{} hong@naver", "네이버 {}", "{} 왓챠피디아 ★4.5", "[네이버] {}", "{} - CGV", "{} (네이버 영화)"),
         "작성자 : 홍길동 | 작성일 : 2019-01-02 10:30:25 | 조회 : 10 | 추천 : 3 | {}",
         "{} | 작성자 : 홍길동 | 작성일 : 2019-01-02 10:30:25 | 조회 : 10 | 추천 : 3",
     ),
@@ -197,6 +206,16 @@ def test_what_stands_beside_a_comment_in_its_line_does_not_hide_it(tmp_path: Pat
             f"‘{REVIEW}’는 말",
             f"{REVIEW}, 그리고 잤습니다",
         ),
+        *(
+            f"속담 | {REVIEW} | 뜻풀이",
+            f"{REVIEW} (속담)",
+            f"표어: {REVIEW}",
+            f"A: {REVIEW}",
+            f"갑 : {REVIEW}",
+            f"“A: {REVIEW}”",
+        ),
+        *(f"{REVIEW} 1~3 + 나루 세트 - 전4권", f"나루 & {REVIEW}"),
+        *(f"네이버에서 {REVIEW}", f"{REVIEW} 왓챠에서", f"Q: {REVIEW} (10점)"),
         *(f"그 가을에 부산에서 열린 영화제에서 본 영화를 말하자면: {REVIEW}", f"결론은 {REVIEW} (끝까지)다", f"가-나{REVIEW}"),
     ],
 )
@@ -352,6 +371,13 @@ def test_tags_cost_linear_time() -> None:
         for begin in ("<a ", "<a =b", "<a"):
             letters_of(begin + " " * 200_000 + "c")
             letters_of(begin * 200_000)
+
+
+@pytest.mark.parametrize("unit", ["20190102", "2019.01.02 ", "2019.01.02|", "정말 재미있게 봤습니다 "])
+def test_a_long_line_of_texts_costs_linear_time(tmp_path: Path, unit: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", "2019.01.02", REVIEW))
+    with linear_work():
+        evaluation.decontaminate(unit * (1_000_000 // len(unit)))
 
 
 @pytest.mark.parametrize("first", ["ignore", "document"])

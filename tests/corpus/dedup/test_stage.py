@@ -214,7 +214,7 @@ def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
 def test_a_text_is_dropped_only_for_a_near_copy_that_is_kept(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
     nothing = np.empty(0, dtype=np.uint64)
-    write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing) for _, hashes in sets))
+    write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing, nothing) for _, hashes in sets))
     gone = np.zeros(4, dtype=bool)
     pairs = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
     found = list(near_duplicates(pairs, gone, Candidates(tmp_path, np.array([0, 4])), 0.8))

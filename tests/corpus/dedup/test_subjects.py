@@ -132,6 +132,26 @@ def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "different"),
+    [
+        *(("매리너 6호", "매리너 7호", True), ("제1회 시민 강좌", "제2회 시민 강좌", True), ("1부", "2부", True)),
+        *(
+            ("남자 접영", "여자 접영", True),
+            ("2011년 대회", "2012년 대회", True),
+            ("고속도로 3호선은", "고속도로 4호선은", True),
+        ),
+        *(("탐사선 소식", "탐사선의 사진", False), ("[1보] 탐사선", "[2보] 탐사선", False), ("탐사선 6호", "탐사선", False)),
+        *(("매리너 6호", "매리너 6호 (종합)", False), ("매리너 6호 발사", "태양계를 간 매리너 7호", False)),
+        *(("사진 3장 공개", "사진 4장 공개", False), ("탐사선 제6호", "탐사선 6호", False)),
+    ],
+)
+def test_titles_of_one_form_that_number_differently_are_different_subjects(one: str, other: str, different: bool) -> None:
+    """The texts name neither; headlines of one text are reworded, and figures in them corrected."""
+    text = _LAUNCH.format("이것")
+    assert different_subjects(compared(text, one), compared(text, other)) is different
+
+
+@pytest.mark.parametrize(
     ("name", "one", "other"),
     [
         ("경상남도", "경상남도는 어떤 곳인가", "경상남도의 이름"),

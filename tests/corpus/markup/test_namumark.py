@@ -73,6 +73,21 @@ def test_a_link_that_says_no_more_than_that_it_is_a_source_goes(markup: str, exp
     assert text_of(markup) == expected
 
 
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        *(("이름 == null", True), ("이름 != null", False), ("!이름", True), ("이름", False), ('이름 == "강"', False)),
+        *(("이름 != '강'", True), ("(이름 == null) && 판 == 1", False), ("이름 != null || 판 == null", True)),
+        *(("이름.length > 3", True), ("true", True), ("", True)),
+    ],
+)
+def test_a_condition_shows_what_readers_of_the_article_see(condition: str, shown: bool) -> None:
+    """Arguments have no value there."""
+    markup = f"강은 길다.\n{{{{{{#!if {condition}\n[[산]]은 {{{{{{#red 높다}}}}}}.\n들은 넓다.\n}}}}}}\n물은 맑다."
+    assert text_of(markup).split() == ["강은", "길다.", *(["산은", "높다.", "들은", "넓다."] if shown else []), "물은", "맑다."]
+    assert extract_namumark(markup, DEFAULT).lost["condition"] > 0
+
+
 def test_what_is_lost_is_counted_once() -> None:
     lost = extract_namumark("강은 길다.[* 재면 [[파일:가.jpg]] 길다.] {{{#!syntax a\nb\n}}}\n## 주석\n|| 칸 ||\n", DEFAULT).lost
     assert lost["file"] == len("[[파일:가.jpg]]")

@@ -13,7 +13,7 @@ import pytest
 
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project, sources
-from korealbert.recipe.new.tables import table_of_csv, table_of_text
+from korealbert.recipe.new.delimited import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.archives import tar, zipped
 from tests.corpus.extracting import PAGE, dump, extract
@@ -196,10 +196,10 @@ def test_titles_above_a_header_and_the_line_of_excel_are_skipped(tmp_path: Path)
         ("내용", ";", 2),
     ]
     assert texts_of(tmp_path / "mine") == sorted([*map(prose, range(30))] * 4)
-    bare = table_of_csv(f"민원 목록\n{lines}".encode(), first=",", cut=False)
+    bare = table_of_csv(f"민원 목록\n{lines}".encode(), preferred=",", cut=False)
     assert (bare.delimiter, bare.columns, bare.skipped) == (",", ("column1", "column2"), 1)
     one = "문장\n" + "".join(f"바다가 {n}번, 조용하다\n" for n in range(30))
-    assert table_of_csv(one.encode(), first=",", cut=False).skipped == 0
+    assert table_of_csv(one.encode(), preferred=",", cut=False).skipped == 0
 
 
 def test_parts_of_a_dump_of_wikipedia_are_one_source(tmp_path: Path) -> None:

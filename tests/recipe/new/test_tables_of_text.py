@@ -17,7 +17,7 @@ import pytest
 
 from korealbert.documents.shards import read_documents
 from korealbert.recipe.new import project
-from korealbert.recipe.new.tables import table_of_csv, table_of_text
+from korealbert.recipe.new.delimited import table_of_csv, table_of_text
 from korealbert.recipe.tables import RecipeError
 from tests.recipe.new.test_project import built, prose, records, written
 
@@ -41,15 +41,15 @@ def test_quotation_marks_of_tables_with_tabs_are_text(text: str, tmp_path: Path)
 def test_quoted_tables_with_tabs_are_read_as_such(more: str) -> None:
     stream = io.StringIO()
     csv.writer(stream, delimiter="\t").writerows([["id", "text"], *([n, f"글{more} {prose(n)}"] for n in range(30))])
-    table = table_of_csv(stream.getvalue().encode(), first="\t", cut=False)
+    table = table_of_csv(stream.getvalue().encode(), preferred="\t", cut=False)
     assert (table.delimiter, table.quoted, len(table.records)) == ("\t", True, 30)
 
 
 def test_stray_quotation_marks_of_other_tables_are_text() -> None:
     stray = "id;text\n" + "".join(f'{n};"바다가" 조용하다\n{n};도서관에서"\n' for n in range(20))
-    assert not table_of_csv(stray.encode(), first=",", cut=False).quoted
+    assert not table_of_csv(stray.encode(), preferred=",", cut=False).quoted
     inches = "id,text\n" + "".join(f'{n},"5"" 화면, 도서관"\n{n},5" 화면\n' for n in range(20))
-    assert table_of_csv(inches.encode(), first=",", cut=False).quoted
+    assert table_of_csv(inches.encode(), preferred=",", cut=False).quoted
 
 
 def test_text_files_that_are_tables_with_tabs_are_read_as_tables(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_recipe_is_toml_whatever_the_names_of_directories(name: str, tmp_path:
 def test_tables_with_escaped_quotation_marks_are_reported() -> None:
     lines = [f'그는 "{prose(n)[:20]}", 말했다.\n{prose(n)}, 끝' for n in range(30)]
     escaped = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '\\"')) for n, text in enumerate(lines))
-    assert table_of_csv(escaped.encode(), first=",", cut=False).escaped
+    assert table_of_csv(escaped.encode(), preferred=",", cut=False).escaped
     doubled = "id,text\n" + "".join('{},"{}"\n'.format(n, text.replace('"', '""') + "\\") for n, text in enumerate(lines))
-    table = table_of_csv(doubled.encode(), first=",", cut=False)
+    table = table_of_csv(doubled.encode(), preferred=",", cut=False)
     assert table.quoted and not table.escaped and len(table.records) == 30
 
 
