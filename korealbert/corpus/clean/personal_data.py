@@ -92,12 +92,15 @@ _DAY = "(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|주|달러|시간|km|m|kg|t|㎡|%)"
 """Units after a range of quantities (``1600-2000명``)."""
 _FIGURE_AFTER = re.compile(
-    r"[A-Za-z%℃℉°˚Å㎀-㏟]|(?:미터|킬로|센티|밀리|피트|인치|마일|리터|그램|헥타르|에이커|k?칼로리|와트|볼트|루멘|켈빈|헤르츠|마력|해리|엔|위안|유로"
+    r"[A-Za-z%℃℉°˚Å㎀-㏟]|(?:미터|킬로|센티|밀리|피트|인치|마일|리터|그램|헥타르|에이커|k?칼로리|와트|볼트|루멘|켈빈|헤르츠|마력|해리|엔"
+    r"|위안|유로"
     r"|파운드|프랑|마리|회(?!원|사|의|선)|석|쪽|페이지|번지|호(?!출|텔)|척|량|병|권|편|곡|도(?=[의에로를씩])|세대|세기|년대|층|칸|종|급|자루|켤레|그루|벌)"
-    r"| (?:rpm|r/min|[kMG]?Hz|k?cal|cc|k[gmW]|[cm]m|hPa|dpi|lm|K(?![A-Za-z가-힣])|B\.? ?C|A\.?D|C\.?E|미터|피트|칼로리|마리|루멘)(?![A-Za-z])"
+    r"| (?:rpm|r/min|[kMG]?Hz|k?cal|cc|k[gmW]|[cm]m|hPa|dpi|lm|K(?![A-Za-z가-힣])|B\.? ?C|A\.?D|C\.?E"
+    r"|미터|피트|칼로리|마리|루멘)(?![A-Za-z])"
 )
 _FIGURE_BEFORE = re.compile(
-    r"(?:(?<![A-Za-z])(?:ISO|ASA|BC|B\.C\.|AD|A\.D\.)|기원전|서기|해발|고도|표고|수심|감도|색온도|셔터(?: ?속도)?)[ :은는이가약]{0,4}\Z"
+    r"(?:(?<![A-Za-z])(?:ISO|ASA|BC|B\.C\.|AD|A\.D\.)|기원전|서기|해발|고도|표고|수심|감도"
+    r"|색온도|셔터(?: ?속도)?)[ :은는이가약]{0,4}\Z"
 )
 """Letters and units after, and words before, a range of quantities or years that a hotline has the form of."""
 _HOTLINE = "(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))"
@@ -126,7 +129,8 @@ _PHONE_CUE = re.compile(
 )
 _PHONE_CUE_REACH = 20
 _LOCAL_CUE = re.compile(
-    r"(?:(?<![가-힣])(?:대표|사무실|안내|문의|상담|유선|직통)? ?(?:전화|팩스)(?: ?번호)?|연락처|[☎☏℡]|(?<![A-Za-z])(?i:tel|fax))[ .:=)은는\])]{0,4}\Z"
+    r"(?:(?<![가-힣])(?:대표|사무실|안내|문의|상담|유선|직통)? ?(?:전화|팩스)(?: ?번호)?|연락처|[☎☏℡]"
+    r"|(?<![A-Za-z])(?i:tel|fax))[ .:=)은는\])]{0,4}\Z"
 )
 _LOCAL_AFTER = re.compile(r"(?:번)?(?:으?로|에) ?(?:(?:문의|전화|연락|신고|예약|신청)(?!번호)|걸)")
 """What numbers without an area code need before or after them."""
@@ -341,7 +345,7 @@ def _is_figure(match: re.Match[str], before: str) -> bool:
 
 
 def _phone(match: re.Match[str]) -> int | None:
-    """Check numbers without hyphens and brackets, or without an area code: they need a cue word, or blanks and none of a figure."""
+    """Check numbers without hyphens and brackets, or without an area code: they need a cue, or blanks and none of a figure."""
     before = _before(match, _PHONE_CUE_REACH)
     if match["local"]:
         return match.start() if _LOCAL_CUE.search(before) or _LOCAL_AFTER.match(match.string, match.end()) else None
