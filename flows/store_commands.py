@@ -183,14 +183,16 @@ def export_corpus(
     For an address it is uploaded; hf:// uses the token of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat
     the command.
     """
-    from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.huggingface.dataset import kept_nothing, nothing_kept, write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     with clear_errors():
         if "://" in output:
-            documents, where = _export_to_address(_all_of(store, artifact), output, form, public=public)
+            documents, where = _export_to_address(found := _all_of(store, artifact), output, form, public=public)
         else:
             refuse_overwriting(Path(output))
-            documents, where = write_dataset(_all_of(store, artifact), Path(output), form), output
+            documents, where = write_dataset(found := _all_of(store, artifact), Path(output), form), output
+        if empty := [one for one in found if kept_nothing(one)]:
+            console.print(nothing_kept(empty), style="dim", soft_wrap=True)
     console.print(f"{numbered(documents, 'document')}: {where}", soft_wrap=True)
 
 

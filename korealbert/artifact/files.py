@@ -24,6 +24,9 @@ MANIFEST = "manifest.json"
 OPENING = ".opening.json"
 """Names the recipe and the input bytes from which a partial directory was started."""
 
+DIGESTS = ".digests"
+"""The directory of a store for digests of input files. Every store has one, by which it is recognised."""
+
 _DIGEST_HEAD = b'{\n "digest": "'
 _DIGEST_END = len(_DIGEST_HEAD) + 64
 
@@ -280,7 +283,8 @@ class DigestMemory:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file itself, or all files of a directory, sorted. Links to directories are followed.
+    """Return the file itself, or all files of a directory except those of stores in it, sorted. Links to directories are
+    followed.
 
     Raises ValueError naming a file whose name is not UTF-8, which no record of a run could hold.
     """
@@ -292,11 +296,16 @@ def files_of(path: Path) -> list[Path]:
 
 
 def entries_of(directory: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """Yield everything within a directory, in no order. Links to directories are followed, except to their own parents."""
+    """Yield everything within a directory, in no order. Links to directories are followed, except to their own parents.
+
+    Stores are left out, because a run in one would change what it reads.
+    """
     real = os.path.realpath(directory)
     if real in above or not directory.is_dir():
         return
     for each in directory.iterdir():
+        if (each / DIGESTS).is_dir():
+            continue
         yield each
         yield from entries_of(each, above | {real})
 

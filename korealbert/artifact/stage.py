@@ -173,8 +173,11 @@ class Stage(Generic[S]):
         """Return the identity of the artifact that ``build`` would give, before anything runs.
 
         ``inputs`` are artifact names by role. ``store`` caches the digests of the files that ``spec`` names; ``again`` reads
-        these files even if their digests are cached.
+        these files even if their digests are cached. Raises ValueError if ``spec`` names the store itself, which a run writes.
         """
+        for path in map(Path, input_paths(spec)):
+            if path.resolve() == store.root:
+                raise ValueError(f"{path}: this directory is the store; name a directory in it, or another store (--store)")
         digest = partial(store.digests.of, again=again)
         return Identity(self.name, self.version, canonical(spec, digest), dict(sorted(inputs.items())))
 
@@ -232,6 +235,7 @@ def build(
 def _build(
     store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, runtime: Runtime, label: str
 ) -> Artifact:
+    store.make()
     partial, target = store.root / f"{identity.name}.partial", store.root / identity.name
     opening = {
         "recipe": identity.document,

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from korealbert.artifact import locks
 from korealbert.artifact.files import (
+    DIGESTS,
     MANIFEST,
     DigestMemory,
     FileChanged,
@@ -193,7 +194,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
-        self.digests = DigestMemory(self.root / ".digests")
+        self.digests = DigestMemory(self.root / DIGESTS)
 
     def make(self) -> Self:
         """Create the directory if it does not exist. Raises ArtifactError if that is impossible, as within an artifact."""
@@ -204,6 +205,8 @@ class Store:
             raise ArtifactError(str(error)) from None
         except OSError as error:
             raise ArtifactError(f"{self.root}: no store can be made here ({error.strerror}); name another directory") from None
+        with suppress(OSError):  # It is read-only.
+            self.digests.directory.mkdir(exist_ok=True)
         return self
 
     def find(self, name: str) -> Artifact | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,17 +31,20 @@ _LOCK = "export.lock"
 def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
     """Write the documents of some artifacts, one file per shard, and return their number.
 
-    ``directory`` appears only when it is complete; a link is followed. Raises ValueError for an artifact without documents,
-    and for a directory that is not empty or the working directory.
+    ``directory`` appears only when it is complete; a link is followed. Sources of which no document was kept are on the card
+    alone. Raises ValueError for an artifact that is not of documents, if none is kept at all, and for a directory that is not
+    empty or the working directory.
     """
     title, named = directory.name, directory
     directory = directory.resolve()
     _refuse_full(directory, named)
     for artifact in artifacts:
-        if not artifact.files("documents-*.arrow"):
+        if not artifact.files("documents-*.arrow") and not kept_nothing(artifact):
             raise ValueError(
                 f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
             )
+    if artifacts and all(map(kept_nothing, artifacts)):
+        raise ValueError(f"{nothing_kept(artifacts)}; there is nothing to write")
     directory.parent.mkdir(parents=True, exist_ok=True)
     _remove_killed(directory.parent)
     try:
@@ -56,6 +60,19 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
             directory.rmdir()
         partial.rename(directory)
     return written
+
+
+def kept_nothing(artifact: Artifact) -> bool:
+    """Return whether a stage of documents dropped all of them."""
+    return artifact.stats.get("documents_out") == 0
+
+
+def nothing_kept(artifacts: Sequence[Artifact]) -> str:
+    """Return a line that names the given artifacts without documents, and why they have none."""
+    labels = ", ".join(artifact.manifest["label"] for artifact in artifacts)
+    dropped = sum((Counter(artifact.stats.get("dropped") or {}) for artifact in artifacts), Counter[str]())
+    reasons = f" (dropped: {', '.join(f'{reason} {count}' for reason, count in sorted(dropped.items()))})" if dropped else ""
+    return f"{labels}: no document was kept{reasons}"
 
 
 def _remove_killed(parent: Path) -> None:

@@ -319,3 +319,34 @@ def test_a_name_that_is_not_utf_8_is_told(raw: Path, runtime: Runtime) -> None:
     Path(os.fsdecode(os.fsencode(raw) + b"/\xb0\xa1.jsonl")).touch()
     with pytest.raises(ValueError, match=r"raw/\ufffd\ufffd\.jsonl: this name is not UTF-8; rename it \(convmv"):
         build(extract.STAGE, source(raw), {}, runtime)
+
+
+@pytest.mark.parametrize("place", ["store", "runs/mine", "link"])
+def test_a_store_within_a_source_is_no_part_of_it(place: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "text.txt").write_text("가나다")
+    if place == "link":
+        (data / place).symlink_to(tmp_path / "elsewhere")
+    read: list[list[str]] = []
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        read.append([path.name for path in files_of(spec.text.path)])
+        map_shards(copy, ["한 조각"], out_dir=out_dir, runtime=runtime, step="copy")
+        return {}
+
+    copying = Stage("copy", 1, Reads, run)
+    stores = [(tmp_path / "elsewhere") if place == "link" else data / place, data / "another", tmp_path / "outside"]
+    built = [build(copying, Reads(text=InputPath(data)), {}, Runtime(store=store, workers=1)).artifact for store in stores]
+    assert read == [["text.txt"]] * 3
+    assert len({artifact.name for artifact in built}) == 1
+    assert all(build(copying, Reads(text=InputPath(data)), {}, Runtime(store=store, workers=1)).cached for store in stores)
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_the_store_itself_is_no_source(made: bool, tmp_path: Path) -> None:
+    store, spec = Store(tmp_path / "data"), Reads(text=InputPath(tmp_path / "data" / "."))
+    if made:
+        store.make()
+    with pytest.raises(ValueError, match=r"data: this directory is the store; .*--store"):
+        Stage("copy", 1, Reads, lambda *_: {}).identity(spec, {}, store)

@@ -104,6 +104,23 @@ def test_a_full_directory_and_an_artifact_without_documents_are_refused(corpus: 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_source_of_which_nothing_was_kept_is_on_the_card_and_stops_no_other(corpus: list[Artifact], tmp_path: Path) -> None:
+    raw = tmp_path / "memo.jsonl"
+    raw.write_text('{"text": "짧다"}\n', "utf-8")
+    table = {"source": "memo", "format": "jsonl", "paths": [str(raw)]}
+    runtime = Runtime(store=corpus[0].path.parent, workers=1)
+    extracted = build(extract.STAGE, ExtractSpec.model_validate(table), {}, runtime, label="extract/memo").artifact
+    spec = clean.CleanSpec(agreement_documents=0)
+    empty = build(clean.STAGE, spec, {"documents": extracted}, runtime, label="clean/memo").artifact
+    assert write_dataset([empty, *corpus], tmp_path / "out", "jsonl") == 14
+    assert [path.name[:10] for path in sorted((tmp_path / "out" / "data").iterdir())] == ["clean-blog", "clean-news"]
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "| memo | not stated | 1 |" in card and "| clean | too_short | 3 |" in card and empty.name in card
+    with pytest.raises(ValueError, match=r"\Aclean/memo: no document was kept \(dropped: too_short 1\); there is nothing to"):
+        write_dataset([empty], tmp_path / "none", "jsonl")
+    assert not (tmp_path / "none").exists()
+
+
 def test_links_are_followed_and_files_are_named(corpus: list[Artifact], tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     for _ in "there is no target yet", "it is an empty directory":

@@ -53,8 +53,12 @@ PLACEHOLDERS: dict[Kind, str] = {
 
 _RANDOM_NUMBERS_FROM = date(2020, 10, 5)
 """Resident numbers given since then have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
+_BORN_BY = date(2030, 12, 31)
+"""Resident numbers of later days of birth are none. A constant, so that a text is masked alike whenever that is done."""
 _MAX_YEAR_RANGE = 300
 """``1588-1640`` is a range of years, not a hotline, if it is not longer than this (바로크 1600-1750, 청나라 1644-1912)."""
+_LAST_YEAR = 2030
+"""In brackets a range of years up to this one may be longer: (1588-1969)."""
 
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
 _FOREIGN = "5678"
@@ -67,7 +71,7 @@ _MAYBE_AFTER_NUMBER = r"(?<![0-9A-Za-z])(?<![0-9][-.])(?:(?<![0-9][,/])|(?<=[0-9
 _MAYBE_BEFORE_NUMBER = r"(?![0-9])(?![-.][0-9])(?![,/][0-9]{2,}+(?! ?[-–.)]))(?!(?:권|쪽|호(?!출|실|텔))(?![가-힣]{2}))"
 """These numbers may be listed with a comma or stroke and no blank, and end in an extension (``02-123-4567/8``) or in the last
 digits of others (``02-123-4567/4568``)."""
-_PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?| |)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
+_PERSON = re.compile(rf"{_MAYBE_AFTER_NUMBER}([0-9]{{6}})( ?[-–] ?|[ /._~]|)([0-9]{{7}}){_MAYBE_BEFORE_NUMBER}")
 _PERSON_CUE = re.compile("(?:주민|외국인)(?: ?등록)?(?: ?번호)?[^0-9\n]{0,6}\\Z")
 _OF_OWNER = r"(?:[ :=은는이가을를()\[\]<>,제]{0,4}| ?[:=(] ?[가-힣]{3}[ ,:)\]]{1,3})"
 """Between a label and its number: marks and a particle, or the owner's name behind a mark."""
@@ -81,11 +85,24 @@ _CARD = re.compile(
     rf"{_NOT_AFTER_NUMBER}(?:[0-9]{{4}}([-– ])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{4}}|3[47][0-9]{{2}}([-– ])[0-9]{{6}}\2[0-9]{{5}}"
     rf"|[0-9]{{15,16}}){_NOT_BEFORE_NUMBER}"
 )
-_ISSUER = re.compile(r"3[47]\d{13}|(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
+_ISSUER = re.compile(r"3[47]\d{13}|(?=\d{16}\Z)(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
+"""Only numbers of American Express have 15 digits; those of telephones (IMEI) have as many, and Luhn's check, too."""
 _AREA = r"(?:02|0(?:3[1-3]|4[1-4]|5[1-5]|6[1-4])|070|080|050[2-8]?)"
 _DAY = "(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|주|달러|시간|km|m|kg|t|㎡|%)"
 """Units after a range of quantities (``1600-2000명``)."""
+_FIGURE_AFTER = re.compile(
+    r"[A-Za-z%℃℉°˚Å㎀-㏟]|(?:미터|킬로|센티|밀리|피트|인치|마일|리터|그램|헥타르|에이커|k?칼로리|와트|볼트|루멘|켈빈|헤르츠|마력|해리|엔"
+    r"|위안|유로"
+    r"|파운드|프랑|마리|회(?!원|사|의|선)|석|쪽|페이지|번지|호(?!출|텔)|척|량|병|권|편|곡|도(?=[의에로를씩])|세대|세기|년대|층|칸|종|급|자루|켤레|그루|벌)"
+    r"| (?:rpm|r/min|[kMG]?Hz|k?cal|cc|k[gmW]|[cm]m|hPa|dpi|lm|K(?![A-Za-z가-힣])|B\.? ?C|A\.?D|C\.?E"
+    r"|미터|피트|칼로리|마리|루멘)(?![A-Za-z])"
+)
+_FIGURE_BEFORE = re.compile(
+    r"(?:(?<![A-Za-z])(?:ISO|ASA|BC|B\.C\.|AD|A\.D\.)|기원전|서기|해발|고도|표고|수심|감도"
+    r"|색온도|셔터(?: ?속도)?)[ :은는이가약]{0,4}\Z"
+)
+"""Letters and units after, and words before, a range of quantities or years that a hotline has the form of."""
 _HOTLINE = "(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))"
 _SPOKEN = "[공영일이삼사오육륙칠팔구]"
 _PHONE = re.compile(
@@ -103,6 +120,7 @@ _PHONE = re.compile(
     rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but not a row of figures
     rf"|(?<![가-힣])[공영]일[공영일육칠팔구] ?[-–.]? ?{_SPOKEN}{{3,4}} ?[-–.]? ?{_SPOKEN}{{4}}"
     rf"|(?:{_HOTLINE}-|(?P<unsure>{_HOTLINE} ?))[0-9]{{4}}(?! ?{_COUNTED})"
+    rf"|(?P<local>[2-9][0-9]{{2,3}}-[0-9]{{4}})(?! ?{_COUNTED})"
     rf")(?:~[0-9]{{1,4}}(?![0-9시])|(?:[/,][0-9]{{4}}(?![0-9])){{1,3}}(?! ?{_COUNTED}))?{_MAYBE_BEFORE_NUMBER}"
 )
 _PHONE_CUE = re.compile(
@@ -110,6 +128,12 @@ _PHONE_CUE = re.compile(
     r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
 )
 _PHONE_CUE_REACH = 20
+_LOCAL_CUE = re.compile(
+    r"(?:(?<![가-힣])(?:대표|사무실|안내|문의|상담|유선|직통)? ?(?:전화|팩스)(?: ?번호)?|연락처|[☎☏℡]"
+    r"|(?<![A-Za-z])(?i:tel|fax))[ .:=)은는\])]{0,4}\Z"
+)
+_LOCAL_AFTER = re.compile(r"(?:번)?(?:으?로|에) ?(?:(?:문의|전화|연락|신고|예약|신청)(?!번호)|걸)")
+"""What numbers without an area code need before or after them."""
 _TOTAL = "합계|소계|총계|누계|평균"
 _FIGURE_CUE = re.compile(
     rf"(?:{_TOTAL}|인구|수치|값|숫자|점수|지수|좌표|코드|기록|표)[ :=은는이가의(]{{0,3}}(?:[가-힣]{{2,4}} )?\Z"
@@ -262,7 +286,7 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
     """Check the number of a resident or registered foreigner: its date must exist and its check digit be right.
 
     Numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and need a hyphen. Two numbers with a blank between need a
-    cue word. A number without a hyphen that is also a valid Korean bar code is taken for one.
+    cue word, with another mark a label. A number without a hyphen that is also a valid Korean bar code is taken for one.
     """
     digits, foreign = match[1] + match[3], match[3][0] in _FOREIGN
     labelled = _PERSON_LABEL.search(_before(match, _LABEL_REACH)) or _PERSON_AFTER.match(match.string, match.end())
@@ -276,6 +300,8 @@ def _person(wanted: Kind, match: re.Match[str]) -> int | None:
     checked = ((13 if foreign else 11) - weighted % 11) % 10 == int(digits[12])
     if labelled:
         valid = True
+    elif born > _BORN_BY or match[2] in {*"/._~"}:
+        valid = False
     elif match[2].strip():
         valid = checked or born >= _RANDOM_NUMBERS_FROM
     elif match[2]:
@@ -319,8 +345,10 @@ def _is_figure(match: re.Match[str], before: str) -> bool:
 
 
 def _phone(match: re.Match[str]) -> int | None:
-    """Check numbers without hyphens and brackets: they need a cue word before them, or blanks and no cue of a figure."""
+    """Check numbers without hyphens and brackets, or without an area code: they need a cue, or blanks and none of a figure."""
     before = _before(match, _PHONE_CUE_REACH)
+    if match["local"]:
+        return match.start() if _LOCAL_CUE.search(before) or _LOCAL_AFTER.match(match.string, match.end()) else None
     if _PHONE_CUE.search(before):
         return match.start()
     figure = _is_figure(match, before) if match["bare"] or match["parted"] else False
@@ -332,8 +360,17 @@ def _phone(match: re.Match[str]) -> int | None:
         return match.start() if number[0] not in "01" and (" " in bare or in_brackets) and not figure else None
     if match[0].startswith("1") and re.search("[/,]", match[0]):  # 1588-1234/1640
         return None
-    years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
-    return None if years and 0 <= int(years[2]) - int(years[1]) <= _MAX_YEAR_RANGE else match.start()
+    return None if match[0].startswith("1") and _is_range(match) else match.start()
+
+
+def _is_range(match: re.Match[str]) -> bool:
+    """Return whether a number in the form of a hotline is a range of years or quantities (1600-2400rpm)."""
+    first, last = int(match[0][:4]), int(match[0][5:9])
+    if 0 <= last - first <= _MAX_YEAR_RANGE or _FIGURE_AFTER.match(match.string, match.end()):
+        return True
+    before, after = _before(match, _NEARBY_REACH), match.string[match.end() : match.end() + _NEARBY_REACH]
+    in_brackets = re.search(r"\([^()\n]*\Z", before) and re.match(r"[^()\n]*\)", after)
+    return _FIGURE_BEFORE.search(before) is not None or bool(in_brackets and first < last <= _LAST_YEAR)
 
 
 def _account(match: re.Match[str]) -> int | None:
@@ -414,7 +451,7 @@ def _license(match: re.Match[str]) -> int | None:
     return match.start() if named and not _is_specimen(re.sub("[^0-9]", "", match[0])) else None
 
 
-_PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
+_PERSONS = re.compile("[0-9]{6}[-– /._~]{0,3}[0-9]{7}")
 _KINDS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Check]] = {
     "resident_number": (_PERSONS, _PERSON, partial(_person, "resident_number")),
     "foreigner_number": (_PERSONS, _PERSON, partial(_person, "foreigner_number")),

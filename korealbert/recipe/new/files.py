@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from korealbert.artifact.files import entries_of
+from korealbert.artifact.files import DIGESTS, entries_of
 from korealbert.corpus.readers.records import writable
 from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.schema import Quarantined
@@ -142,7 +142,7 @@ def files_below(paths: Sequence[Path], project: Path) -> FilesBelow:
     found, hidden = FilesBelow([], [], {project / SCHEMA, project / STORE}, Counter()), 0
     directory = next((path for path in paths if path.is_dir()), None)
     listing = paths if directory is None else sorted(entries_of(directory))
-    stores = {one.parent for one in listing if one.name == ".digests"} | {project / STORE}
+    stores = {one.parent for one in listing if one.name == DIGESTS} | {project / STORE}
     for file in listing:
         name = file.relative_to(directory) if directory else Path(file.name)
         if file.is_dir():
