@@ -347,8 +347,9 @@ def _left_in_the_corpus(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -
     left = []
     for benchmark in benchmarks:
         spec = benchmark.cells[0].spec
-        split = "train" if spec["test_share"] is not None else "test"
-        if (spec[split], spec[f"{split}_member"]) not in removed:
+        split = "test" if spec.get("test_share") is None else "train"
+        file = spec.get(split)
+        if file is not None and (file, spec.get(f"{split}_member", "")) not in removed:
             left.append(benchmark.title)
     if left:
         yield Text(f"Not removed from the corpus, which may contain them: the test texts of {', '.join(left)}.", quiet=True)
