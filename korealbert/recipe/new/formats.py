@@ -14,7 +14,7 @@ SAMPLED_RECORDS = 100
 _WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
 _NEXT_ARTICLE = re.compile(rf"^</doc>\s*{_WIKIEXTRACTOR.pattern}", re.MULTILINE)
 """The second article of a file whose first one lost its beginning."""
-_PROLOGUE = r"(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*"
+_PROLOGUE = r"(<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*"
 _MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
 _NEXT_PAGE = re.compile(r"^\s*</page>\s*<page>\s*<title>", re.MULTILINE)
 """The second page of a dump whose first one lost its beginning."""
