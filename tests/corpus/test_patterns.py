@@ -117,6 +117,7 @@ def _compiled(value: Any, names: str) -> Iterator[tuple[str, str, int]]:
             yield from _compiled(each, f"{names}.{name}")
 
 
+@pytest.mark.torch
 def test_no_pattern_of_a_module_is_ruinous(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
