@@ -2,7 +2,8 @@
 
 Python's matcher tries all ways to match. Their number doubles with each character if a part that is repeated can match the same
 text in two ways, as in ``(a+)+`` or ``(a|ab?)*``. The test is that of Weber and Seidl (On the degree of ambiguity of finite
-automata, 1991): the automaton of a repeated part has two paths from a state back to it by the same text.
+automata, 1991): the automaton of a repeated part has two paths from a state back to it by the same text. Where nothing follows
+that could fail, as at the end of an atomic group, the matcher takes the first way and tries no other.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _CATEGORIES = {
     codes.CATEGORY_NOT_WORD: re.compile(r"\W"),
 }
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
+_ATOMIC = (codes.ATOMIC_GROUP, codes.POSSESSIVE_REPEAT, codes.ASSERT, codes.ASSERT_NOT)
+"""What is matched in one way only."""
 
 
 def refuse_ruinous(pattern: str, name: str) -> None:
@@ -42,22 +45,40 @@ def refuse_ruinous(pattern: str, name: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def is_ruinous(pattern: str) -> bool:
+def is_ruinous(pattern: str, flags: int = 0) -> bool:
     """Return whether the time of a pattern may double with each character of a text."""
-    return _REPEATED_GROUP.search(pattern) is not None and _has_ruinous_part(parser.parse(pattern))
+    if not _REPEATED_GROUP.search(pattern):
+        return False
+    parsed = parser.parse(pattern, flags)
+    return _has_ruinous_part(parsed, parsed.state.flags | _flags_within(parsed), at_end=False)
 
 
-def _has_ruinous_part(parsed: Any) -> bool:
-    """Return whether any outermost repeated part is ambiguous; what is within atomic groups is looked at on its own."""
+def _flags_within(parsed: Any) -> int:
+    """Return the flags of all groups, as of ``(?s:…)``."""
+    flags = 0
     for code, argument in parsed:
-        if code in _REPEATS and argument[1] >= _MAX_COPIES:
-            if len(argument[2]) == 1 and not _parts(*argument[2][0]):
-                continue
-            if _Automaton([(code, argument)]).is_ambiguous():
-                return True
-            if any(map(_has_ruinous_part, _atomic_parts(argument[2]))):
-                return True
-        elif any(map(_has_ruinous_part, _parts(code, argument))):
+        flags |= argument[1] if code is codes.SUBPATTERN else 0
+        flags |= reduce(int.__or__, map(_flags_within, _parts(code, argument)), 0)
+    return flags
+
+
+def _has_ruinous_part(parsed: Any, flags: int, *, at_end: bool) -> bool:
+    """Return whether any outermost repeated part is ambiguous; what is within atomic groups is looked at on its own.
+
+    ``at_end``: nothing that could fail follows the pattern.
+    """
+    for left, (code, argument) in zip(reversed(range(len(parsed))), parsed):
+        nothing_follows = (at_end and left == 0) or code in _ATOMIC
+        parts = _parts(code, argument)
+        if code in _REPEATS and code not in _ATOMIC and not (nothing_follows and argument[0] <= 1):
+            nothing_follows = False
+            if argument[1] >= _MAX_COPIES:
+                if len(argument[2]) == 1 and not _parts(*argument[2][0]):
+                    continue
+                if _Automaton([(code, argument)], flags).is_ambiguous():
+                    return True
+                parts, nothing_follows = _atomic_parts(argument[2]), True
+        if any(_has_ruinous_part(part, flags, at_end=nothing_follows) for part in parts):
             return True
     return False
 
@@ -78,7 +99,7 @@ def _atomic_parts(parsed: Any) -> list[Any]:
     found = []
     for code, argument in parsed:
         inner = _parts(code, argument)
-        if code in (codes.ATOMIC_GROUP, codes.POSSESSIVE_REPEAT, codes.ASSERT, codes.ASSERT_NOT):
+        if code in _ATOMIC:
             found += inner
         else:
             found += [part for one in inner for part in _atomic_parts(one)]
@@ -97,7 +118,8 @@ class _Part(NamedTuple):
 class _Automaton:
     """The position automaton of a pattern: a state for each character class, and how often a state follows another."""
 
-    def __init__(self, parsed: Any) -> None:
+    def __init__(self, parsed: Any, flags: int) -> None:
+        self._flags = flags
         self._classes: list[Any] = []
         self._follow: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._add(parsed)
@@ -107,7 +129,8 @@ class _Automaton:
         if len(self._classes) > _MAX_STATES:
             return False
         samples = _SAMPLES + "".join(sorted({each for one in self._classes for each in _borders(one)}))
-        accepts = [sum(1 << n for n, each in enumerate(samples) if _accepts(one, each)) for one in self._classes]
+        forms = [{each, each.lower(), each.upper()} if self._flags & re.IGNORECASE else {each} for each in samples]
+        accepts = [sum(1 << n for n, each in enumerate(forms) if self._accepts(one, each)) for one in self._classes]
         count = len(self._classes)
         forward: dict[tuple[int, int], set[tuple[int, int]]] = {}
         waiting = [(state, state) for state in range(count)]
@@ -185,6 +208,26 @@ class _Automaton:
             whole = whole._replace(empty=whole.empty + 1) if number >= least else whole
         return whole
 
+    def _accepts(self, node: Any, forms: set[str]) -> bool:  # noqa: PLR0911 (one for each kind of node)
+        """Return whether a class has a character, given in all its cases; for a larger part, whether any class in it has."""
+        code, argument = node
+        if code is codes.LITERAL:
+            return chr(argument) in forms
+        if code is codes.NOT_LITERAL:
+            return chr(argument) not in forms
+        if code is codes.RANGE:
+            return any(argument[0] <= ord(each) <= argument[1] for each in forms)
+        if code is codes.CATEGORY:
+            return any(map(_CATEGORIES[argument].match, forms))
+        if code is codes.IN:
+            negated = argument[0][0] is codes.NEGATE
+            return any(self._accepts(item, forms) for item in argument[negated:]) != negated
+        if code is codes.ANY:
+            return "\n" not in forms or bool(self._flags & re.DOTALL)
+        if code is codes.GROUPREF:
+            return True
+        return any(self._accepts(each, forms) for part in _parts(code, argument) for each in part)
+
 
 def _times(states: Counter[int], ways: int) -> Counter[int]:
     return Counter({state: min(2, count * ways) for state, count in states.items()} if ways else {})
@@ -214,24 +257,3 @@ def _borders(node: Any) -> str:
     else:
         return "".join(_borders(each) for part in _parts(code, argument) for each in part)
     return "".join(chr(min(max(point + step, 0), 0x10FFFF)) for point in points for step in (-1, 0, 1))
-
-
-def _accepts(node: Any, character: str) -> bool:  # noqa: PLR0911 (one for each kind of node)
-    """Return whether a class has a character; for a larger part, whether any class in it has."""
-    code, argument = node
-    if code is codes.LITERAL:
-        return bool(ord(character) == argument)
-    if code is codes.NOT_LITERAL:
-        return bool(ord(character) != argument)
-    if code is codes.RANGE:
-        return bool(argument[0] <= ord(character) <= argument[1])
-    if code is codes.CATEGORY:
-        return _CATEGORIES[argument].match(character) is not None
-    if code is codes.IN:
-        negated = argument[0][0] is codes.NEGATE
-        return any(_accepts(item, character) for item in argument[negated:]) != negated
-    if code is codes.ANY:
-        return character != "\n"
-    if code is codes.GROUPREF:
-        return True
-    return any(_accepts(each, character) for part in _parts(code, argument) for each in part)

@@ -33,7 +33,7 @@ _SENTENCE_END = re.compile(r"[가-힣][\"'”’)]{0,3}[.?!][\"'”’)]{0,3}\Z"
 _LOCATED = re.compile(rf"\[\d+\.[\d.,^{RAISED}{LEVEL}]*\d\Z|[Α-Ω]\Z")
 """The end of a text that locants follow: [3.3.1.1^3,7], Δ^9,11."""
 _HALVES = re.compile(rf"{RAISED}(\d+){LEVEL}(?:[/⁄]|&frasl;){LOWERED}(\d+){LEVEL}")
-_FRACTION = re.compile(rf"([A-Za-zα-ωΑ-Ω)\]]?[\d'\0-\x04]*){_HALVES.pattern}")
+_FRACTION = re.compile(rf"((?:[A-Za-zα-ωΑ-Ω)\]]|(?<![\d'\0-\x04]))[\d'\0-\x04]*){_HALVES.pattern}")
 """A fraction (1/2), unless a letter is before it, which makes it a power (x^2/3)."""
 CONTEXT_CHARS = 40
 """Characters before a superscript that are looked at."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from korealbert.artifact import Runtime
+from korealbert.corpus import patterns
 from korealbert.corpus.clean.news import NewsRules
 from korealbert.corpus.clean.stage import STAGE, CleanSpec
 from korealbert.corpus.clean.titles import TitleRules
-from korealbert.corpus.markup import mediawiki, namumark_blocks
 from korealbert.corpus.patterns import is_ruinous
 
+ROOT = Path(__file__).parents[2]
+CALLED = re.compile(r"\bre\.(?:compile|sub|subn|match|search|fullmatch|findall|finditer|split)\(")
 POSSESSIVE_GROUP = re.compile(r"\(\?.*(?<!\\)\)([*+?]|\{[0-9,]+\})\+", re.DOTALL)
 MAYBE_POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[^\n]*\})\+")
 """Finds them in source code; most files have none, so that they need not be parsed."""
@@ -43,6 +48,11 @@ RUINOUS = {
     r"(?:\d+,?){2,30}원": "1",
     r"x(?=(a+)+b)": "a",
     r"(?:(?>(a+)+b))c": "a",
+    r"(?:(a+)+b)*+c": "a",
+    r"(?>(?:a|a){30,})c": "a",
+    r"(?s)(?:.|\n)*x": "\n",
+    r"(?:(?s:.)|\n)*x": "\n",
+    r"(?i)(?:a가|A가)+c": "a가",
 }
 """Patterns, and a text that repeated keeps them busy."""
 SOUND = [
@@ -59,6 +69,12 @@ SOUND = [
     r"(?P<y>\d{4})/(?P=y)",
     r"(가)?(?(1)나|다)",
     r"(?i)(?:A|a)+b",
+    r"(?i)(?:a|[^a])+x",
+    r"(?:.|\n)*x",
+    r"(?:a가|A가)+c",
+    r"(?>(?:a+|b)*)c",
+    r"(?>(a+)+)b",
+    r"(?=(a+)+)b",
 ]
 
 
@@ -76,8 +92,78 @@ def test_no_shipped_rule_is_ruinous() -> None:
     rules = Path(__file__).parents[2] / "data_specs" / "rules"
     NewsRules(rules / "news.toml").refuse_ruinous()
     TitleRules(rules / "titles.toml").refuse_ruinous()
-    ours = [pattern for pattern in (mediawiki._RESIDUE, namumark_blocks._STYLE) if is_ruinous(pattern.pattern)]
-    assert not ours
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield the name and the source code of each module."""
+    for folder in (ROOT / "korealbert", ROOT / "flows"):
+        for path in sorted(folder.rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            yield name if name.startswith("korealbert") else f"korealbert.{name}", path.read_text("utf-8")
+
+
+def _compiled(value: Any, names: str) -> Iterator[tuple[str, str, int]]:
+    """Yield name, pattern and flags of the patterns in a variable, a collection or a class."""
+    if isinstance(value, re.Pattern):
+        yield names, value.pattern if isinstance(value.pattern, str) else value.pattern.decode("latin-1"), value.flags
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _compiled(each, names)
+    elif type(value) is dict:
+        for key, each in value.items():
+            yield from _compiled(each, f"{names}[{key!r}]")
+    elif isinstance(value, type) and f"{value.__module__}." == names.removesuffix(value.__name__):
+        for name, each in vars(value).items():
+            yield from _compiled(each, f"{names}.{name}")
+
+
+@pytest.mark.torch
+def test_no_pattern_of_a_module_is_ruinous(
+    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    monkeypatch.setattr(patterns, "_MAX_STATES", 10_000)  # None is taken to be sound without being looked at.
+    found, without_extra = list[tuple[str, str, int]](), list[str]()
+    for name, source in _sources():
+        if "re.compile(" not in source:
+            continue
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            assert not str(error.name).startswith("korealbert"), error
+            without_extra.append(name)
+            continue
+        found += [each for variable, value in vars(module).items() for each in _compiled(value, f"{name}.{variable}")]
+    record_property("modules_without_their_extra", len(without_extra))
+    assert len(without_extra) < 10, without_extra
+    assert len(found) > 400
+    assert "korealbert.corpus.dedup.decontaminate._FIGURES" in {name for name, _, _ in found}
+    assert not {name: pattern for name, pattern, flags in found if is_ruinous.__wrapped__(pattern, flags)}
+
+
+def test_no_pattern_within_a_function_is_ruinous() -> None:
+    found = list[tuple[str, str]]()
+    for name, source in _sources():
+        for node in ast.walk(ast.parse(source)) if CALLED.search(source) else ():
+            if isinstance(node, ast.Call) and node.args and CALLED.match(f"{ast.unparse(node.func)}("):
+                found.append((name, _written(node.args[0])))
+    assert len(found) > 400
+    assert not [(name, pattern) for name, pattern in found if _is_whole(pattern) and is_ruinous(pattern)]
+
+
+def _written(node: ast.expr) -> str:
+    """Return the text of a literal; 가 stands for what is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_written, node.values))
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "가"
+
+
+def _is_whole(pattern: str) -> bool:
+    """Return whether it is a pattern, although something may have been filled in."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
 
 
 def test_a_ruinous_rule_is_refused_by_file_and_name(tmp_path: Path) -> None:

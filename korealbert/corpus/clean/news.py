@@ -52,7 +52,8 @@ _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|Goo
 _BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>]) *")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _FULL_SENTENCE = re.compile(r"[다요까죠][.?!][\"'”’)\]]*$")
-_LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
+_LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28}[다요까죠]\.(?!\w)")
+"""The end of a sentence of 30 characters or more; ``{28,}`` would take quadratic time in a text without full stops."""
 
 _Zone = Literal["head", "tail", "any"]
 

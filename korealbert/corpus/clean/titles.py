@@ -76,7 +76,7 @@ class TitleRules:
 
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
-_PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
+_PARTS = re.compile("[>|/,·ㆍ&]")
 
 
 class _CategoryFile(Spec):

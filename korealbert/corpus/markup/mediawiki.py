@@ -208,7 +208,7 @@ DOC = re.compile(rb"</?doc\b")
 """Occurs in each document, even if its end is missing."""
 
 _DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
+_ATTRIBUTE = re.compile(r"\b(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
 """A value ends before another attribute or the end of the line, because titles have unescaped quotes and ``>``."""
 
 

@@ -26,12 +26,13 @@ _EXCLAIMED = (
     r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])|[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
 )
 """와 and 에 as exclamations, and 와 as a form of 오다 (to come): 와 진짜 크다. 와 보니"""
-_CERTAIN = (
-    rf"(?!{_EXCLAIMED})"
+_BEGINS_NONE = (
     rf"(?:(?:는|를|을(?! +[은이의과] )|[와과] 같[은이]|와|의|에서는?|에는|으로|에(?: {_COMPOUND})?){_END}"
     r"|이(?:며|고|지만|라면|면|므로)(?:, *|$)|(?:이다|이었다|입니다)\.(?: +|$))"
 )
 """Words that begin no sentence."""
+_CERTAIN = rf"(?!{_EXCLAIMED}){_BEGINS_NONE}"
+_MORE = rf"(?!{_EXCLAIMED})(?>{_BEGINS_NONE}*)"
 _SAID = r"이?라[고는] +"
 """Words that begin no line, but a sentence after a quotation without marks: 좋다. 라고 했다."""
 _ATTACHED = (
@@ -41,7 +42,7 @@ _ATTACHED = (
     r"|이 +(?=있|없|아니|되|된 |됐|나[오온타]|[가-힣]{1,7}[했었았였됐겠렸졌섰갔왔났켰쳤혔한된진린른는간온난]다[.,])"
 )
 """Particles that begin sentences only as other words: silver, to go, names, the province."""
-_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}|{EITHER_FORM} +){_CERTAIN}*", re.MULTILINE)
+_AFTER_MARK = re.compile(rf"{REMOVED}(?: *(?:{_CERTAIN}|{_SAID})|{_ATTACHED}|{EITHER_FORM} +){_MORE}", re.MULTILINE)
 _SKIPPED = f" \t*#:;>'\"“‘{REMOVED}"
 # A pattern whose name ends in ``_END`` matches the end of each match of another. It is searched first, fifty times as fast,
 # because it begins with a literal; few texts have a match.
@@ -89,7 +90,8 @@ _REMOVED_NUMBER = rf"{REMOVED}[ {REMOVED}]*(?:(?<= )[명개](?![가-힣]{{2}})|{
 _LED = rf"(?<![^\s{LINE_BREAK}]){_LEAD} {_REMOVED_NUMBER}"
 """Such a word before a number that was removed, and its unit; between a word and its footnote is no blank."""
 _LED_PHRASE = re.compile(
-    rf"(?:{_LED}(?:(?:[의로에쯤이가은는을를]|으로|에서|까지|부터|가량|정도)?(?: 동안)? +(?![-\d])|, (?={_LEAD} {REMOVED})))+"
+    rf"(?>(?:{_LED}(?:(?:[의로에쯤이가은는을를]|으로|에서|까지|부터|가량|정도)?(?: 동안)? +(?![-\d])"
+    rf"|, (?={_LEAD} {REMOVED})))+)"
 )
 """An amount within a sentence: 해발 {{높이}} m의 산이다."""
 _ORDINAL_END = re.compile(rf"{REMOVED}(?:(?<=제{REMOVED})|(?<=제 {REMOVED}))")
@@ -122,7 +124,7 @@ _NOT_GO = (
 )
 """Not before verbs that follow 가 as a form of 가다 (to go): 가 보니, 가 드리겠다."""
 _SUBJECT = rf"가 +{_NOT_GO}(?=[가-힣]{{2}}|\d)|은 +(?=(?:에서|으로|[을를로의과와는가에]) )"
-_LINE = re.compile(rf"\n(?<![\"”'’」』》〉>]\n)(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_LINE = re.compile(rf"\n(?<![\"”'’」』》〉>]\n)(?:{_CERTAIN}|{_SAID}|{_SUBJECT}){_MORE}", re.MULTILINE)
 """Not after a quotation or title, whose particle may begin the next line: ``"정말이다."`` and 라고 그는 말했다."""
 _BROKEN = re.compile(
     rf"\n(?<=[가-힣]\n)(?=(의|에|에서|에는|[는를와을과]|가(?= +{_NOT_GO})){_END}"
@@ -144,7 +146,7 @@ _PARTY_REACH = 200
 """Maximum of characters between 갑 and 을 of a contract, which are in one line or in two that follow each other."""
 _NEAR = 1_000
 """Maximum of characters between 가 and 나 of an enumeration."""
-_SENTENCE = re.compile(rf"\. (?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_CERTAIN}*", re.MULTILINE)
+_SENTENCE = re.compile(rf"\. (?<=다\. )(?:{_CERTAIN}|{_SUBJECT}){_MORE}", re.MULTILINE)
 
 
 def without_particles_after_marks(text: str, lost: Counter[str]) -> str:

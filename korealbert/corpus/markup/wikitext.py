@@ -32,7 +32,7 @@ _REDIRECT = re.compile(rf"{REDIRECT}\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
 _VARIANT = re.compile(r"-\{(?:([^{}|;:]*)\|)?([^{}]*)\}-")
-_VARIANT_OF = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)?)\s*:\s*([^;]*?)\s*(?:;|\Z)")
+_VARIANT_OF = re.compile(r"([a-z]{2,3}(?:-[a-z]+)?)\s*:([^;]*)")
 _VARIANTS = ("ko", "zh-hant", "zh-tw", "zh-hk", "zh", "zh-hans", "zh-cn")
 """Language variants by preference; Korean uses traditional Chinese characters."""
 _FORMULA_LINE = re.compile(
@@ -94,7 +94,7 @@ def _variant(marked: re.Match[str]) -> str:
     """Return the shown variant of ``-{zh-hans:计;zh-hant:計}-``; nothing after the flags H, T, - and D."""
     if (marked[1] or "").strip() in ("H", "T", "-", "D"):
         return REMOVED
-    variants = dict(_VARIANT_OF.findall(marked[2]))
+    variants = {code: variant.strip() for code, variant in _VARIANT_OF.findall(marked[2])}
     shown = next((variants[code] for code in _VARIANTS if code in variants), "") or next(iter(variants.values()), marked[2])
     return shown.strip() or REMOVED
 

@@ -29,7 +29,8 @@ _DEPTH_CHANGES = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHER_BYTES = bytes(set(range(256)) - set(b"[{]}"))
 
 _SEPARATORS = b" \t\r\n,"
-_BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*(?=\{\s*"([^"]*))')
+_BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*+(?:(?=\{\s*"([^"]*))|)')
+"""Where an object may begin, if it has a group: without the empty alternative, blank lines would take quadratic time."""
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
 _FOLLOWING = re.compile(rb"\s*(?:[,\]{}]|\Z)")
 _DECODER = json.JSONDecoder(strict=False)
@@ -64,7 +65,7 @@ def resynchronised(data: bytes, expected_names: Collection[str] = ()) -> list[tu
     """
     text = data.decode("latin-1")  # one character a byte; neither UTF-8 nor CP949 uses ASCII punctuation within a character
     names = {name for name in expected_names if name.isascii()}
-    starts = [(found.end(), found[1]) for found in _BOUNDARY.finditer(data)]
+    starts = [(found.end(), found[1]) for found in _BOUNDARY.finditer(data) if found[1] is not None]
     if not names and starts:
         first = _FIRST_KEY.match(data)
         key = first[1] if first else Counter(name for _, name in starts).most_common(1)[0][0]

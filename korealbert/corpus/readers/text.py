@@ -18,7 +18,7 @@ _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
 _MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
 _MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$|=+[ \t]*$)", re.MULTILINE)
-_MARKDOWN_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$\n?", re.MULTILINE)
+_MARKDOWN_TABLE_RULE = re.compile(r"^[ \t]*(?:\|[ \t]*)?:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+(?:\|[ \t]*)?$\n?", re.MULTILINE)
 _MARKDOWN_TABLE_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
 _HTML_BREAK = re.compile(r"<br[ \t]*/?>|</(?:p|div|li|tr|h[1-6])>", re.IGNORECASE)
 _HTML_TAG = re.compile(
@@ -34,11 +34,13 @@ _MARKDOWN_EMPHASIS = re.compile(
 letter, which is a prime: 체인기어(5`)."""
 
 _CLOCK = r"(?:\d{1,3}:)?\d{2}:\d{2}[.,]\d{3}"
+_TIMES = re.compile(rf"^[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}", re.MULTILINE)
 _CUE = re.compile(
-    rf"(?:^[ \t]*\r?\n)*(?:^\ufeff?[ \t]*\d{{1,6}}[ \t]*\r?\n)?^[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*(?:\n|\Z)",
+    rf"((?>(?:^[ \t]*\r?\n)*))(?:(?:^\ufeff?[ \t]*\d{{1,6}}[ \t]*\r?\n)?{_TIMES.pattern}[^\n]*(?:\n|\Z)|(?<=\n)(?P<none>))",
     re.MULTILINE,
 )
-"""Number and times above a line of subtitles (SubRip, WebVTT), and the blank lines before them."""
+"""Number and times above a line of subtitles (SubRip, WebVTT), and the blank lines before them. Matches blank lines before
+others too (group ``none``): a search from each of them would take quadratic time."""
 _CUE_MARK = re.compile(
     r"</?(?:[ibucv]|font)(?:[ .][^<>\n]*)?>|\{\\[^{}\n]*\}|^\ufeff?WEBVTT[^\n]*\n", re.IGNORECASE | re.MULTILINE
 )
@@ -127,8 +129,8 @@ def _text(spec: ExtractSpec, source: str) -> str:
     if _SAMI.search(source, 0, _MAX_SAMI_HEAD):
         lines = _SAMI_CUE.sub("\n", _SAMI_HEAD.sub("", source, count=1))
         source = unescape(_SAMI_TAG.sub("", _HTML_BREAK.sub("\n", lines)))
-    elif "-->" in source and _CUE.search(source):
-        source = _CUE_MARK.sub("", _CUE.sub("", source))
+    elif "-->" in source and _TIMES.search(source):
+        source = _CUE_MARK.sub("", _CUE.sub(lambda cue: "" if cue["none"] is None else cue[0], source))
     return _strip_markdown(source) if spec.markdown else source
 
 

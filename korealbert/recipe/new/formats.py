@@ -14,9 +14,9 @@ SAMPLED_RECORDS = 100
 _WIKIEXTRACTOR = re.compile(r"<doc\s[^>\n]*\b(id|title|url)=")
 _NEXT_ARTICLE = re.compile(rf"^</doc>\s*{_WIKIEXTRACTOR.pattern}", re.MULTILINE)
 """The second article of a file whose first one lost its beginning."""
-_PROLOGUE = r"(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*"
+_PROLOGUE = r"(<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*"
 _MEDIAWIKI = re.compile(rf"{_PROLOGUE}<(mediawiki|page)[\s>]", re.DOTALL)
-_NEXT_PAGE = re.compile(r"^\s*</page>\s*<page>\s*<title>", re.MULTILINE)
+_NEXT_PAGE = re.compile(r"^[^\S\n]*</page>\s*<page>\s*<title>", re.MULTILINE)
 """The second page of a dump whose first one lost its beginning."""
 _HTML = re.compile(rf"{_PROLOGUE}(<!doctype\s+html|<html)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r'([\[,]\s*)?\{\s*"[^"\n]{1,200}"\s*:')
