@@ -3,7 +3,8 @@
 python -m bench.decontamination CORPUS BENCHMARKS [--planted 1000] [--documents 10000]: ``CORPUS`` is WikiExtractor output (a
 folder or archive), ``BENCHMARKS`` the folder of the NSMC test set and KorQuAD 1.0. Texts of both are planted in real documents:
 as a paragraph, as a line among others, with a line break after each sentence, beside what pages put in a comment's line (name,
-score, date, laughter, buttons), and within a line (texts of at least 20 letters).
+score, date, laughter, buttons), and within a line (texts of at least 20 letters). The last two leave out numbers and laughter,
+which decontamination removes as whole lines only.
 The documents are cleaned, which splits sentences, and decontaminated. A text survives if the result contains its letters in a
 row. Then the same documents without planted texts: the lines that they lose to NSMC are printed, for a person to read;
 KorQuAD's paragraphs are from Wikipedia. Exits with 1 if a text survives.
@@ -77,6 +78,15 @@ PLANTINGS: dict[str, Planting] = {
 }
 
 
+def _can_stand(planting: Planting, text: str) -> bool:
+    """Return whether decontamination looks for a text where it is planted."""
+    characters = letters_of(text)
+    if planting not in (_beside, _within_a_line):
+        return True
+    is_whole_line = characters.isdigit() or len(set(characters)) <= 2
+    return not is_whole_line and (planting is _beside or len(characters) >= 20)
+
+
 def letters(text: str) -> str:
     """Return the letters and digits of a text."""
     return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text)).lower()
@@ -130,7 +140,7 @@ def main() -> None:
             texts = [text for text in read_texts(one) if len(letters_of(text)) >= evaluation.min_letters]
             chosen = texts[:: max(1, len(texts) // arguments.planted)][: arguments.planted]
             for name, planting in PLANTINGS.items():
-                some = [text for text in chosen if planting is not _within_a_line or len(letters_of(text)) >= 20]
+                some = [text for text in chosen if _can_stand(planting, text)]
                 survived, planted = survivors(planting, some, pages[: len(some)], evaluation)
                 print(f"{one.name:8} as {name:24} {survived:5} of {planted} survive", flush=True)
                 failed |= survived > 0

@@ -242,6 +242,28 @@ def test_lines_that_break_before_a_particle_are_one(body: str, text: str, tmp_pa
     assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]
 
 
+@pytest.mark.parametrize(
+    ("last", "is_sentence"),
+    [
+        *(
+            (line, True)
+            for line in ("조화 함수라고 하자.", "길이를 재어 보자.", "옆의 글을 참고하여라.", "알려지지 않음.", "Pentax Corp.")
+        ),
+        *(
+            (line, False)
+            for line in ("외부 링크.", "역대 수상자.", "후보자.", "고구려의 오페라.", "독도함.", "그의 죽음.", "KBS.")
+        ),
+    ],
+)
+def test_a_short_last_sentence_stays_and_the_title_of_an_empty_section_does_not(
+    last: str, is_sentence: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(f'<doc id="5" url="" title="강">\n강\n\n강은 길다.\n{last}\n각주.\n</doc>\n', "utf-8")
+    expected = f"강은 길다.\n{last}" if is_sentence else "강은 길다."
+    assert extract(tmp_path / "store", path, format="wikiextractor").texts == [expected]
+
+
 def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 10_000)
     monkeypatch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", 10_000)

@@ -68,7 +68,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
     "nothing to read": (
         "new mine --from plain",
-        r"plain: holds no file of a known format that has text in it, only 1 without an ending; known are \.txt",
+        r"plain: holds no file of a known format that has text in it, only 1 without an ending \(add \.txt .*; known are \.txt",
     ),
     "two directories": ("new mine texts", r"Invalid value for DIRECTORY: 'texts' after it; for several files name their dir"),
     "a project where none can be": ("new /proc/x", r"/proc/x: No such file or directory; check its path, or name another"),

@@ -13,6 +13,8 @@ from korealbert.corpus.readers.records import Outcome, Tally, bad_record, docume
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.superscripts import read_scripts, script_mark
 
+SUBTITLE_ENDINGS, MARKDOWN_ENDINGS, PLAIN_ENDINGS = (".srt", ".vtt", ".smi", ".sami"), (".md", ".markdown"), (".txt", ".text")
+"""Endings of names that texts usually have. Reading goes by the content and by ``markdown``, whatever the name."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
 _MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
@@ -42,8 +44,14 @@ _CUE = re.compile(
 """Number and times above a line of subtitles (SubRip, WebVTT), and the blank lines before them. Matches blank lines before
 others too (group ``none``): a search from each of them would take quadratic time."""
 _CUE_MARK = re.compile(
-    r"</?(?:[ibucv]|font)(?:[ .][^<>\n]*)?>|\{\\[^{}\n]*\}|^\ufeff?WEBVTT[^\n]*\n", re.IGNORECASE | re.MULTILINE
+    r"</?(?:[ibucv]|font|lang|ruby|rt)(?:[ .][^<>\n]*)?>|<(?:\d+:)?\d\d:\d\d\.\d{3}>|\{\\[^{}\n]*\}", re.IGNORECASE
 )
+"""A mark of a font, voice or language, or a time within a line."""
+_WEBVTT_HEAD = re.compile(r"\A\ufeff?WEBVTT[^\n]*\n(?:[\w-]+[:=][^\n]*\n)*")
+_WEBVTT_BLOCK = re.compile(
+    r"(?:(?<=\n\n)|(?<=\n\r\n))(?:NOTE(?:[ \t][^\n]*)?|STYLE[ \t]*|REGION[ \t]*)\r?\n(?:[^\n]*[^\s][^\n]*(?:\n|\Z))*"
+)
+"""A comment, or the look of the lines, between blank lines."""
 _MAX_SAMI_HEAD = 1 << 14
 _SAMI = re.compile(r"<sync\s+start\s*=", re.IGNORECASE)
 _SAMI_HEAD = re.compile(r"\A.*?(?=<sync\s+start\s*=)", re.IGNORECASE | re.DOTALL)
@@ -124,12 +132,27 @@ def _scalar(value: str) -> str:
     return value
 
 
+def is_subtitles(source: str) -> bool:
+    """Return whether a text, or the beginning of one, has times of subtitles that are not read."""
+    return _is_sami(source) or _has_cues(source)
+
+
+def _is_sami(source: str) -> bool:
+    return _SAMI.search(source, 0, _MAX_SAMI_HEAD) is not None
+
+
+def _has_cues(source: str) -> bool:
+    return "-->" in source and _TIMES.search(source) is not None
+
+
 def _text(spec: ExtractSpec, source: str) -> str:
     """Return a source without the times of subtitles and, if it is Markdown, without marks."""
-    if _SAMI.search(source, 0, _MAX_SAMI_HEAD):
+    if _is_sami(source):
         lines = _SAMI_CUE.sub("\n", _SAMI_HEAD.sub("", source, count=1))
         source = unescape(_SAMI_TAG.sub("", _HTML_BREAK.sub("\n", lines)))
-    elif "-->" in source and _TIMES.search(source):
+    elif _has_cues(source):
+        if head := _WEBVTT_HEAD.match(source):
+            source = _WEBVTT_BLOCK.sub("", f"\n{source[head.end() :]}")
         source = _CUE_MARK.sub("", _CUE.sub(lambda cue: "" if cue["none"] is None else cue[0], source))
     return _strip_markdown(source) if spec.markdown else source
 

@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from korealbert.artifact.files import DIGESTS, entries_of
 from korealbert.corpus.readers.records import writable
+from korealbert.corpus.readers.text import MARKDOWN_ENDINGS, PLAIN_ENDINGS, SUBTITLE_ENDINGS, is_subtitles
 from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
 from korealbert.recipe.new.delimited import table_of_csv, table_of_text
-from korealbert.recipe.new.formats import decoding_fault, format_of, is_json_list, whole_lines
+from korealbert.recipe.new.formats import decoded, decoding_fault, format_of, is_json_list, whole_lines
 from korealbert.recipe.new.tables import Table, table_of_arrow, table_of_json, table_of_parquet
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.work import PACKED
@@ -34,8 +35,7 @@ SCHEMA, STORE = "recipe.schema.json", "store"
 _WIKI_PREFIX = "wiki_"
 """Beginning of the names of WikiExtractor's files, which have no ending."""
 _FORMATS = {
-    ".txt": "text",
-    ".md": "text",
+    **dict.fromkeys((*PLAIN_ENDINGS, *MARKDOWN_ENDINGS, *SUBTITLE_ENDINGS), "text"),
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
@@ -252,13 +252,15 @@ def _read_text(file: File, raw: RawFile, ending: str) -> None:
     def longer() -> bytes:
         return file.begin + raw.read(_MAX_SAMPLE_BYTES)
 
-    if ending == ".txt":
+    if ending in PLAIN_ENDINGS:
         file.table = table_of_text(file.begin, cut=cut)
         first = longer() if cut and b"\n" not in file.begin else file.begin
         file.kind = "csv" if file.table.delimiter else format_of(first, cut=cut)
     elif ending == ".xml":
         file.kind = format_of(file.begin, cut=cut)
         file.fault = file.fault or ("that is no dump of MediaWiki" if file.kind in ("text", "json", "jsonl") else "")
+    elif ending in SUBTITLE_ENDINGS and not file.is_empty and not is_subtitles(decoded(file.begin)):
+        file.fault = file.fault or "without times of subtitles"
     elif file.kind == "jsonl" and is_json_list(file.begin):
         file.kind = "json"
     if file.kind not in ("csv", "json", "jsonl") or file.fault:
@@ -299,10 +301,13 @@ def ending_of(tail: str) -> str:
 
 
 def units(texts: Mapping[str, Sequence[File]]) -> dict[str, str]:
-    """Return by ending what a document is in text files. A few files beside many short ones of other endings are like these."""
-    if _are_many_short([file for files in texts.values() for file in files]):
-        return dict.fromkeys(texts, "file")
-    return {ending: _unit(files) for ending, files in texts.items()}
+    """Return by ending what a document is in text files. A few files beside many short ones of other endings are like these.
+
+    A file of subtitles is a document however few there are: its blank lines separate sentences.
+    """
+    others = {tail: files for tail, files in texts.items() if ending_of(tail) not in SUBTITLE_ENDINGS}
+    like = "file" if _are_many_short([file for files in others.values() for file in files]) else ""
+    return dict.fromkeys(texts, "file") | {tail: like or _unit(files) for tail, files in others.items()}
 
 
 def _unit(files: Sequence[File]) -> str:

@@ -24,6 +24,7 @@ from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import Outcome, Tally, is_missing
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.text import MARKDOWN_ENDINGS
 from korealbert.documents.containers import MemberFilter, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
@@ -35,6 +36,8 @@ from korealbert.recipe.new.tables import Table
 from korealbert.recipe.tables import RecipeError
 
 _NOTES = " (by its name, notes on other files; read under another name)"
+_NAMED_TXT = {"without an ending": " (add .txt to the names of texts)", ".log": " (messages of programs; name texts .txt)"}
+"""How to have files read that may be text, but mostly are not."""
 CONVERT = "convert text in other forms to .txt, or to .jsonl with the field text"
 _KNOWN = f"{', '.join(ENDINGS)}, and files of WikiExtractor; compressed or in archives"
 _MAX_SAMPLE_BYTES = 12_000_000
@@ -215,7 +218,8 @@ def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
 
 def listed(left_out: Mapping[str, int]) -> str:
     """Format counts with the largest first: ``3 .pdf, 1 .hwp``. A name that says why its file is left out is explained."""
-    return ", ".join(f"{count:,} {what}{_NOTES if is_note(what) else ''}" for what, count in by_number(left_out))
+    notes = {what: _NOTES if is_note(what) else _NAMED_TXT.get(what, "") for what in left_out}
+    return ", ".join(f"{count:,} {what}{notes[what]}" for what, count in by_number(left_out))
 
 
 def _sources(paths: Sequence[Path], project: Path, taken: set[str]) -> tuple[list[Source], Counter[str]]:
@@ -256,7 +260,7 @@ def _source_of(group: Group) -> Source:
         uncertain_header=table.uncertain_header,
         skip_rows=table.skipped,
         quoted=table.quoted,
-        markdown=ending_of(group.tail) == ".md",
+        markdown=ending_of(group.tail) in MARKDOWN_ENDINGS,
         encoding=next((each for each in ("utf-16", "auto") if each in encodings), "utf-8"),
     )
     if not group.fields:

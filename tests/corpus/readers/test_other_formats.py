@@ -229,6 +229,17 @@ def test_subtitles_are_text_without_their_times(tmp_path: Path) -> None:
     assert found.texts == [spoken, spoken, prose]
 
 
+def test_nothing_but_the_lines_of_webvtt_is_text(tmp_path: Path) -> None:
+    source = (
+        "WEBVTT - 강\nKind: captions\nLanguage: ko\n\nNOTE\n누가 썼다\n\nSTYLE\n::cue {\n  color: red;\n}\n\n"
+        "00:00:01.000 --> 00:00:02.000 align:start\n강은<00:00:01.500><c> 길다.</c>\n\nNOTE 하나\n\n"
+        "00:02.000 --> 00:03.000\n<v 이서온>NOTE는 말이다. <1994>\nNOTE\nKind: 이것도.\n"
+    )
+    (tmp_path / "a.vtt").write_text(source, "utf-8")
+    found = extract(tmp_path / "store", tmp_path / "a.vtt", format="text", document="file")
+    assert found.texts == ["강은 길다.\nNOTE는 말이다. <1994>\nNOTE\nKind: 이것도."]
+
+
 def test_sami_subtitles_are_text_also_with_marks_that_are_not_closed(tmp_path: Path) -> None:
     style = '<STYLE TYPE="text/css">\n<!--\nP {margin: 1pt;}\n.KRCC {Name: 한국어;}\n-->\n</STYLE>'
     head = f"<SAMI>\n<HEAD>\n<TITLE>영화</TITLE>\n{style}\n</HEAD>\n<BODY>\n"
