@@ -28,6 +28,16 @@ Precision = Literal["fp32", "bf16"]
 """``bf16``: the encoder computes in bf16 under autocast; weights, heads, losses and the optimiser stay fp32."""
 
 
+def content_of_test(identified: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return checksum and archive member of the file with the test examples, or None without one.
+
+    ``identified`` is the spec of a fine-tuning as it enters the identity, where files stand by their content.
+    """
+    split = "test" if identified.get("test_share") is None else "train"
+    file = identified.get(split)
+    return None if file is None else (file.get("sha256", ""), identified.get(f"{split}_member", ""))
+
+
 class FeaturesSpec(Spec):
     """The examples of a benchmark as piece ids, shared by all its inits, seeds and settings."""
 
@@ -113,14 +123,7 @@ class FeaturesSpec(Spec):
     @property
     def tested(self) -> bool:
         """Whether there is a test set."""
-        return self.test_file is not None
-
-    @property
-    def test_file(self) -> tuple[DataFile, str] | None:
-        """The file that holds the test examples, and its member if that is an archive; None without a test set."""
-        if self.test_share is not None:
-            return self.train, self.train_member
-        return None if self.test is None else (self.test, self.test_member)
+        return self.test is not None or self.test_share is not None
 
     def features(self) -> FeaturesSpec:
         """Return the part of the spec that determines the features."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Runtime, Spec, Store
+from korealbert.corpus.dedup.evaluation_files import contents_removed
 from korealbert.corpus.dedup.stage import DedupSpec
-from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.spec import FinetuneSpec, content_of_test
 from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
@@ -51,7 +52,8 @@ class Planned:
     """Width of the model that it trains."""
     advice: str = ""
     """Of a pretraining: a precision in which the machine would train faster, and warnings if its GPUs cannot share the batches
-    or have too little memory. Of a deduplication: the benchmarks whose test texts it leaves in the corpus."""
+    or have too little memory. Of a deduplication, also a cached one: the
+    benchmarks whose test texts it leaves in the corpus."""
 
     @property
     def takes(self) -> str:
@@ -189,11 +191,12 @@ def plan(
     names: dict[str, str] = {}
     artifacts: dict[str, Artifact | None] = {}
     planned = []
+    identified: dict[str, Mapping[str, Any]] = {}
     for label, node in nodes.items():
         identity = node.stage.identity(node.spec, {role: names[other] for role, other in node.inputs.items()}, store)
         artifact = store.find(identity.name)
         fault = store.fault(identity.name, {role: artifacts[other] for role, other in node.inputs.items()})
-        names[label], artifacts[label] = identity.name, artifact
+        names[label], artifacts[label], identified[label] = identity.name, artifact, identity.document["spec"]
         reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
         if artifact is None and fault is None and (earlier := _newest(history, label, node.stage.name)) is not None:
             reasons = _difference(earlier.manifest, identity.document, node.spec)
@@ -201,6 +204,8 @@ def plan(
         planned.append(Planned(label, identity.name, status, reasons))
     if all(stage.status == "cached" for stage in planned):
         return planned
+    left_in = _left_in(nodes, identified)
+    planned = [replace(stage, advice=left_in) if isinstance(nodes[stage.label].spec, DedupSpec) else stage for stage in planned]
     prices = Prices(history, registry.by_name(), profile or this_machine(), workers=workers, threads=threads)
     return list(_priced(planned, nodes, artifacts, prices))
 
@@ -219,19 +224,23 @@ def _priced(
         else:
             training = node.spec if isinstance(node.spec, PretrainSpec) else None
             cost = prices.cost(stage.label, node.stage.name, work, training=training is not None)
-            advice = [*_unshared(training, prices.machine), *_advice(work, prices.machine)] if training else []
-            if isinstance(node.spec, DedupSpec):
-                advice += _left_in(nodes)
-            yield replace(stage, cost=cost, width=work.width, advice="; ".join(advice))
+            advice = "; ".join([*_unshared(training, prices.machine), *_advice(work, prices.machine)]) if training else ""
+            yield replace(stage, cost=cost, width=work.width, advice=advice or stage.advice)
 
 
-def _left_in(nodes: Mapping[str, Node]) -> Iterator[str]:
-    """Say which benchmarks of a run have a test file that is removed from none of its corpora."""
-    specs = [node.spec for node in nodes.values()]
-    removed = {(file.path, file.member) for spec in specs if isinstance(spec, DedupSpec) for file in spec.decontaminate}
-    benchmarks = [spec for spec in specs if isinstance(spec, FinetuneSpec) and spec.tested]
-    if left := dict.fromkeys(each.task_name for each in benchmarks if each.test_file not in removed):
-        yield f"test texts of {', '.join(left)} may be in the corpus: name their files in [[dedup.decontaminate]]"
+def _left_in(nodes: Mapping[str, Node], identified: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say which benchmarks of a run have a test file that is removed from none of its corpora; "" if none has.
+
+    ``identified`` holds the specs as they enter the identities, by label.
+    """
+    corpora = [identified[label] for label, node in nodes.items() if isinstance(node.spec, DedupSpec)]
+    removed = set().union(*map(contents_removed, corpora))
+    tested = {
+        label: node.spec.task_name for label, node in nodes.items() if isinstance(node.spec, FinetuneSpec) and node.spec.tested
+    }
+    left = dict.fromkeys(name for label, name in tested.items() if content_of_test(identified[label]) not in removed)
+    remedy = "may be in the corpus: name their files in [[dedup.decontaminate]]"
+    return f"test texts of {', '.join(left)} {remedy}" if left else ""
 
 
 def _unshared(spec: PretrainSpec, machine: Machine) -> Iterator[str]:

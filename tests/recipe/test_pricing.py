@@ -409,3 +409,8 @@ def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path:
     (tmp_path / "one.toml").write_text(tables[0] + tables[2] + tables[3], "utf-8")
     left = "test texts of nsmc may be in the corpus: name their files in [[dedup.decontaminate]]"
     assert advice(tmp_path / "one.toml") == [left]
+    copied = shutil.copy(SAMPLE.parents[1] / "sample" / "artificial" / "nsmc_test.txt", tmp_path / "other name.txt")
+    (tmp_path / "copy.toml").write_text(
+        whole.replace(f'test = "{SAMPLE.parents[1]}/sample/artificial/nsmc', f'test = "{copied}" # nsmc'), "utf-8"
+    )
+    assert advice(tmp_path / "copy.toml") == [""], "files are compared by their content"

@@ -68,17 +68,21 @@ def test_searched_settings_are_shown_as_selected_for_each_weights() -> None:
 
 
 def test_benchmarks_that_the_corpus_may_contain_are_named() -> None:
-    def benchmark(title: str, **files: Any) -> Any:
-        files = {"test": None, "test_member": "", "test_share": None, "train_member": ""} | files
-        return SimpleNamespace(title=title, cells=[SimpleNamespace(spec=files)])
+    def artifact(**spec: Any) -> Any:
+        return SimpleNamespace(manifest={"recipe": {"spec": spec}})
 
-    removed = [{"path": "/d/nsmc.txt", "member": ""}, {"path": "/d/klue.tar", "member": "ner.tsv"}]
-    dedup = SimpleNamespace(manifest={"spec": {"decontaminate": removed}})
-    artifacts: Any = SimpleNamespace(one={"dedup": dedup}.get)
-    nsmc = benchmark("NSMC", train="/d/train.txt", test="/d/nsmc.txt")
-    entities = benchmark("KLUE-NER", train="/d/klue.tar", train_member="ner.tsv", test_share=0.2)
-    relations = benchmark("KLUE-RE", train="/d/klue.tar", train_member="re.json", test_share=0.2)
-    fetched = benchmark("KorSTS", train="/d/t.tsv", test={"url": "https://example.org/t.tsv", "sha256": "0" * 64})
+    def benchmark(title: str, **files: Any) -> Any:
+        return SimpleNamespace(title=title, cells=[SimpleNamespace(artifact=artifact(**files))])
+
+    def file(name: str, sha256: str) -> dict[str, str]:
+        return {"name": name, "sha256": sha256}
+
+    removed = [{"path": file("nsmc.txt", "a"), "member": ""}, {"path": file("klue.tar", "b"), "member": "ner.tsv"}]
+    artifacts: Any = SimpleNamespace(one={"dedup": artifact(decontaminate=removed)}.get)
+    nsmc = benchmark("NSMC", train=file("train.txt", "c"), test=file("copied.txt", "a"))
+    entities = benchmark("KLUE-NER", train=file("klue.tar", "b"), train_member="ner.tsv", test_share=0.2, test=None)
+    relations = benchmark("KLUE-RE", train=file("klue.tar", "b"), train_member="re.json", test_share=0.2, test=None)
+    fetched = benchmark("KorSTS", train=file("t.tsv", "c"), test={"url": "https://example.org/t.tsv", "sha256": "d"})
     (said,) = _left_in_the_corpus(artifacts, [nsmc, entities, relations, fetched])
     assert isinstance(said, Text)
     assert said.text == "Not removed from the corpus, which may contain them: the test texts of KLUE-RE, KorSTS."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -75,6 +75,11 @@ class EvaluationFile(Spec):
         """The file with its member, to read."""
         assert isinstance(self.path, InputPath), "read what ``downloaded`` returns"
         return BenchmarkFile(self.path.path, self.member)
+
+
+def contents_removed(identified: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return checksums and archive members of the files whose texts a deduplication removes, from its spec in the identity."""
+    return {(file["path"]["sha256"], file["member"]) for file in identified.get("decontaminate", [])}
 
 
 def input_role(number: int) -> str:

@@ -10,9 +10,10 @@ from itertools import product
 from statistics import NormalDist
 from typing import NamedTuple
 
+from korealbert.corpus.dedup.evaluation_files import contents_removed
 from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.scores.statistics import is_clear
-from korealbert.finetune.spec import INITS
+from korealbert.finetune.spec import INITS, content_of_test
 from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed
 from korealbert.huggingface.export import ExportStats
 from korealbert.pretrain.stage import PretrainStats
@@ -343,14 +344,11 @@ def _left_in_the_corpus(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -
     dedup = artifacts.one("dedup")
     if dedup is None:
         return
-    removed = [(file["path"], file["member"]) for file in dedup.manifest["spec"].get("decontaminate", [])]
-    left = []
-    for benchmark in benchmarks:
-        spec = benchmark.cells[0].spec
-        split = "test" if spec.get("test_share") is None else "train"
-        file = spec.get(split)
-        if file is not None and (file, spec.get(f"{split}_member", "")) not in removed:
-            left.append(benchmark.title)
+    removed = contents_removed(dedup.manifest["recipe"]["spec"])
+    tests = [
+        (benchmark.title, content_of_test(benchmark.cells[0].artifact.manifest["recipe"]["spec"])) for benchmark in benchmarks
+    ]
+    left = [title for title, content in tests if content is not None and content not in removed]
     if left:
         yield Text(f"Not removed from the corpus, which may contain them: the test texts of {', '.join(left)}.", quiet=True)
 
