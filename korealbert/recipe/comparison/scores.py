@@ -16,7 +16,7 @@ from korealbert.finetune.scores.resampling import Draws
 from korealbert.finetune.scores.statistics import compare as compare_answers
 from korealbert.finetune.scores.statistics import is_clear
 from korealbert.finetune.scores.summary import answers_of
-from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.spec import FeaturesSpec
 from korealbert.formatting import MISSING, fixed, mean_and_sd, percent, signed
 from korealbert.recipe.comparison.sides import Side, are_of_one_stage
 from korealbert.report.render.blocks import Block, Table, Text
@@ -118,7 +118,9 @@ def _verdict(is_beyond: bool) -> str:
 def _tested_in_pairs(one: Benchmark, other: Benchmark, system: str) -> tuple[float, float, float] | None:
     """Return interval and p-value of the second mean minus the first on the test examples; None if these are not available."""
     with suppress(ValueError, OSError, KeyError):
-        spec = FinetuneSpec.model_validate_json(json.dumps(one.of(system)[0].spec))
+        fields = one.of(system)[0].spec
+        examples_of = {name: fields[name] for name in FeaturesSpec.model_fields if name in fields}
+        spec = FeaturesSpec.model_validate_json(json.dumps(examples_of))
         task = tasks.load(spec.task)
         examples = read_examples(task, spec, {}, splits=("test",))["test"]
         answers = []
