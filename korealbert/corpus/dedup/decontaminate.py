@@ -89,8 +89,8 @@ _BESIDE = re.compile(
     r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
 )
 """What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``).
-A label, which is the first word or in parentheses the last, tells that the line is none: ``표어: …``, ``속담 | …``, ``… (속담)``,
-and ``A: …`` of a dialogue."""
+A label, which is the first word or in parentheses the last, tells that the line is none: ``표어: …``, ``속담 | …``,
+``… (속담)``, and ``A: …`` of a dialogue."""
 _WORDS = ("label", "label_behind", "whole", "word", "letter")
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 """Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
