@@ -76,6 +76,12 @@ _EVENT = (
 _MODEL = r"(?<![a-z0-9./@_-])(?P<model>[a-z]{1,5}-?\d{1,4}[a-z]?)(?![a-z0-9._@/]|-\d)"
 """A-10, K2, U-20."""
 _NUMBERED = r"(?<![\d.,])(?P<century>\d{1,2})세기|(?P<nth>(?<![\d.,])\d{1,4}|첫|두|세|네|다섯|여섯|일곱|여덟|아홉|열) ?번째"
+_NUMERALS = {
+    word: str(number)
+    for number, word in enumerate(("첫", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), start=1)
+}
+_VARIANTS = {"차전": "차", "회차": "회", "km": "킬로미터", "m": "미터"}
+"""Units in another spelling."""
 _IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON}|{_YEAR}|{_EVENT}|{_MODEL}|{_NUMBERED})(?P<rest>[가-힣]*)|{_SEX}")
 """Words that tell texts of one template apart: they number or name, where other words may be reworded and figures corrected."""
 _KINDS = frozenset(("year", "distance", "weight", "model", "century", "nth"))
@@ -171,7 +177,10 @@ def _numbered_topic(text: str) -> Hashes:
 
 def _named_numbers(text: str) -> Hashes:
     """Return the even hashes of all occurrences of numbers with their units."""
-    found = [hash64(f"number {one[1]}{one[2] or ''}") for one in _NAMED_NUMBER.finditer(composed(text, "NFKC").lower())]
+    found = [
+        hash64(f"number {_in_one_spelling(one[1])}{_in_one_spelling(one[2] or '')}")
+        for one in _NAMED_NUMBER.finditer(composed(text, "NFKC").lower())
+    ]
     return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 
 
@@ -183,8 +192,14 @@ def _identifiers(text: str) -> Hashes:
             continue
         parts = {name: part for name, part in match.groupdict().items() if part and name != "rest"}
         kind = parts.keys() & _KINDS
-        found.append(hash64(f"identifier {''.join(kind)} {''.join(parts.values())}"))
+        found.append(hash64(f"identifier {''.join(kind)} {''.join(map(_in_one_spelling, parts.values()))}"))
     return np.array(found, dtype=np.uint64) & ~np.uint64(1)
+
+
+def _in_one_spelling(part: str) -> str:
+    """Return a number, model or unit without its comma or hyphen and in digits: 1,000, K-9, 두 번째, 차전."""
+    part = part.replace(",", "").replace("-", "")
+    return _NUMERALS.get(part) or _VARIANTS.get(part, part)
 
 
 def _hashes(text: str, *, of_title: bool) -> Hashes:

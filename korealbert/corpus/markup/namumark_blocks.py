@@ -27,10 +27,10 @@ _GROUP_HEAD = re.compile(
 )
 _HEADS = {"wiki": "style", "folding": "folding_title", "if": "condition"}
 """Kinds of groups whose content is markup → what their first line is counted as."""
-_CONDITION = re.compile(
-    r"""(?!(?:true|null)\b)(?P<negated>!?)\s*[^\W\d]\w*(?:\s*(?P<operator>[!=]=)=?\s*(?P<other>null|\d+|"[^"]*"|'[^']*'))?"""
-)
-"""An argument, or its comparison."""
+_VALUE = r"""(?:[^\W\d]\w*|\d+|"[^"]*"|'[^']*')"""
+_COMPARISON = re.compile(rf"(?P<one>{_VALUE})\s*(?P<operator>[!=]=)=?\s*(?P<other>{_VALUE})")
+_ARGUMENT = re.compile(r"(?P<negated>!?)\s*(?!(?:true|false|null)\b)[^\W\d]\w*")
+_LITERAL = re.compile(r"""true$|false$|[\d"']""")
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(
     r"(?:\s*+(?:(?:dark-)?style|class|lang|align|width|bgcolor)="
@@ -91,10 +91,12 @@ def _holds(condition: str) -> bool:
 
 
 def _term_holds(term: str) -> bool:
-    found = _CONDITION.fullmatch(term.strip(" \t()"))
-    if found is None:
-        return True
-    return (found["other"] == "null") == (found["operator"] == "==") if found["other"] else found["negated"] == "!"
+    term = term.strip(" \t()")
+    if found := _COMPARISON.fullmatch(term):
+        literals = [_LITERAL.match(found[side]) is not None for side in ("one", "other")]
+        return all(literals) or any(literals) == (found["operator"] == "!=")
+    argument = _ARGUMENT.fullmatch(term)
+    return argument is None or argument["negated"] == "!"
 
 
 def _is_prose(content: str) -> bool:

@@ -39,6 +39,12 @@ _OUTSIDE_LINK = re.compile(f"{LINK_START}{OUTSIDE}[^{LINK_START}{LINK_END}]*+{LI
 _MARKS = dict.fromkeys(map(ord, (LINK_START, LINK_END, OUTSIDE)))
 _SITE = re.compile("홈페이지|사이트|누리집|링크|영상|기사|블로그|채널|카페|트위터|페이스북|인스타그램|유튜브|공식|출처|원문")
 """What a link to a site says that is no heading."""
+_BACK = re.compile(
+    rf"{LINK_END}\s*(?:[|/>»])\s*{LINK_START}"
+    rf"|{LINK_START}\W*[←⇐◀◁«]|[→⇒▶▷»]\W*{LINK_END}"
+    rf"|(?:돌아 ?가기|바로 ?가기|(?:메인|대문|처음|목록|문서)으?로){LINK_END}"
+)
+"""Links in a row of separators, with arrows at their ends, or back to a page: no heading."""
 _SENTENCE = re.compile(r"[가-힣][다요까죠][.?!](?!\w)")
 _REFERENCE = re.compile("참[고조]")
 _INTRODUCTION = re.compile(r"다음|아래|:\s*$")
@@ -181,6 +187,7 @@ class _Page:
 
     def _is_text(self, line: str, *, names: bool, is_heading: bool) -> bool:
         """Return whether links alone in a line are names or a heading, rather than navigation."""
+        is_heading = is_heading and not _BACK.search(line)
         text = line.translate(_MARKS)
         if OUTSIDE in line and 2 * _count_letters(_OUTSIDE_LINK.sub("", line)) < _count_letters(text):
             return is_heading and not _SITE.search(text)

@@ -23,7 +23,8 @@ _END = r"(?:, *| +(?!\([^\W\d가-힣])|$)"
 """Not before a parenthesis with other letters, which explains a name: 의 (義)는 성씨이다."""
 _COMPOUND = "(?:대하|대해|대한|따라|따르|따른|의하|의해|의한|관하|관한|비하|비해)[가-힣]*"
 _EXCLAIMED = (
-    r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])|[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
+    r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])"
+    r"|(?! *(?:함께|같[은이]|달리|더불어|비슷|마찬가지))[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
 )
 """와 and 에 as exclamations, and 와 as a form of 오다 (to come): 와 진짜 크다. 와 보니"""
 _BEGINS_NONE = (
@@ -119,8 +120,8 @@ _REACH = 64
 """Maximum of characters between the beginning of a line and a particle."""
 
 _NOT_GO = (
-    "(?!가셔|보[니면고았아자려기라세십]|봤|봐|봅|본[ 다]|볼[ 까]|버[리린려렸]|줘|주(?:기로|겠|었|세|십)"
-    "|드[리린릴렸려립]|계[시신셨]|달라고)"
+    "(?!가셔|보(?:[니면고았아자려기세십]|라(?![색빛]))|봤|봐|봅(?!슬)|본[ 다]|볼[ 까]|버[리린려렸]|줘|주(?:기로|겠|었|세|십)"
+    "|드(?:[리린렸려립]|릴(?![을이은로]))|계[시신셨]|달라고)"
 )
 """Not before verbs that follow 가 as a form of 가다 (to go): 가 보니, 가 드리겠다."""
 _SUBJECT = rf"가 +{_NOT_GO}(?=[가-힣]{{2}}|\d)|은 +(?=(?:에서|으로|[을를로의과와는가에]) )"
@@ -140,6 +141,7 @@ _LETTERED = re.compile(
     "(?P<particle>[가-힣]*)|나(?:다|[ ,])"
 )
 """What the first letter of the alphabet numbers, and the note A: 가 등급, 가 음. Also 가 나다라."""
+_TOGETHER = re.compile("을 (?:통[하해한]|위[하해한]|비롯|포함|중심|대상|계기|바탕)")
 _FIRST_PARTY = re.compile(r"(?:^|[.?!] )[\"'“‘「(]?갑[은이의과]?[ \"'”’」),:]", re.MULTILINE)
 _HANGUL = re.compile("[가-힣]+")
 _PARTY_REACH = 200
@@ -237,6 +239,8 @@ def _without_particle(found: re.Match[str]) -> str:
 def _is_letter(text: str, at: int) -> bool:
     """Return whether 가 or 을 at a position names the first or second of several: 가 등급; 을 below or behind 갑."""
     if text.startswith("을 ", at):
+        if _TOGETHER.match(text, at):
+            return False
         last_lines = text[max(0, at - _PARTY_REACH) : at].rsplit("\n", 2)[-2:]
         return _FIRST_PARTY.search("\n".join(last_lines)) is not None
     if not text.startswith("가 ", at):

@@ -143,6 +143,10 @@ def test_names_that_begin_alike_are_different_subjects(one: str, other: str, tmp
         *(("탐사선 소식", "탐사선의 사진", False), ("[1보] 탐사선", "[2보] 탐사선", False), ("탐사선 6호", "탐사선", False)),
         *(("매리너 6호", "매리너 6호 (종합)", False), ("매리너 6호 발사", "태양계를 간 매리너 7호", False)),
         *(("사진 3장 공개", "사진 4장 공개", False), ("탐사선 제6호", "탐사선 6호", False)),
+        *(("F-35 도입", "F35 도입", False), ("K-9 자주포", "K9 자주포", False), ("G20 회의", "G-20 회의", False)),
+        *(("U-20", "U20", False), ("1,000m 결승", "1000m 결승", False), ("1km 경주", "1킬로미터 경주", False)),
+        *(("두 번째 만남", "2번째 만남", False), ("두 번째 만남", "세 번째 만남", True), ("열 번째", "10번째", False)),
+        *(("3차전", "3차", False), ("3차전", "4차", True), ("제3회차 추첨", "제3회 추첨", False), ("K-9", "K-10", True)),
     ],
 )
 def test_titles_of_one_form_that_number_differently_are_different_subjects(one: str, other: str, different: bool) -> None:

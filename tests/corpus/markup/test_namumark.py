@@ -78,6 +78,14 @@ def test_a_link_that_says_no_more_than_that_it_is_a_source_goes(markup: str, exp
     [
         *(("이름 == null", True), ("이름 != null", False), ("!이름", True), ("이름", False), ('이름 == "강"', False)),
         *(("이름 != '강'", True), ("(이름 == null) && 판 == 1", False), ("이름 != null || 판 == null", True)),
+        *(
+            ("null != 이름", False),
+            ("null == 이름", True),
+            ('"강" == 이름', False),
+            ("이름 == 판", True),
+            ("이름 != 판", False),
+        ),
+        *(("이름 == true", False), ("true != 이름", True), ("1 == 1", True), ("null == null", True)),
         *(("이름.length > 3", True), ("true", True), ("", True)),
     ],
 )
@@ -227,6 +235,12 @@ def test_a_link_alone_in_its_line_may_be_a_heading_or_a_name(markup: str, expect
     "links",
     [
         " * [[강]]\n * [[산]]\n\n",  # before all text
+        "[[강 1화|← 이전 화]] | [[강 3화|다음 화 →]]\n",
+        "[[강 1화|← 이전 화]]\n",
+        "[[대문]] / [[역사]] / [[인물]]\n",
+        "[[가]] > [[나]] > [[다]]\n",
+        "[[서울|메인으로 돌아가기]]\n",
+        "[[분류:서울]]\n[[나무위키/틀|틀 문서로]]\n",
         "== 확장 ==\n[[https://a.kr|홈페이지]]\n[[https://b.kr|여기서 해 보는 곳]]\n\n",
         "== 확장 ==\n[[https://a.kr|공식 홈페이지]]\n",
         "== 역사 ==\n[[가람시/역사]]\n\n",
