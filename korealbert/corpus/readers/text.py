@@ -49,7 +49,7 @@ _CUE_MARK = re.compile(
 """A mark of a font, voice or language, or a time within a line."""
 _WEBVTT_HEAD = re.compile(r"\A\ufeff?WEBVTT[^\n]*\n(?:[\w-]+[:=][^\n]*\n)*")
 _WEBVTT_BLOCK = re.compile(
-    r"(?:(?<=\n\n)|(?<=\n\r\n))(?:NOTE(?:[ \t][^\n]*)?|STYLE[ \t]*|REGION[ \t]*)\r?\n(?:[^\S\n]*+\S[^\n]*+(?:\n|\Z))*+"
+    r"(?:(?<=\n\n)|(?<=\n\r\n))(?:NOTE(?:[ \t][^\n]*)?|STYLE[ \t]*|REGION[ \t]*)\r?\n(?>(?:[^\S\n]*+\S[^\n]*+(?:\n|\Z))*)"
 )
 """A comment, or the look of the lines, between blank lines."""
 _MAX_SAMI_HEAD = 1 << 14
