@@ -186,11 +186,12 @@ def export_corpus(
     from korealbert.huggingface.dataset import kept_nothing, nothing_kept, write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     with clear_errors():
+        found = _all_of(store, artifact)
         if "://" in output:
-            documents, where = _export_to_address(found := _all_of(store, artifact), output, form, public=public)
+            documents, where = _export_to_address(found, output, form, public=public)
         else:
             refuse_overwriting(Path(output))
-            documents, where = write_dataset(found := _all_of(store, artifact), Path(output), form), output
+            documents, where = write_dataset(found, Path(output), form), output
         if empty := [one for one in found if kept_nothing(one)]:
             console.print(nothing_kept(empty), style="dim", soft_wrap=True)
     console.print(f"{numbered(documents, 'document')}: {where}", soft_wrap=True)

@@ -52,8 +52,7 @@ class Planned:
     """Width of the model that it trains."""
     advice: str = ""
     """Of a pretraining: a precision in which the machine would train faster, and warnings if its GPUs cannot share the batches
-    or have too little memory. Of a deduplication, also a cached one: the
-    benchmarks whose test texts it leaves in the corpus."""
+    or have too little memory. Of a deduplication, also a cached one: benchmarks whose test texts it leaves in the corpus."""
 
     @property
     def takes(self) -> str:

@@ -409,6 +409,9 @@ def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path:
     (tmp_path / "one.toml").write_text(tables[0] + tables[2] + tables[3], "utf-8")
     left = "test texts of nsmc may be in the corpus: name their files in [[dedup.decontaminate]]"
     assert advice(tmp_path / "one.toml") == [left]
+    store = Store(tmp_path / "store")
+    build_all(recipes.prepare(tmp_path / "one.toml", store, until="dedup").nodes, Runtime(store=store.root, workers=1))
+    assert advice(tmp_path / "one.toml") == [left], "the corpus is cached, but not all of the run"
     copied = shutil.copy(SAMPLE.parents[1] / "sample" / "artificial" / "nsmc_test.txt", tmp_path / "other name.txt")
     (tmp_path / "copy.toml").write_text(
         whole.replace(f'test = "{SAMPLE.parents[1]}/sample/artificial/nsmc', f'test = "{copied}" # nsmc'), "utf-8"

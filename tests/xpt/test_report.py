@@ -20,6 +20,16 @@ from korealbert.report.scores import Benchmark, Cell
 from korealbert.report.sections import benchmarks
 from tests.report.conftest import made
 
+TRAINED = {
+    "steps": 3,
+    "tokens": 900,
+    "epochs": 0.5,
+    "sequence_length": 128,
+    "parameters": 40,
+    "trainable_parameters": 30,
+    "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
+}
+
 
 def test_the_counts_of_table_8_give_the_f1_that_table_1_does_not() -> None:
     rows = printed.distribution(8)
@@ -73,21 +83,12 @@ def cell(
 def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     store = tmp_path / "store"
     sizes = {f"parameters_{part}": 10 for part in ("copied", "fresh", "encoder", "translation")}
-    trained = {
-        "steps": 3,
-        "tokens": 900,
-        "epochs": 0.5,
-        "sequence_length": 128,
-        "parameters": 40,
-        "trainable_parameters": 30,
-        "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
-    }
     inputs: dict[str, Artifact] = {}
     for variant, spec in (("itl", {}), ("random", {"encoder": "random"})):
         stats = {"layers": 4, "parameters": 40, "vocab_size": 90, "vocab_sha256": "", **sizes}
         inputs[f"transfer/{variant}"] = made(store, f"transfer/{variant}", stats, **spec)
         for phase in ("phase1", "phase2"):
-            trained_model = made(store, f"{phase}/{variant}", trained, write=curve)
+            trained_model = made(store, f"{phase}/{variant}", TRAINED, write=curve)
             inputs[f"{phase}/{variant}"] = trained_model
             tested = {"rows": 5, "heldout": {"mlm_perplexity": 101.25, "mlm_accuracy": 0.19}}
             label = f"intrinsic/{variant}/{phase}"
@@ -97,7 +98,7 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
                 inputs |= [cell(store, f"{variant}/{phase}", "nsmc", seed, 70 + seed)]
     for model, value in (("en/source", 60.0), ("ko/itl/phase1", 50.0), ("en/itl/phase1", 57.0), ("en/itl/phase1/2", 58.0)):
         inputs |= [cell(store, f"language_loss/{model}", "glue_rte", 1, value)]
-    inputs["control/mlm"] = made(store, "control/mlm", trained, write=curve)
+    inputs["control/mlm"] = made(store, "control/mlm", TRAINED, write=curve)
     inputs |= [cell(store, "encoder/klue-bert", "klue_nli", 1, 79.5)]
     first = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
     text = (first.path / "report.md").read_text("utf-8")
@@ -231,19 +232,9 @@ def test_a_part_of_the_examples_and_undefined_scores_are_told_in_tables_shares_a
 
 
 def test_models_with_a_time_limit_share_a_drawing_over_time(tmp_path: Path) -> None:
-    trained = {
-        "steps": 3,
-        "tokens": 900,
-        "epochs": 0.5,
-        "sequence_length": 128,
-        "parameters": 40,
-        "trainable_parameters": 30,
-        "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
-    }
-
     def names(*seconds: float | None) -> set[str]:
         store = tmp_path / f"store {seconds}"
-        stats = ({**trained} | ({} if limit is None else {"seconds": limit}) for limit in seconds)
+        stats = (TRAINED | ({} if limit is None else {"seconds": limit}) for limit in seconds)
         inputs = {f"control/{n}": made(store, f"control/{n}", one, write=curve) for n, one in enumerate(stats)}
         report = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
         return {path.name for path in report.files("figures/*") if "same-time" in path.name}
