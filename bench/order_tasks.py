@@ -1,12 +1,13 @@
-"""Write two benchmarks that only the order of words decides, from the premises of KLUE-NLI's training set.
+"""Write two benchmarks that only the order of words decides, and test sets of two others whose words are shuffled.
 
     python -m bench.order_tasks DATA
 
-DATA/benchmarks has klue_nli_dacon.tar.zst; DATA/order gets ``scrambled-SPLIT.tsv`` and ``particles-SPLIT.tsv``. In each, half
-of the sentences are unchanged. In the others four neighbouring words stand in another order, each in another place
-(``scrambled``), or a subject or topic and an object have exchanged their particles, in the form that fits the letter before
-them (``particles``). Each sentence occurs once. Sentences are CC BY-SA 4.0 (KLUE). `data_specs/benchmarks/scrambled.toml` and
-`particles.toml` read the files.
+DATA/benchmarks has klue_nli_dacon.tar.zst, nsmc_test.txt.zst and kornlu.tar.zst. DATA/order gets ``scrambled-SPLIT.tsv``
+and ``particles-SPLIT.tsv`` of the premises of KLUE-NLI's training set (CC BY-SA 4.0), each sentence once. Half of them are
+unchanged. In the others four neighbouring words stand in another order, each in another place (``scrambled``), or a subject
+or topic and an object have exchanged their particles, in the form that fits the letter before them (``particles``).
+`data_specs/benchmarks/scrambled.toml` and `particles.toml` read the files. ``nsmc-shuffled.tsv`` and
+``korsts-shuffled.tsv`` are the test sets of NSMC and KorSTS, all words of each text in an order drawn at random.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _WINDOW = 4
 _SEED = 1
 _FORMS = {"JKS": ("이", "가"), "JX": ("은", "는"), "JKO": ("을", "를")}
 """Particles of subject, topic and object after a consonant and after a vowel, by Kiwi's tag."""
+
+_SHUFFLED = (
+    ("nsmc", "nsmc_test.txt.zst", "*", ("document",)),
+    ("korsts", "kornlu.tar.zst", "kornlu/sts-test.tsv", ("sentence1", "sentence2")),
+)
 
 
 def scramble(sentence: str, draw: random.Random) -> str | None:
@@ -75,6 +81,20 @@ def write(sentences: list[str], change: Callable[[str], str | None], path: str) 
     return sizes
 
 
+def shuffle_words(lines: list[str], columns: tuple[str, ...], draw: random.Random) -> list[str]:
+    """Shuffle the words of some columns of a table with tabs; its first line names the columns."""
+    places = [lines[0].split("\t").index(column) for column in columns]
+    shuffled = lines[:1]
+    for line in lines[1:]:
+        fields = line.split("\t")
+        for place in places:
+            words = fields[place].split()
+            draw.shuffle(words)
+            fields[place] = " ".join(words)
+        shuffled.append("\t".join(fields))
+    return shuffled
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -88,6 +108,11 @@ def main() -> None:
     print("scrambled", write(sentences, lambda sentence: scramble(sentence, draw), str(data / "order" / "scrambled")))
     exchanged = write(sentences, lambda sentence: exchange_particles(sentence, kiwi, draw), str(data / "order" / "particles"))
     print("particles", exchanged)
+    for name, archive, member, columns in _SHUFFLED:
+        [(_, content)] = files([data / "benchmarks" / archive], member)
+        lines = shuffle_words(content.decode("utf-8").rstrip("\n").split("\n"), columns, draw)
+        (data / "order" / f"{name}-shuffled.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+        print(f"{name}-shuffled", len(lines) - 1)
 
 
 if __name__ == "__main__":

@@ -234,10 +234,8 @@ def _left_in(nodes: Mapping[str, Node], identified: Mapping[str, Mapping[str, An
     """
     corpora = [identified[label] for label, node in nodes.items() if isinstance(node.spec, DedupSpec)]
     removed = set().union(*map(contents_removed, corpora))
-    tested = {
-        label: node.spec.task_name for label, node in nodes.items() if isinstance(node.spec, FinetuneSpec) and node.spec.tested
-    }
-    left = dict.fromkeys(name for label, name in tested.items() if content_of_test(identified[label]) not in removed)
+    tested = [label for label, node in nodes.items() if isinstance(node.spec, FinetuneSpec) and node.spec.tested]
+    left = dict.fromkeys(label.split("/")[-3] for label in tested if content_of_test(identified[label]) not in removed)
     remedy = "may be in the corpus: name their files in [[dedup.decontaminate]]"
     return f"test texts of {', '.join(left)} {remedy}" if left else ""
 

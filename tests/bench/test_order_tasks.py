@@ -1,4 +1,4 @@
-"""The two tasks that only the order of words decides: what is changed, and that no words are lost."""
+"""Tasks that only the order of words decides, and shuffled test sets: what is changed, and that no words are lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kiwipiepy import Kiwi
 
-from bench.order_tasks import exchange_particles, scramble, write
+from bench.order_tasks import exchange_particles, scramble, shuffle_words, write
 
 SENTENCE = "어제 학생들이 새로 지은 도서관에서 두꺼운 책을 빌렸다."
 
@@ -44,3 +44,14 @@ def test_half_of_the_sentences_are_changed_and_each_occurs_once(tmp_path: Path) 
     assert sum(label == "changed" for _, label in rows) == 19
     assert all(text.endswith(" 뒤") == (label == "changed") for text, label in rows)
     assert len({text.removesuffix(" 뒤") for text, _ in rows}) == 39
+
+
+def test_words_of_the_named_columns_are_shuffled_and_nothing_else() -> None:
+    lines = ["id\tscore\tsentence1\tsentence2", f"1 a\t2.5\t{SENTENCE}\t책을 빌렸다.", '2 b\t0\t"인용 부호\t']
+    shuffled = shuffle_words(lines, ("sentence1", "sentence2"), random.Random(1))  # noqa: S311
+    rows, before = [line.split("\t") for line in shuffled], [line.split("\t") for line in lines]
+    assert [row[:2] for row in rows] == [row[:2] for row in before] and rows[0] == before[0]
+    assert rows[1][2] != SENTENCE
+    assert [[sorted(text.split()) for text in row[2:]] for row in rows] == [
+        [sorted(text.split()) for text in row[2:]] for row in before
+    ]

@@ -417,3 +417,6 @@ def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path:
         whole.replace(f'test = "{SAMPLE.parents[1]}/sample/artificial/nsmc', f'test = "{copied}" # nsmc'), "utf-8"
     )
     assert advice(tmp_path / "copy.toml") == [""], "files are compared by their content"
+    other = tables[0] + tables[2] + tables[3].replace("[finetune.nsmc]", '[finetune.reviews]\ntask = "nsmc"')
+    (tmp_path / "other.toml").write_text(other, "utf-8")
+    assert advice(tmp_path / "other.toml") == [left.replace("nsmc", "reviews")], "benchmarks have the names of their tables"
