@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.common import documents, options
-from korealbert.corpus.clean.filters import Limits, judge
+from korealbert.corpus.clean.filters import judge
+from korealbert.corpus.clean.limits import Limits
 from korealbert.corpus.clean.sentences import split_line
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.readers.spec import ExtractSpec

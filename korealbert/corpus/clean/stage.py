@@ -17,8 +17,9 @@ from pydantic import Field
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.clean.filters import Limits, judge
+from korealbert.corpus.clean.filters import judge
 from korealbert.corpus.clean.language import Language, check_languages, language_shares, wrong_language
+from korealbert.corpus.clean.limits import Limits
 from korealbert.corpus.clean.lists import UrlList, WordList
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal
 from korealbert.corpus.clean.personal_data import Kind, mask

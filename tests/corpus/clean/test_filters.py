@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus.clean import filters
-from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, Parts, hangul_share, judge
+from korealbert.corpus.clean.filters import FILTERS, Parts, hangul_share, judge
+from korealbert.corpus.clean.limits import PRESETS, Limits
+from korealbert.corpus.clean.repetition import duplicate_characters, ngram_bounds, top_ngram_characters
 from korealbert.corpus.clean.stage import CleanSpec
 from tests.corpus.documents_made import prose
 
@@ -324,9 +325,9 @@ def test_bounds_of_ngrams_are_never_below_what_they_cover(words: list[str]) -> N
     numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
     ids = np.array([numbers[word] for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
-    most, seen_before = filters._ngram_bounds(Parts(" ".join(words)))
-    assert all(filters._top_ngram_characters(ids, lengths, n) <= n * most for n in range(2, 5))
-    assert all(filters._duplicate_characters(ids, lengths, n) <= seen_before for n in range(5, 11))
+    most, seen_before = ngram_bounds(Parts(" ".join(words)).word_hashes, lengths)
+    assert all(top_ngram_characters(ids, lengths, n) <= n * most for n in range(2, 5))
+    assert all(duplicate_characters(ids, lengths, n) <= seen_before for n in range(5, 11))
     assert most == max(words.count(word) * len(word) for word in words)
 
 

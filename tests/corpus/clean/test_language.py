@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.artifact import Store
-from korealbert.corpus.clean.filters import Limits
 from korealbert.corpus.clean.language import (
     _IDENTIFIED,
     Language,
@@ -19,6 +18,7 @@ from korealbert.corpus.clean.language import (
     language_shares,
     wrong_language,
 )
+from korealbert.corpus.clean.limits import Limits
 from korealbert.corpus.clean.stage import _LANGUAGES_SCHEMA, STAGE, CleanSpec
 from korealbert.corpus.readers.spec import FieldMap
 from korealbert.documents.shards import read_batches

@@ -8,7 +8,7 @@ import pytest
 
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean import news, sentences, stage
-from korealbert.corpus.clean.filters import Limits
+from korealbert.corpus.clean.limits import Limits
 from korealbert.corpus.clean.stage import STAGE, CleanedDocument, CleanSpec, Rules, clean_document, read_removals
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import GOLDEN, RULES, bytes_of, document, dropped, json_lines, kept, prose, ran, stored
