@@ -167,7 +167,7 @@ class Compared(NamedTuple):
     words: Hashes
     """Of the words of the text, with repetitions; odd for numbers, else even."""
     title: Hashes
-    """Of the words of the title, and of the subject of the first sentence, without repetitions."""
+    """Of the words of the title, of those that the opening repeats, and of its identifiers, without repetitions."""
     numbered: Hashes
     """Of the title's identifiers, sorted, after the hash of the rest of the title; empty without identifiers."""
 

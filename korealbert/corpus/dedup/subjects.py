@@ -1,8 +1,8 @@
 """Whether two near-copies are about different subjects: two space probes, the men's and the women's race.
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
-and, because titles may be equal or missing, those of the words of its first sentence that it repeats, and of the identifiers
-of its opening, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
+and, because titles may be equal or missing, those of the words of its opening that it repeats, and of the opening's
+identifiers, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
 first 은 or 는, with its number. Amounts and dates are none. Titles that are the same except for their identifiers decide even
 if the texts have none of these; other words of titles count only where the text has them, because headlines are reworded.
 Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one name, 경상남도 and
@@ -35,17 +35,15 @@ _MIN_DIFFERENT_NUMBERS, _MAX_COMMON_SHARE = 3, 0.5
 """Subjects differ if each text has this many numbers of its own, and less than this share of all numbers is in both."""
 _MIN_NUMBERS = 2
 """Subjects also differ if each text has this many numbers and none is in both: the exchange rates of two days."""
-_MIN_FREQUENCY_RATIO = 2
+_MIN_FREQUENCY_RATIO = 3
 """A name is specific to its text if that has it this many times as often as the other text."""
 
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 _DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
 """A decimal point; the points of a date (2019.10.1) part numbers."""
-_FIRST_SENTENCE = re.compile(r"[^\n]{0,200}?[.?!](?=\s)|[^\n]{1,200}")
-_MIN_SUBJECT_FREQUENCY = 3
-"""A text is about those words of its first sentence that it has this many times."""
+_OPENING_CHARACTERS, _MIN_SUBJECT_FREQUENCY = 200, 2
+"""A text is about those words of its opening that it has this many times."""
 
-_OPENING_CHARACTERS = 200
 _ORDINAL = (
     r"(?:제 ?(?P<after_je>\d+) ?(?P<any>[회차대호기부권편장조항과집군])"
     r"|(?<![\d.,])(?P<number>\d+)(?P<ordinal>호[선기실]?|회차|차전?|탄|학년|부|분기))"
@@ -106,13 +104,13 @@ _NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
     """Return the hashes by which a text is compared with others."""
     words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
-    first = _FIRST_SENTENCE.match(text)
-    subject = _hashes(first[0] if first else "", of_title=True)
+    opening = text[:_OPENING_CHARACTERS]
+    subject = _hashes(opening, of_title=True)
     repeated = subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]
-    titled, topic = _identifiers(title), _numbered_topic(text)
-    opening = np.concatenate((_identifiers(text[:_OPENING_CHARACTERS]), _topic(text), titled, topic))
+    titled = _identifiers(title)
+    identified = np.concatenate((_identifiers(opening), _topic(text), titled, _numbered_topic(text)))
     words = np.sort(np.concatenate((words, _identifiers(text), _named_numbers(text))))
-    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, opening)), _numbered(title, titled))
+    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, identified)), _numbered(title, titled))
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:

@@ -34,6 +34,25 @@ def test_numbers_distinguish_subjects_without_titles() -> None:
     assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
 
 
+_APPOINTED = (
+    "이사회를 열고 대표를 선임했다. 신임 {0} 사장은 회사에서 오랫동안 근무하며 영업과 기획을 두루 거친 전문가로 꼽힌다. "
+    "직원들과 소통을 중시하고 현장을 자주 찾는 것으로 알려져 있다. {0} 사장은 취임식에서 변화가 필요한 시기라고 강조했다."
+)
+_PRICES = (
+    "{0} 지역 아파트값이 지난주보다 올랐다. 전세 물건이 부족해지면서 매매로 돌아서는 수요가 늘었기 때문이다. "
+    "중개업소들은 호가가 오르고 있지만 거래는 많지 않다고 전했다. {0} 주민들은 새 도로가 열리면 값이 더 오를 것으로 기대했다."
+)
+
+
+@pytest.mark.parametrize(("text", "one", "other"), [(_APPOINTED, "김철민", "이정훈"), (_PRICES, "유성", "울산")])
+def test_a_name_of_the_opening_that_returns_once_is_the_subject(text: str, one: str, other: str) -> None:
+    assert different_subjects(compared(text.format(one)), compared(text.format(other)))
+    reworded = text.format(one).replace("알려져 있다", "전해진다").replace("늘었기 때문이다", "늘어난 탓이다")
+    assert not different_subjects(compared(text.format(one)), compared(reworded))
+    rarer = text.format(one).partition(". ")[0] + f". 이어 {one} 쪽은 {one} 측 자료를 냈다."
+    assert not different_subjects(compared(text.format(one)), compared(rarer)), "both have the name"
+
+
 @pytest.mark.parametrize("title", ["", "화성 탐사선"])
 @pytest.mark.parametrize(
     ("one", "other"), [("매리너 6호", "매리너 7호"), ("남자부", "여자부"), ("1부", "2부"), ("한빛 A팀", "한빛 B팀")]
