@@ -399,24 +399,20 @@ class _ConcatenatedStreams:
                 return part
 
 
-class _Zstandard:
-    """Reads zstd with Arrow, and recovers the bytes before an error.
+class _ArrowInput:
+    """A file of compressed bytes for Arrow.
 
-    Nothing after an error is read, because a damaged block may take in the beginning of the next frame.
-
-    Arrow does not say how many bytes it wrote before it failed. So the buffer is filled with 0xFF, which no text in UTF-8 or
-    CP949 contains, and what differs was read. Blocks are small because what a failing block holds is lost.
+    Arrow's stream refers to it from C++, where the garbage collector sees nothing: an object that also held that stream would
+    keep both, and the decoder's memory, until the process ends.
     """
 
     closed = False
 
     def __init__(self, source: RawFile) -> None:
         self._source = source
-        self._fault: Exception | None = None
-        self._stream = pa.CompressedInputStream(pa.PythonFile(self, mode="r"), "zstd")
 
     def read(self, size: int = -1) -> bytes:
-        """Return compressed bytes to Arrow."""
+        """Return compressed bytes."""
         return self._source.read(min(size, _ZSTANDARD_BYTES_PER_READ))
 
     def readable(self) -> bool:
@@ -427,6 +423,20 @@ class _Zstandard:
 
     def close(self) -> None:
         """Do nothing: the owner of the source closes it."""
+
+
+class _Zstandard:
+    """Reads zstd with Arrow, and recovers the bytes before an error.
+
+    Nothing after an error is read, because a damaged block may take in the beginning of the next frame.
+
+    Arrow does not say how many bytes it wrote before it failed. So the buffer is filled with 0xFF, which no text in UTF-8 or
+    CP949 contains, and what differs was read. Blocks are small because what a failing block holds is lost.
+    """
+
+    def __init__(self, source: RawFile) -> None:
+        self._fault: Exception | None = None
+        self._stream = pa.CompressedInputStream(pa.PythonFile(_ArrowInput(source), mode="r"), "zstd")
 
     def read1(self, size: int) -> bytes:
         """Return at most ``size`` decompressed bytes; none at the end."""

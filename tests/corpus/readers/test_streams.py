@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import random
@@ -314,6 +315,22 @@ def test_what_follows_a_compressed_stream_is_read_or_reported(tmp_path: Path, ki
     path.write_bytes(compressed(kind, one) + damaged)
     found, (fault,) = read_until_fault(path)
     assert (found[path.name], fault.position) == (one, f"byte {len(one)}")
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_of_a_file_that_was_read_stays_in_memory(kind: str, whole: bool, tmp_path: Path) -> None:
+    def alive() -> list[RawFile]:
+        gc.collect()
+        return [each for each in gc.get_objects() if isinstance(each, RawFile) and each.name.startswith("read once")]
+
+    path = tmp_path / f"read once.txt.{kind}"
+    path.write_bytes(compressed(kind, b"text " * 100_000))
+    for raw in open_files([path], "*", ReadLimits()):
+        assert isinstance(raw, RawFile) and alive()
+        assert raw.read(500_000 if whole else 10)
+    del raw
+    assert not alive()
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.zst"])
