@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -44,7 +44,7 @@ _MAX_HEADLINE = 80
 _MAX_SENTENCE_END = 8
 """Characters of the end of a sentence with the quotation marks and brackets after it."""
 _MAX_LIST = 8
-"""``not_beside`` looks past at most this many neighbouring lines that the rule takes too."""
+"""Neighbouring lines that the rule takes too which ``not_beside`` looks past, and lines of a list that ``list_of`` looks at."""
 _LONG_LINE = 40
 """Characters of a line above which ``last_share`` applies (a limit of public cleaners)."""
 
@@ -83,6 +83,8 @@ class Rule(Spec):
     """The whole line above or below must match this pattern; for a tail rule, the line above."""
     not_beside: str = ""
     """Skip a whole line if the next one above or below that the rule does not take, too, matches this pattern."""
+    list_of: str = ""
+    """Skip a whole line of this form if one next to it has the form, too, but does not end alike: both are entries of a list."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
@@ -103,6 +105,11 @@ class Rule(Spec):
     """Examples that the rule changes: ``text``, ``clean`` (absent: empty), ``outlet``. For readers and tests."""
     negative: tuple[str, ...] = ()
     """Examples that the whole rule set leaves unchanged."""
+
+    @property
+    def looks_around(self) -> bool:
+        """Whether other lines decide about a line."""
+        return bool(self.next_to or self.not_beside or self.list_of)
 
 
 class _RuleFile(Spec):
@@ -160,13 +167,14 @@ class NewsRules:
         self._patterns = {rule.id: _compile(rule.pattern, macros, path, rule.id) for rule in file.rule}
         self._next_to = {r.id: _compile(r.next_to, macros, path, r.id) for r in file.rule if r.next_to}
         self._not_beside = {r.id: _compile(r.not_beside, macros, path, r.id) for r in file.rule if r.not_beside}
+        self._list_of = {r.id: _compile(r.list_of, macros, path, r.id) for r in file.rule if r.list_of}
         if len(self._patterns) != len(file.rule):
             raise ValueError(f"{path}: two rules share an id; give each its own")
         self._path = path
 
     def refuse_ruinous(self) -> None:
         """Raise ValueError naming file and rule of a pattern that a text could keep busy for ever."""
-        for patterns in (self._patterns, self._next_to, self._not_beside):
+        for patterns in (self._patterns, self._next_to, self._not_beside, self._list_of):
             for rule, pattern in patterns.items():
                 refuse_ruinous(pattern.pattern, f"{self._path}, rule {rule}")
 
@@ -219,7 +227,7 @@ class NewsRules:
                             yield rule, start, line.end
 
     def _fits_neighbours(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
-        if not (rule.next_to or rule.not_beside):
+        if not rule.looks_around:
             return True
         above, below = lines[max(index - _MAX_LIST, 0) : index][::-1], lines[index + 1 : index + 1 + _MAX_LIST]
         if wanted := self._next_to.get(rule.id):
@@ -229,6 +237,8 @@ class NewsRules:
                 other = next((line for line in side if not self._matches(rule, view, line.start, line.end)), None)
                 if other and refused.fullmatch(view, other.start, other.end):
                     return False
+        if entry := self._list_of.get(rule.id):
+            return not _is_entry(entry, view, lines[index], above, below)
         return True
 
     def _head(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
@@ -277,6 +287,16 @@ class NewsRules:
             return False
         match = self._patterns[rule.id].fullmatch(view, start, end)
         return match is not None and _within_limits(rule, match.group())
+
+
+def _is_entry(form: re.Pattern[str], view: str, line: _Line, above: list[_Line], below: list[_Line]) -> bool:
+    """Return whether a line and those next to it have a form, and not all end in the same word."""
+    if not form.fullmatch(view, line.start, line.end):
+        return False
+    entries = [line]
+    for side in (above, below):
+        entries += takewhile(lambda other: form.fullmatch(view, other.start, other.end), side)
+    return len({view[other.start : other.end].rpartition("/")[2].strip() for other in entries}) > 1
 
 
 def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line]) -> list[int]:
