@@ -84,7 +84,7 @@ class Rule(Spec):
     not_beside: str = ""
     """Skip a whole line if the next one above or below that the rule does not take, too, matches this pattern."""
     list_of: str = ""
-    """Skip a whole line of this form if one next to it has the form, too, but does not end alike: both are entries of a list."""
+    """Skip a whole line of this form if one next to it has it, too, but does not end alike: both are entries of a list."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
