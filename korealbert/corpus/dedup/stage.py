@@ -407,7 +407,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=18,
+    version=19,
     spec=DedupSpec,
     run=run,
     table="dedup",
