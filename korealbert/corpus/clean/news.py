@@ -155,6 +155,55 @@ class _Line(NamedTuple):
 _START = attrgetter("start")
 
 
+class _OpenParts:
+    """Which part of a text each rule for any line must still look at.
+
+    At first it is the whole text. Where a rule found nothing, a removal opens only the lines around it again, so that the time
+    of a removal does not depend on the length of the text, except for the search of its lines.
+    """
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self._rules = rules
+        self._margins: dict[str, tuple[int, int] | None] = dict.fromkeys((rule.id for rule in rules), (0, 0))
+        """By rule: characters before and behind its open part, or None."""
+        self._removal: tuple[str, int] | None = None
+        self._last_prose = 0
+
+    def removed(self, rule: Rule, start: int) -> None:
+        """Note a removal, for the next ``open_again``."""
+        self._removal = rule.id, start
+
+    def open_again(self, view: str, lines: list[_Line], last_prose: int) -> None:
+        """Open the lines around the last removal, and the text for rules with ``text_below`` if prose moved further down."""
+        if not lines:
+            return
+        prose_start = lines[last_prose].start
+        if self._removal:
+            remover, at = self._removal
+            number = bisect_right(lines, at, key=_START)
+            for rule in self._rules:
+                reach = _MAX_LIST + 1 if rule.looks_around else 1
+                before = lines[max(min(number, len(lines)) - reach, 0)].start
+                behind = len(view) - lines[min(number + reach, len(lines)) - 1].end
+                margins = self._margins[rule.id] or (before, behind)
+                seen = before if rule.id == remover else margins[0]
+                self._margins[rule.id] = min(before, seen), min(behind, margins[1])
+                if rule.text_below and prose_start > self._last_prose:
+                    self._margins[rule.id] = 0, 0
+        self._removal, self._last_prose = None, prose_start
+
+    def of(self, rule: Rule, view: str, lines: list[_Line]) -> range:
+        """Return the numbers of the lines that are open for a rule."""
+        if (margins := self._margins[rule.id]) is None:
+            return range(0)
+        first = bisect_right(lines, margins[0], key=_START) - 1
+        return range(max(first, 0), bisect_right(lines, len(view) - margins[1], key=_START))
+
+    def close(self, rule: Rule) -> None:
+        """Note that a rule finds nothing in its part."""
+        self._margins[rule.id] = None
+
+
 class NewsRules:
     """A compiled rules file. Raises ValueError naming file, rule and field."""
 
@@ -183,18 +232,20 @@ class NewsRules:
         view = matching_view(text)
         active = [rule for rule in self.rules if _is_active(rule, view, outlet)]
         zoned: dict[_Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
+        open_parts = _OpenParts(zoned["any"])
         removals: list[Removal] = []
-        while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned)):
+        while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned, open_parts)):
             rule, zone, start, end = found
+            open_parts.removed(rule, start)
             removals.append(Removal(rule.id, zone, start, text[start:end]))
             text = text[:start] + text[end:]
             view = view[:start] + view[end:]
         return Cleaned(text, tuple(removals))
 
-    def _next(self, view: str, zoned: dict[_Zone, list[Rule]]) -> tuple[Rule, _Zone, int, int] | None:
+    def _next(self, view: str, zoned: dict[_Zone, list[Rule]], open_parts: _OpenParts) -> tuple[Rule, _Zone, int, int] | None:
         lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S(?:[^\n]*\S)?", view)]
         zones: tuple[tuple[_Zone, Iterator[tuple[Rule, int, int]]], ...] = (
-            ("any", self._any(view, lines, zoned["any"])),
+            ("any", self._any(view, lines, zoned["any"], open_parts)),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
             ("tail", self._tail(view, lines[-1 - _MAX_LIST :], zoned["tail"])),
         )
@@ -205,14 +256,15 @@ class NewsRules:
                     return rule, zone, *_with_whitespace(view, start, end)
         return None
 
-    def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
-        open_ended = {number for number, line in enumerate(lines) if not _ends_sentence(view, line)}
+    def _any(self, view: str, lines: list[_Line], rules: list[Rule], open_parts: _OpenParts) -> Iterator[tuple[Rule, int, int]]:
         last_prose = _last_prose_line(view, lines)
+        open_parts.open_again(view, lines, last_prose)
         for rule in rules:  # the outer loop, so that a caption is removed before the credit that identifies it
-            for index in _lines_with(rule.contains, view, lines) if rule.contains else range(len(lines)):
+            part = open_parts.of(rule, view, lines)
+            for index in _lines_with(rule.contains, view, lines, part) if rule.contains else part:
                 line = lines[index]
                 too_long = rule.take == "line" and line.end - line.start > rule.max_characters
-                if too_long or (rule.no_sentence and index not in open_ended):
+                if too_long or (rule.no_sentence and _ends_sentence(view, line)):
                     continue
                 if rule.text_below and index >= last_prose:
                     break
@@ -225,6 +277,7 @@ class NewsRules:
                     for start in _sentence_ends(view, line, rule.max_characters):
                         if self._matches(rule, view, start, line.end):
                             yield rule, start, line.end
+            open_parts.close(rule)
 
     def _fits_neighbours(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
         if not rule.looks_around:
@@ -257,7 +310,7 @@ class NewsRules:
         glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - _MAX_GLUED_TAIL), last.end)]
         sentence_ends = _sentence_ends(view, last, _MAX_SUFFIX)
         for rule in rules:
-            if rule.contains and not _lines_with(rule.contains, view, [last]):
+            if rule.contains and not _lines_with(rule.contains, view, [last], range(1)):
                 continue
             if rule.alone and len(lines) > 1 and self._matches(rule, view, lines[-2].start, lines[-2].end):
                 continue
@@ -299,14 +352,15 @@ def _is_entry(form: re.Pattern[str], view: str, line: _Line, above: list[_Line],
     return len({view[other.start : other.end].rpartition("/")[2].strip() for other in entries}) > 1
 
 
-def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line]) -> list[int]:
-    """Return which of the lines have one of the words, in order."""
+def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line], part: range) -> list[int]:
+    """Return which of the lines of a part have one of the words, in order."""
     found = set()
+    end = lines[part[-1]].end if part else 0
     for word in words:
-        at = view.find(word, lines[0].start) if lines else -1
-        while at >= 0 and (number := bisect_right(lines, at, key=_START) - 1) >= 0:
-            found.add(number)
-            at = view.find(word, max(at + 1, lines[number].end))
+        at = view.find(word, lines[part[0]].start, end) if part else -1
+        while at >= 0:
+            found.add(number := bisect_right(lines, at, key=_START) - 1)
+            at = view.find(word, max(at + 1, lines[number].end), end)
     return sorted(found)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korealbert.corpus.clean import news
 from korealbert.corpus.clean.news import NewsRules, Rule
 from korealbert.corpus.normalise import normalise
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
@@ -184,6 +185,36 @@ def test_repetitive_input_takes_no_longer(unit: str) -> None:
             (unit * 13 + "\n") * 10,
         ):
             NEWS.clean(normalise(text).text)
+
+
+@settings(max_examples=100)
+@given(LINES, LINES)
+def test_looking_only_at_what_a_removal_changed_finds_the_same(text: str, more: str) -> None:
+    text = normalise(f"{text}\n{BODY * 4}{more}").text
+    found = NEWS.clean(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(news._OpenParts, "of", lambda self, rule, view, lines: range(len(lines)))
+        assert NEWS.clean(text) == found
+
+
+@pytest.mark.parametrize(
+    "line", ["홍길동 기자", "홍길동 기자 hong@press.example", "가을이 왔다. 사진=나루 DB", "[홍길동 기자] 가을이 왔다."]
+)
+def test_removals_do_not_take_longer_in_a_longer_text(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = NewsRules._matches
+    calls = 0
+
+    def counted(*arguments: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return matched(*arguments)
+
+    monkeypatch.setattr(NewsRules, "_matches", counted)
+    body = "배가 떠났고 새도 떠났으며 사람도 떠난 날이었다.\n"
+    NEWS.clean(f"{line}\n" * 50 + body * 50)
+    short, calls = calls, 0
+    NEWS.clean(f"{line}\n" * 50 + body * 1_000)
+    assert calls < 4 * short + 50 * 1_000
 
 
 @pytest.mark.real
