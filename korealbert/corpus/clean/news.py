@@ -182,7 +182,7 @@ class _OpenParts:
             remover, at = self._removal
             number = bisect_right(lines, at, key=_START)
             for rule in self._rules:
-                reach = _MAX_LIST + 1 if rule.looks_around else 1
+                reach = 1 + max(_MAX_LIST if rule.looks_around else 0, rule.headlines_below)
                 before = lines[max(min(number, len(lines)) - reach, 0)].start
                 behind = len(view) - lines[min(number + reach, len(lines)) - 1].end
                 margins = self._margins[rule.id] or (before, behind)

@@ -197,6 +197,14 @@ def test_looking_only_at_what_a_removal_changed_finds_the_same(text: str, more: 
         assert NEWS.clean(text) == found
 
 
+def test_headlines_go_once_the_caption_below_them_is_gone() -> None:
+    """The heading is far above the caption, which as a full sentence kept the headlines."""
+    headlines = "".join(f"나루에 온 봄 {number}\n" for number in range(12))
+    caption = "홍길동 시장이 5일 나루시 강변에서 열린 새 나루 잔치에 와서 사람들에게 손을 흔들며 인사하고 있다. /연합뉴스\n"
+    prose = "가을이 온 들에는 두루미가 떼를 지어 내려앉아 사람을 불러 모은다."
+    assert NEWS.clean(f"{BODY}관련 기사\n{headlines}{caption}{prose}").text == f"{BODY}{prose}"
+
+
 @pytest.mark.parametrize(
     "line", ["홍길동 기자", "홍길동 기자 hong@press.example", "가을이 왔다. 사진=나루 DB", "[홍길동 기자] 가을이 왔다."]
 )
