@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -44,7 +44,7 @@ _MAX_HEADLINE = 80
 _MAX_SENTENCE_END = 8
 """Characters of the end of a sentence with the quotation marks and brackets after it."""
 _MAX_LIST = 8
-"""``not_beside`` looks past at most this many neighbouring lines that the rule takes too."""
+"""Neighbouring lines that the rule takes too which ``not_beside`` looks past, and lines of a list that ``list_of`` looks at."""
 _LONG_LINE = 40
 """Characters of a line above which ``last_share`` applies (a limit of public cleaners)."""
 
@@ -83,6 +83,8 @@ class Rule(Spec):
     """The whole line above or below must match this pattern; for a tail rule, the line above."""
     not_beside: str = ""
     """Skip a whole line if the next one above or below that the rule does not take, too, matches this pattern."""
+    list_of: str = ""
+    """Skip a whole line of this form if one next to it has it, too, but does not end alike: both are entries of a list."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
@@ -103,6 +105,11 @@ class Rule(Spec):
     """Examples that the rule changes: ``text``, ``clean`` (absent: empty), ``outlet``. For readers and tests."""
     negative: tuple[str, ...] = ()
     """Examples that the whole rule set leaves unchanged."""
+
+    @property
+    def looks_around(self) -> bool:
+        """Whether other lines decide about a line."""
+        return bool(self.next_to or self.not_beside or self.list_of)
 
 
 class _RuleFile(Spec):
@@ -148,6 +155,55 @@ class _Line(NamedTuple):
 _START = attrgetter("start")
 
 
+class _OpenParts:
+    """Which part of a text each rule for any line must still look at.
+
+    At first it is the whole text. Where a rule found nothing, a removal opens only the lines around it again, so that the time
+    of a removal does not depend on the length of the text, except for the search of its lines.
+    """
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self._rules = rules
+        self._margins: dict[str, tuple[int, int] | None] = dict.fromkeys((rule.id for rule in rules), (0, 0))
+        """By rule: characters before and behind its open part, or None."""
+        self._removal: tuple[str, int] | None = None
+        self._last_prose = 0
+
+    def removed(self, rule: Rule, start: int) -> None:
+        """Note a removal, for the next ``open_again``."""
+        self._removal = rule.id, start
+
+    def open_again(self, view: str, lines: list[_Line], last_prose: int) -> None:
+        """Open the lines around the last removal, and the text for rules with ``text_below`` if prose moved further down."""
+        if not lines:
+            return
+        prose_start = lines[last_prose].start
+        if self._removal:
+            remover, at = self._removal
+            number = bisect_right(lines, at, key=_START)
+            for rule in self._rules:
+                reach = 1 + max(_MAX_LIST if rule.looks_around else 0, rule.headlines_below)
+                before = lines[max(min(number, len(lines)) - reach, 0)].start
+                behind = len(view) - lines[min(number + reach, len(lines)) - 1].end
+                margins = self._margins[rule.id] or (before, behind)
+                seen = before if rule.id == remover else margins[0]
+                self._margins[rule.id] = min(before, seen), min(behind, margins[1])
+                if rule.text_below and prose_start > self._last_prose:
+                    self._margins[rule.id] = 0, 0
+        self._removal, self._last_prose = None, prose_start
+
+    def of(self, rule: Rule, view: str, lines: list[_Line]) -> range:
+        """Return the numbers of the lines that are open for a rule."""
+        if (margins := self._margins[rule.id]) is None:
+            return range(0)
+        first = bisect_right(lines, margins[0], key=_START) - 1
+        return range(max(first, 0), bisect_right(lines, len(view) - margins[1], key=_START))
+
+    def close(self, rule: Rule) -> None:
+        """Note that a rule finds nothing in its part."""
+        self._margins[rule.id] = None
+
+
 class NewsRules:
     """A compiled rules file. Raises ValueError naming file, rule and field."""
 
@@ -160,13 +216,14 @@ class NewsRules:
         self._patterns = {rule.id: _compile(rule.pattern, macros, path, rule.id) for rule in file.rule}
         self._next_to = {r.id: _compile(r.next_to, macros, path, r.id) for r in file.rule if r.next_to}
         self._not_beside = {r.id: _compile(r.not_beside, macros, path, r.id) for r in file.rule if r.not_beside}
+        self._list_of = {r.id: _compile(r.list_of, macros, path, r.id) for r in file.rule if r.list_of}
         if len(self._patterns) != len(file.rule):
             raise ValueError(f"{path}: two rules share an id; give each its own")
         self._path = path
 
     def refuse_ruinous(self) -> None:
         """Raise ValueError naming file and rule of a pattern that a text could keep busy for ever."""
-        for patterns in (self._patterns, self._next_to, self._not_beside):
+        for patterns in (self._patterns, self._next_to, self._not_beside, self._list_of):
             for rule, pattern in patterns.items():
                 refuse_ruinous(pattern.pattern, f"{self._path}, rule {rule}")
 
@@ -175,18 +232,20 @@ class NewsRules:
         view = matching_view(text)
         active = [rule for rule in self.rules if _is_active(rule, view, outlet)]
         zoned: dict[_Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
+        open_parts = _OpenParts(zoned["any"])
         removals: list[Removal] = []
-        while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned)):
+        while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned, open_parts)):
             rule, zone, start, end = found
+            open_parts.removed(rule, start)
             removals.append(Removal(rule.id, zone, start, text[start:end]))
             text = text[:start] + text[end:]
             view = view[:start] + view[end:]
         return Cleaned(text, tuple(removals))
 
-    def _next(self, view: str, zoned: dict[_Zone, list[Rule]]) -> tuple[Rule, _Zone, int, int] | None:
+    def _next(self, view: str, zoned: dict[_Zone, list[Rule]], open_parts: _OpenParts) -> tuple[Rule, _Zone, int, int] | None:
         lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S(?:[^\n]*\S)?", view)]
         zones: tuple[tuple[_Zone, Iterator[tuple[Rule, int, int]]], ...] = (
-            ("any", self._any(view, lines, zoned["any"])),
+            ("any", self._any(view, lines, zoned["any"], open_parts)),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
             ("tail", self._tail(view, lines[-1 - _MAX_LIST :], zoned["tail"])),
         )
@@ -197,14 +256,15 @@ class NewsRules:
                     return rule, zone, *_with_whitespace(view, start, end)
         return None
 
-    def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
-        open_ended = {number for number, line in enumerate(lines) if not _ends_sentence(view, line)}
+    def _any(self, view: str, lines: list[_Line], rules: list[Rule], open_parts: _OpenParts) -> Iterator[tuple[Rule, int, int]]:
         last_prose = _last_prose_line(view, lines)
+        open_parts.open_again(view, lines, last_prose)
         for rule in rules:  # the outer loop, so that a caption is removed before the credit that identifies it
-            for index in _lines_with(rule.contains, view, lines) if rule.contains else range(len(lines)):
+            part = open_parts.of(rule, view, lines)
+            for index in _lines_with(rule.contains, view, lines, part) if rule.contains else part:
                 line = lines[index]
                 too_long = rule.take == "line" and line.end - line.start > rule.max_characters
-                if too_long or (rule.no_sentence and index not in open_ended):
+                if too_long or (rule.no_sentence and _ends_sentence(view, line)):
                     continue
                 if rule.text_below and index >= last_prose:
                     break
@@ -217,9 +277,10 @@ class NewsRules:
                     for start in _sentence_ends(view, line, rule.max_characters):
                         if self._matches(rule, view, start, line.end):
                             yield rule, start, line.end
+            open_parts.close(rule)
 
     def _fits_neighbours(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
-        if not (rule.next_to or rule.not_beside):
+        if not rule.looks_around:
             return True
         above, below = lines[max(index - _MAX_LIST, 0) : index][::-1], lines[index + 1 : index + 1 + _MAX_LIST]
         if wanted := self._next_to.get(rule.id):
@@ -229,6 +290,8 @@ class NewsRules:
                 other = next((line for line in side if not self._matches(rule, view, line.start, line.end)), None)
                 if other and refused.fullmatch(view, other.start, other.end):
                     return False
+        if entry := self._list_of.get(rule.id):
+            return not _is_entry(entry, view, lines[index], above, below)
         return True
 
     def _head(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
@@ -247,7 +310,7 @@ class NewsRules:
         glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - _MAX_GLUED_TAIL), last.end)]
         sentence_ends = _sentence_ends(view, last, _MAX_SUFFIX)
         for rule in rules:
-            if rule.contains and not _lines_with(rule.contains, view, [last]):
+            if rule.contains and not _lines_with(rule.contains, view, [last], range(1)):
                 continue
             if rule.alone and len(lines) > 1 and self._matches(rule, view, lines[-2].start, lines[-2].end):
                 continue
@@ -279,14 +342,25 @@ class NewsRules:
         return match is not None and _within_limits(rule, match.group())
 
 
-def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line]) -> list[int]:
-    """Return which of the lines have one of the words, in order."""
+def _is_entry(form: re.Pattern[str], view: str, line: _Line, above: list[_Line], below: list[_Line]) -> bool:
+    """Return whether a line and those next to it have a form, and not all end in the same word."""
+    if not form.fullmatch(view, line.start, line.end):
+        return False
+    entries = [line]
+    for side in (above, below):
+        entries += takewhile(lambda other: form.fullmatch(view, other.start, other.end), side)
+    return len({view[other.start : other.end].rpartition("/")[2].strip() for other in entries}) > 1
+
+
+def _lines_with(words: tuple[str, ...], view: str, lines: list[_Line], part: range) -> list[int]:
+    """Return which of the lines of a part have one of the words, in order."""
     found = set()
+    end = lines[part[-1]].end if part else 0
     for word in words:
-        at = view.find(word, lines[0].start) if lines else -1
-        while at >= 0 and (number := bisect_right(lines, at, key=_START) - 1) >= 0:
-            found.add(number)
-            at = view.find(word, max(at + 1, lines[number].end))
+        at = view.find(word, lines[part[0]].start, end) if part else -1
+        while at >= 0:
+            found.add(number := bisect_right(lines, at, key=_START) - 1)
+            at = view.find(word, max(at + 1, lines[number].end), end)
     return sorted(found)
 
 

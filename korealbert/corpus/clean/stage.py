@@ -264,7 +264,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=24,
+    version=25,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -4,7 +4,7 @@ Texts are compared by their letters and digits, after NFKC and in lower case. Gu
 
 - No paragraph equals an evaluation text.
 - No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; what a page
-  puts beside a comment in its line (score, date, name, laughter; see ``comment_edges``) does not count.
+  puts beside a comment in its line (score, date, name, label, laughter; see ``comment_edges``) does not count.
   A date or numbers must be whole lines.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
@@ -70,11 +70,9 @@ _CLUSTERS = {
 }
 """Numbers of two finals → number of their cluster (ㄱ and ㅅ: ㄳ)."""
 
-_LABEL = "속담|격언|명언|표어|구호|슬로건|급훈|가훈|교훈|좌우명|예문|뜻|뜻풀이|대사|가사"
 _BESIDE = re.compile(
-    rf"(?<!\w)(?P<label>(?:{_LABEL})(?= ?\|)|(?:{_LABEL}|질문|답변|정답|[A-Za-z가-힣])(?= ?[:：])(?! ?[:：] ?[0-9]+ ?[|/)\]]))"
-    rf"|(?<=\()(?P<label_behind>{_LABEL})(?=\))"
-    r"|(?P<whole>(?<!\w)(?:[#@]|[A-Za-z0-9][A-Za-z0-9._+-]{0,20}@)[^\s#@:|/()\[\]<>]+"
+    r"(?P<whole>(?<!\w)(?:[QAqa][0-9]{0,2}[.)](?=\s)|(?:ID|id|아이디|닉네임) ?[:：] ?\w{1,20}(?= )"
+    r"|(?:[#@]|[A-Za-z0-9][A-Za-z0-9._+-]{0,20}@)[^\s#@:|/()\[\]<>]+)"
     r"|(?<![\w.,:])[0-9]{1,3} ?(?:초|분|시간|일|주일?|개월|달|년) ?전(?![가-힣])"
     r"|\b\w{1,12}(?=\()(?P<id>\(\w{1,16}\*+\)))"
     r"|(?P<mark>(?:19|20)?[0-9]{2} ?[./-] ?[0-9]{1,2} ?[./-] ?[0-9]{1,2}\.?|[0-9]{4}년 ?[0-9]{1,2}월 ?[0-9]{1,2}일"
@@ -88,10 +86,8 @@ _BESIDE = re.compile(
     r"(?![가-힣])"
     r"|(?P<blank>[\W]+?)|(?P<letter>\w)",
 )
-"""What may stand beside a comment. A mark closes a name before it (``홍길동:``) or opens one behind it (``- 홍길동``).
-A label, which is the first word or in parentheses the last, tells that the line is none: ``표어: …``, ``속담 | …``,
-``… (속담)``, and ``A: …`` of a dialogue."""
-_WORDS = ("label", "label_behind", "whole", "word", "letter")
+"""What may stand beside a comment. A mark closes a name or label before it (``홍길동:``, ``질문:``, ``A:`` of a dialogue) or
+opens one behind it (``- 홍길동``)."""
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
 """Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
 _FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
@@ -309,7 +305,7 @@ def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
 
     Before and behind it may be scores, dates, counts, laughter, hashtags, accounts, portals and words of a page's buttons, and
     names or other short words that a mark (colon, dash, bracket, stroke, star) sets off. Marks of sentences and quotation marks
-    do not, nor what a label sets off; a label in square brackets, in another field or before a count sets off nothing.
+    do not.
     """
     fields, behind_fields = _FIELDS.match(line), _FIELDS.match(line[: -_HEADER_CHARACTERS - 1 : -1])
     head = line[: max(_BESIDE_CHARACTERS, fields.end() if fields else 0)]
@@ -326,13 +322,9 @@ def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int],
     found: list[int] = []
     inner: list[int] = []
     words = open_letters = 0
-    is_first = True
     for part in parts:
         start, end = part.span()
-        if is_first and part["label" if forward else "label_behind"]:
-            break
-        is_first = is_first and not any(part[group] for group in _WORDS)
-        if part["letter"] or part["label"] or part["label_behind"]:
+        if part["letter"]:
             words, open_letters = words + end - start, open_letters + end - start
             if words > _BESIDE_LETTERS:
                 break

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korealbert.corpus.clean import news
 from korealbert.corpus.clean.news import NewsRules, Rule
 from korealbert.corpus.normalise import normalise
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
@@ -184,6 +185,44 @@ def test_repetitive_input_takes_no_longer(unit: str) -> None:
             (unit * 13 + "\n") * 10,
         ):
             NEWS.clean(normalise(text).text)
+
+
+@settings(max_examples=100)
+@given(LINES, LINES)
+def test_looking_only_at_what_a_removal_changed_finds_the_same(text: str, more: str) -> None:
+    text = normalise(f"{text}\n{BODY * 4}{more}").text
+    found = NEWS.clean(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(news._OpenParts, "of", lambda self, rule, view, lines: range(len(lines)))
+        assert NEWS.clean(text) == found
+
+
+def test_headlines_go_once_the_caption_below_them_is_gone() -> None:
+    """The heading is far above the caption, which as a full sentence kept the headlines."""
+    headlines = "".join(f"나루에 온 봄 {number}\n" for number in range(12))
+    caption = "홍길동 시장이 5일 나루시 강변에서 열린 새 나루 잔치에 와서 사람들에게 손을 흔들며 인사하고 있다. /연합뉴스\n"
+    prose = "가을이 온 들에는 두루미가 떼를 지어 내려앉아 사람을 불러 모은다."
+    assert NEWS.clean(f"{BODY}관련 기사\n{headlines}{caption}{prose}").text == f"{BODY}{prose}"
+
+
+@pytest.mark.parametrize(
+    "line", ["홍길동 기자", "홍길동 기자 hong@press.example", "가을이 왔다. 사진=나루 DB", "[홍길동 기자] 가을이 왔다."]
+)
+def test_removals_do_not_take_longer_in_a_longer_text(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = NewsRules._matches
+    calls = 0
+
+    def counted(*arguments: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return matched(*arguments)
+
+    monkeypatch.setattr(NewsRules, "_matches", counted)
+    body = "배가 떠났고 새도 떠났으며 사람도 떠난 날이었다.\n"
+    NEWS.clean(f"{line}\n" * 50 + body * 50)
+    short, calls = calls, 0
+    NEWS.clean(f"{line}\n" * 50 + body * 1_000)
+    assert calls < 4 * short + 50 * 1_000
 
 
 @pytest.mark.real

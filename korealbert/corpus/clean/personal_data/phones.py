@@ -29,7 +29,8 @@ _PHONE = re.compile(
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?|\.))[0-9]{{3,4}}(?: ?[-–] ?|\.| )[0-9]{{4}}"
     rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?))(?!{_DAY}(?![0-9]))[2-9][0-9]{{6,7}}(?! ?호)"
     rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}-[0-9]{{4}}"
-    rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]))"  # but not a row of figures
+    rf"|(?P<bare>(?<![0-9] ){_AREA} ?[0-9]{{3,4}} ?[0-9]{{4}}(?! [0-9]|[A-Za-z]))"  # no row of figures, no code
+    r"|(?!010)[0OoㅇО]1[0OoㅇО][-–. ]?[0-9]{4}[-–. ]?[0-9]{4}|010(?:,[0-9]{4}){2}|010(?: ?\* ?[0-9]{4}){2}"
     rf"|(?<![가-힣])[공영]일[공영일육칠팔구] ?[-–.]? ?{_SPOKEN}{{3,4}} ?[-–.]? ?{_SPOKEN}{{4}}"
     rf"|(?:{_HOTLINE}-|(?P<unsure>{_HOTLINE} ?))[0-9]{{4}}(?! ?{COUNTED})"
     rf"|(?P<local>[2-9][0-9]{{2,3}}-[0-9]{{4}})(?! ?{COUNTED})"
@@ -107,7 +108,7 @@ _FIGURE_BEFORE = re.compile(
 def _is_range(match: re.Match[str]) -> bool:
     """Return whether a number in the form of a hotline is a range of years or quantities (1600-2400rpm)."""
     first, last = int(match[0][:4]), int(match[0][5:9])
-    if 0 <= last - first <= _MAX_YEAR_RANGE or _is_counted(match, first, last):
+    if 0 <= last - first <= _MAX_YEAR_RANGE or _is_counted(match, first, last) or _is_round(match, first, last):
         return True
     before, after = text_before(match, _NEARBY_REACH), match.string[match.end() : match.end() + _NEARBY_REACH]
     if re.search(r"\([^()\n]*\Z", before) and re.match(r"[^()\n]*\)", after) and first < last <= _LAST_YEAR:
@@ -115,9 +116,28 @@ def _is_range(match: re.Match[str]) -> bool:
     return _FIGURE_BEFORE.search(before) is not None
 
 
+_OF_HOTLINE = re.compile(
+    r"(?:은행|뱅크|카드|보험|증권|생명|화재|캐피탈|대출|쇼핑|몰|택배|통신|텔레콤|항공|병원|센터|서비스|공사|공단|콜|번호)"
+    r"[ :은는이가]{0,3}\Z"
+)
+_FOR_HOTLINE = re.compile(r"번(?!지)| ?\(?(?:ARS|고객|상담|콜|무료|유료)|(?:으?로|에) ?(?:문의|전화|연락|신고|예약|신청|걸)")
+
+
+def _is_round(match: re.Match[str], first: int, last: int) -> bool:
+    """Return whether two numbers are round, as those of a range are (1600-2200, but also 1600-1200 and 1800-0600).
+
+    One number in 200 of 1600 or 1800 ends so; such a one is a hotline if the name of its owner or what it is for stands beside.
+    """
+    if first % 100 or last % (10 if first < last else 100):
+        return False
+    before = text_before(match, _NEARBY_REACH)
+    named = _NAME_BEFORE.search(before) or _OF_HOTLINE.search(before)
+    return not (named or _FOR_HOTLINE.match(match.string, match.end()))
+
+
 _WORD_END = r"(?:[은는이가을를의에로과와만씩]|으로|까지|부터|에서|정도|이상|이하)?(?![가-힣])"
 _FIGURE_AFTER = re.compile(
-    r"(?P<falling>번지| ?B\.? ?C(?![A-Za-z]| ?카드))|[%℃℉°˚Å㎀-㏟]"
+    r"(?P<falling>번지| ?B\.? ?C(?:\.? ?E)?(?![A-Za-z]| ?카드))|[%℃℉°˚Å㎀-㏟]"
     r"|(?:미터|킬로|센티|밀리|피트|인치|마일(?!리지)|리터|그램|헥타르|에이커|k?칼로리|와트|볼트|루멘|켈빈|헤르츠|마력|해리"
     r"|위안|유로|파운드|프랑(?!스)|마리|페이지|세대|세기|년대|자루|켤레|그루)"
     rf"|(?:쪽(?!으로)|회(?!의)|[석호척량병권편곡칸종급벌]){_WORD_END}|(?P<even>[엔도]{_WORD_END})"
@@ -140,23 +160,30 @@ def _is_counted(match: re.Match[str], first: int, last: int) -> bool:
 _AND = r"(?: ?[,/·] ?|[와과및 ]{1,3})"
 _LOCAL_CUE = re.compile(
     r"(?:(?<![가-힣])(?:대표|사무실|안내|문의|상담|유선|직통)? ?(?:전화|팩스)(?: ?번호)?(?<!\[전화번호)|연락처|[☎☏℡]"
-    rf"|(?<![A-Za-z])(?i:tel|fax))[ .:=)은는\])]{{0,4}}(?:[0-9)-]{{8,14}}{_AND}){{0,3}}\Z"
+    rf"|[/,·|] ?전송"  # of faxes
+    rf"|(?<![A-Za-z])(?i:tel|fax))[ .:=)은는\])]{{0,4}}(?:[0-9()-]{{8,15}}(?:~[0-9]{{1,4}})?{_AND}){{0,3}}\Z"
 )
 _LOCAL_AFTER = re.compile(
-    rf"(?:{_AND}[2-9][0-9]{{2,3}}-[0-9]{{4}}){{0,3}}(?:번)?(?:으?로|에) ?(?:(?:문의|전화|연락|신고|예약|신청)(?!번호)|걸)"
+    rf"(?:{_AND}[2-9][0-9]{{2,3}}-[0-9]{{4}}){{0,3}}(?:번)?(?:으?로|에) ?"
+    "(?:(?:문의|전화|연락|신고|예약|신청)(?!번호|[된되])|걸)"
 )
 """What numbers without an area code, or the first or last of several, need before or after them."""
+_OTHER_NUMBER = re.compile(r"[가-힣](?<!전화)(?<!연락)(?<!팩스)(?<!국)번호[ :은는이가의]{0,3}\Z|지번[ :은는이가의]{0,3}\Z")
+"""The name of another number before one in the form of a local number (접수번호, 지번)."""
 _YEARS = (2000, 2100)
 """``2001-2005`` is a range of years rather than a local number."""
 
 
 def _is_local(match: re.Match[str]) -> bool:
-    """Return whether a number without an area code is one; in the form of years it needs a word before and one after it."""
+    """Return whether a number without an area code is one; in the form of a range it needs a word before and one after it."""
     first, last = map(int, match["local"].split("-"))
-    label = _LOCAL_CUE.search(text_before(match, _NEARBY_REACH)) is not None
-    asked = _LOCAL_AFTER.match(match.string, match.end()) is not None
+    before = text_before(match, _NEARBY_REACH)
+    label = _LOCAL_CUE.search(before) is not None
+    asked = _LOCAL_AFTER.match(match.string, match.end()) is not None and not _OTHER_NUMBER.search(before)
+    round_range = first < last and not (first % 100 or last % 100)
     years = _YEARS[0] <= first <= last <= _YEARS[1]
-    return ((label and asked) if years else (label or asked)) and not _is_counted(match, first, last)
+    certain = (label and asked) if years or round_range else (label or asked)
+    return certain and not _is_counted(match, first, last)
 
 
-PHONE = Recognizer(re.compile("[0-9]{3}[-–.·/_~ ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone)
+PHONE = Recognizer(re.compile("[0-9]{3}[-–.·/_~,* ]{0,3}[0-9]{4}|[공영]일[공영일육칠팔구]"), _PHONE, _phone)
