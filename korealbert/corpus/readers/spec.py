@@ -213,7 +213,8 @@ class ExtractSpec(Spec):
     limits: ReadLimits = ReadLimits()
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
-    """Largest share of quarantined records; above it the stage fails and names the first five."""
+    """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
+    fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)
     """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)

@@ -64,7 +64,7 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
 def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, hint: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
     (tmp_path / "bad.parquet").write_bytes(damage((tmp_path / "good.parquet").read_bytes()))
-    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
+    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet", max_bad_share=0.5)
     assert len(found.documents) == len(ROWS)
     assert [(entry.file, entry.reason) for entry in found.quarantined] == [("bad.parquet", reason)]
     assert hint in found.quarantined[0].remedy
