@@ -18,8 +18,14 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import judge
-from korealbert.corpus.clean.language import Language, check_languages, language_shares, wrong_language
-from korealbert.corpus.clean.limits import Limits
+from korealbert.corpus.clean.language import (
+    Language,
+    check_languages,
+    is_other_than_korean,
+    language_shares,
+    wrong_language,
+)
+from korealbert.corpus.clean.limits import NOT_KOREAN, Limits
 from korealbert.corpus.clean.lists import UrlList, WordList
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal
 from korealbert.corpus.clean.personal_data import Kind, mask
@@ -142,9 +148,13 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
             drop = Drop("removed_share", f"{removed / len(text):.3f} > {spec.max_removed_share}")
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
-    drop = drop or judge(cleaned.text, spec.limits)
-    if drop is None and spec.language:
+    limits, shares = spec.limits, dict[str, float]()
+    if drop is None and spec.language and set(spec.language.keep) != {"ko"}:
         shares = language_shares(cleaned.text, by_script=spec.language.by_script)
+        limits = limits.model_copy(update=NOT_KOREAN) if is_other_than_korean(shares, spec.language) else limits
+    drop = drop or judge(cleaned.text, limits)
+    if drop is None and spec.language:
+        shares = shares or language_shares(cleaned.text, by_script=spec.language.by_script)
         language = next(iter(shares.items()), ("", 0.0))
         counts["languages"] = {language[0]: 1}
         drop = wrong_language(shares, spec.language)
@@ -264,7 +274,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=24,
+    version=25,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",
