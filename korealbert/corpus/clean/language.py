@@ -127,7 +127,7 @@ def _is_mixed(line: str, hangul: int) -> bool:
 
 
 def is_other_than_korean(shares: Mapping[str, float], spec: Language) -> bool:
-    """Return whether most letters of a document are in another language that is kept, to which limits of Korean do not apply."""
+    """Return whether most letters of a document are in another language that is kept: limits of Korean do not apply to it."""
     first = next(iter(shares), "ko")
     return first != "ko" and first in spec.keep
 

@@ -90,8 +90,8 @@ class Limits(Spec):
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Share of Hangul among letters, those of URLs aside; less is ``not_korean`` (specification of this project, section 4: 0.3). Korean with
-    most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
+    """Share of Hangul among letters, without those of URLs; less is ``not_korean`` (specification of this project, section 4:
+    0.3). Korean with most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
     """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``.
     Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""

@@ -128,7 +128,7 @@ def test_limits_of_korean_do_not_apply_to_other_languages_that_are_kept(tmp_path
     pytest.importorskip("py3langid")
     english = (
         f"{ENGLISH} Farmers bring apples there every autumn, while children paint the walls with animals nobody has ever seen."
-        " Since last winter a retired sailor repairs clocks beside the entrance. He charges nothing, drinks tea from a blue cup,"
+        " Since last winter a retired sailor repairs clocks beside the entrance. He charges nothing, drinks tea from a mug,"
         " and tells visitors how storms once carried his boat past three lighthouses without anyone noticing."
     )
     german = (
@@ -150,7 +150,9 @@ def test_limits_of_korean_do_not_apply_to_other_languages_that_are_kept(tmp_path
 LINK = "https://www.example.com/articles/2024/01/15/why-the-library-in-the-old-mill-lends-ladders-and-not-only-books.html?utm=a"
 
 
-@pytest.mark.parametrize("address", [LINK, LINK[8:], LINK[12:], "library.of.the.disused.mill.which.lends.ladders@post.example.co.kr"])
+@pytest.mark.parametrize(
+    "address", [LINK, LINK[8:], LINK[12:], "library.of.the.disused.mill.which.lends.ladders@post.example.co.kr"]
+)
 def test_addresses_are_in_no_language(address: str) -> None:
     assert language_shares(f"도서관은 삼 년 전에 방앗간에 들어섰다({address})를 보라.") == {"ko": 1.0}
     assert language_shares(address) == {}
