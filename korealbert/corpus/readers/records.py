@@ -12,7 +12,7 @@ from math import isnan
 from typing import Any
 
 from korealbert.corpus.normalise import composed
-from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.framing import RawRecords, too_long_remedy
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
@@ -168,13 +168,19 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
         return bad_record(records, start + error.start, end, reason, _encoding_remedy(data, records.encoding, error))
 
 
+def too_long_record(records: RawRecords, start: int, end: int) -> Quarantined | None:
+    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None."""
+    limit = records.max_record_bytes
+    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit)) if end - start > limit else None
+
+
 def read_each(
     records: RawRecords, extents: Iterable[tuple[int, int]], tally: Tally, read: Callable[[str, int, int], Outcome]
 ) -> Iterator[Outcome]:
     """Yield ``read(text, start, end)`` for each record of a batch, or an entry of the quarantine."""
     for start, end in extents:
         tally.records += 1
-        text = decode_record(records, start, end)
+        text = too_long_record(records, start, end) or decode_record(records, start, end)
         yield text if isinstance(text, Quarantined) else read(text, start, end)
 
 
