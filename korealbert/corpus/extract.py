@@ -84,7 +84,7 @@ class _ShardInput:
 
 
 class ExtractStats(DocumentStats):
-    """Counts of files and records, and of what was lost; the last six are those of ``Tally``."""
+    """Counts of files and records, and of what was lost; the last seven are those of ``Tally``."""
 
     records_in: int = 0
     files: int | None = None
@@ -96,6 +96,7 @@ class ExtractStats(DocumentStats):
     twins: int = 0
     """Hidden files, and those that macOS adds to archives (``._1.txt``), which are not read."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
+    unread_fields: dict[str, int] = Field(default_factory=dict)
     unread_dates: int = 0
     source_characters: int = 0
     lost_characters: dict[str, int] = Field(default_factory=dict)
@@ -123,6 +124,8 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     files.check(stats["documents_in"])
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
+    if warnings := tuple(_warnings(spec, stats)):
+        stats["warnings"] = warnings
     if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
         stats["files_left_aside"] = dict(sorted(others.items()))
     return ExtractStats.of({**stats, "files": files.count, "files_unread": files.unread, "twins": members.hidden})
@@ -312,8 +315,8 @@ class _Files:
             ends_archive = self._name.startswith(f"{part.file}::")
             self._name = part.file
             self._files[self._fits] += 1
-            lost = isinstance(part, Quarantined) and part.reason not in _NOTHING_TO_READ and not ends_archive
-            self._fault = part if lost else None
+            if isinstance(part, Quarantined) and part.reason not in _NOTHING_TO_READ and not ends_archive:
+                self._fault = part
         elif isinstance(part, RawRecords):
             self._fault = None
 
@@ -375,7 +378,7 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
 
 
 def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
-    """Raise ExtractionError for a field that the recipe names and no record has: the name is misspelt."""
+    """Raise ExtractionError for a field that the recipe names and no record has, or none as text: the name is misspelt."""
     records = stats["records_in"]
     for role in sorted(spec.fields.model_fields_set - {"required", "text"}):
         name = getattr(spec.fields, role)
@@ -384,6 +387,19 @@ def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
                 f"source {spec.source}: no record has the field {name!r} that fields.{role} names; correct it, or set it to an"
                 " empty string if the source has no such field"
             )
+
+
+def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
+    """Yield what of the records' metadata is not read."""
+    for role, count in stats["unread_fields"].items():
+        name = getattr(spec.field_map, role)
+        remedy = (
+            f'if it is an object, name a field within it ({name}.name, for example) as fields.{role}, else fields.{role} = ""'
+        )
+        yield f"{name!r} of {count:,} records is an object or a list of several values, and not read as {role}: {remedy}"
+    if spec.field_map.published and stats["unread_dates"] > spec.max_bad_share * stats["records_in"]:
+        name, count = spec.field_map.published, stats["unread_dates"]
+        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15), and not read"
 
 
 def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:

@@ -30,6 +30,11 @@ UNWANTED = re.compile(
 )
 """Matches control characters, invisible marks, lone surrogates and noncharacters."""
 
+_SEVERAL = frozenset(("title", "outlet", "category"))
+"""Roles of which a record may have several values."""
+_MAX_LISTED_CHARACTERS = 300
+"""Longest list of titles or categories; a longer one is something else."""
+
 _DATE = re.compile(
     r"(\d{4})(?: ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2})(?:일|\.)?|(\d{2})(\d{2}))"
     r"(?:[T ] ?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)? ?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -64,6 +69,8 @@ class Tally:
     """Number of raw records; greater than that of documents if a whole file is one document."""
     missing_fields: Counter[str] = field(default_factory=Counter)
     """Records without a field, by its role."""
+    unread_fields: Counter[str] = field(default_factory=Counter)
+    """Records with a field that cannot be read as metadata, such as an object, by its role."""
     lost_characters: Counter[str] = field(default_factory=Counter)
     """Source characters that are not in the text, by construct; ``dropped_page`` counts pages that are not kept, ``layout``
     blanks and the marks of headings and lists."""
@@ -91,7 +98,8 @@ class Tally:
         """Return the statistics for ``sum_stats``."""
         return {
             "records_in": self.records,
-            "missing_fields": dict(sorted(self.missing_fields.items())),
+            "missing_fields": {role: count for role, count in sorted(self.missing_fields.items()) if count},
+            "unread_fields": {role: count for role, count in sorted(self.unread_fields.items()) if count},
             "unread_dates": self.unread_dates,
             "source_characters": self.source_characters,
             "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
@@ -215,10 +223,9 @@ def document_of(
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)
         value = field_of(record, name) if name else None
-        if is_missing(value) or isinstance(value, dict | list):
-            tally.missing_fields[role] += 1
-            value = ""
-        values[role] = one_line(str(value))
+        values[role], unread = _metadata(value, may_be_several=role in _SEVERAL)
+        tally.missing_fields[role] += not values[role] and not unread and value != ""
+        tally.unread_fields[role] += unread
     if values["published"]:
         values["published"] = iso_date(values["published"])
         tally.unread_dates += not values["published"]
@@ -250,6 +257,17 @@ def document_of(
         published=values["published"],
     )
     return document if text else Dropped(document, Drop("empty"))
+
+
+def _metadata(value: object, *, may_be_several: bool) -> tuple[str, bool]:
+    """Return a title or other metadata as text, that of a list separated by commas, and whether it is there but cannot be read:
+    it is an object, or a list of objects, of several addresses, or of long texts."""
+    each = [one for one in _flat([value]) if one != ""]
+    texts = [one_line(str(one)) for one in each if not isinstance(one, dict)]
+    is_listable = len(texts) < 2 or (may_be_several and sum(map(len, texts)) <= _MAX_LISTED_CHARACTERS)
+    if len(texts) < len(each) or not is_listable:
+        return "", True
+    return ", ".join(texts), False
 
 
 def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> str:
