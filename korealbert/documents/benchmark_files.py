@@ -44,6 +44,10 @@ _OTHER_BOMS = {
 """Encodings other than UTF-8 by byte order mark; that of UTF-32 begins like that of UTF-16, and so comes first."""
 
 
+_COLUMNAR = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
+"""Formats that are no text, by the first bytes of their files."""
+
+
 class RemoteFile(Spec):
     """A benchmark file that is downloaded once and must have a checksum."""
 
@@ -136,6 +140,10 @@ class BenchmarkFile:
         Raises ValueError naming file, line and column of NUL and of bytes that cannot be decoded, and as ``content`` does.
         """
         content = self.content()
+        if content.startswith(tuple(_COLUMNAR)):
+            name = next(name for magic, name in _COLUMNAR.items() if content.startswith(magic))
+            have = 'set format = "parquet" if its table has that, or' if name == "Parquet" else "set another format, or"
+            raise ValueError(f"{self}: these bytes are {name}, no text: {have} write the file as JSON Lines")
         try:
             text = content.decode(encoding)
         except UnicodeDecodeError as error:
