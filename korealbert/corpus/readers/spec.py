@@ -52,7 +52,7 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Suffixes of a format. In a directory with such files, other files (README.md, ``.gitattributes``) are not read."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
+DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
 """Files in which the package datasets describes the others."""
 
 
@@ -62,7 +62,7 @@ def has_ending(name: str, format: str) -> bool | None:
         return None
     name = name.lower()
     compression = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), "")
-    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in _DESCRIPTIONS
+    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in DESCRIPTIONS
 
 
 _DROPPED_SECTIONS = (

@@ -522,3 +522,16 @@ def test_metadata_in_objects_is_named_by_its_path(tmp_path: Path) -> None:
             "id": "metadata.id",
             "title": "more.title",
         }
+
+
+def test_descriptions_of_saved_datasets_are_no_source(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    table = pa.table({"text": [prose(n) for n in range(50)]})
+    with pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    (folder / "dataset_info.json").write_text(json.dumps({"description": prose(1), "features": {}}), "utf-8")
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}), "utf-8")
+    found = project.find_sources([folder], tmp_path / "mine")
+    assert [source.format for source in found.sources] == ["arrow"]
+    assert found.left_out == {"dataset_info.json": 1, "state.json": 1}
