@@ -60,6 +60,13 @@ class RemoteFile(Spec):
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
     """Hosts that may have a private address; all others must have public ones."""
 
+    @field_validator("url", mode="before")
+    @classmethod
+    def _is_remote(cls, value: object) -> object:
+        if isinstance(value, str) and value.lower().startswith("file:"):
+            raise ValueError("file:// is a file of this machine: write its path in place of the table")
+        return value
+
     @field_validator("private_hosts", mode="before")
     @classmethod
     def _list_is_a_tuple(cls, value: Any) -> Any:
