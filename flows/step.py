@@ -257,9 +257,11 @@ def _counted(stats: Mapping[str, Any]) -> str:
     text = f",{read} {kept} of {stats['documents_in']:,}{'' if nothing else ' kept'}"
     others = ((dropped, "dropped"), (quarantined, "quarantined"), (copies, "further copies made"))
     text += "".join(f", {number:,} {word}" for number, word in others if number)
+    if unread := stats.get("files_unread"):
+        text += f"; {unread:,} of {stats['files']:,} {'file' if files == 1 else 'files'} UNREAD"
     if aside := stats.get("files_left_aside"):
         text += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
-    return text
+    return text + "".join(f"; WARNING: {warning}" for warning in stats.get("warnings", ()))
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:

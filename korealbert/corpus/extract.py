@@ -44,6 +44,7 @@ from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, Docume
 from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
+_NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
 _TEMPLATES = "templates.json"
 
 _REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
@@ -83,16 +84,19 @@ class _ShardInput:
 
 
 class ExtractStats(DocumentStats):
-    """Counts of files and records, and of what was lost; the last six are those of ``Tally``."""
+    """Counts of files and records, and of what was lost; the last seven are those of ``Tally``."""
 
     records_in: int = 0
     files: int | None = None
-    """Files that were read, including members of archives; None in artifacts of earlier versions."""
+    """Files that were opened, including members of archives; None in artifacts of earlier versions."""
+    files_unread: int = 0
+    """Those of them of which nothing could be read."""
     files_left_aside: dict[str, int] = Field(default_factory=dict)
     """Files that were not read because others in their directory have a suffix of the format, by their own suffix."""
     twins: int = 0
     """Hidden files, and those that macOS adds to archives (``._1.txt``), which are not read."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
+    unread_fields: dict[str, int] = Field(default_factory=dict)
     unread_dates: int = 0
     source_characters: int = 0
     lost_characters: dict[str, int] = Field(default_factory=dict)
@@ -103,26 +107,28 @@ class ExtractStats(DocumentStats):
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    files, members = 0, MemberFilter(spec.members, spec.exclude)
+    files, members = _Files(spec), MemberFilter(spec.members, spec.exclude)
 
     def counted() -> Iterator[_ShardInput]:
-        nonlocal files
-        last = None
         for shard in shard_inputs(spec, inputs, members):
             for part in shard.parts:
-                files, last = files + (part.file != last), part.file
+                files.add(part)
             yield shard
 
     if spec.wiki.expand_templates:
         found = map_shards(_find_templates, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="templates")
         map_shards(_gather_templates, [len(found)], out_dir=out_dir, runtime=runtime, step="template-pages")
     stats = sum_stats(map_shards(extract_shard, counted(), out_dir=out_dir, runtime=runtime, step="extract"))
+    files.close()
     _check_bad_share(spec, stats, out_dir)
+    files.check(stats["documents_in"])
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
+    if warnings := tuple(_warnings(spec, stats)):
+        stats["warnings"] = warnings
     if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
         stats["files_left_aside"] = dict(sorted(others.items()))
-    return ExtractStats.of({**stats, "files": files, "twins": members.hidden})
+    return ExtractStats.of({**stats, "files": files.count, "files_unread": files.unread, "twins": members.hidden})
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -288,6 +294,69 @@ def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     return {**shard.stats, **tally.stats()}
 
 
+class _Files:
+    """The files of a source, and those of which nothing is read: each is a single record in quarantine, whatever it held.
+
+    Empty files are no loss. Members of archives with a suffix of another format count only if none has one of this format.
+    """
+
+    def __init__(self, spec: ExtractSpec) -> None:
+        self._spec = spec
+        self._name = ""
+        self._fault: Quarantined | None = None
+        """The first entry of the current file if nothing is read of it so far."""
+        self._files, self._lost = Counter[bool](), Counter[bool]()  # by whether they may be of the format
+        self._first: dict[bool, list[Quarantined]] = {True: [], False: []}
+
+    def add(self, part: RawRecords | Quarantined) -> None:
+        """Count a part; the parts of a file come one after the other."""
+        if part.file != self._name:
+            self.close()
+            ends_archive = self._name.startswith(f"{part.file}::")
+            self._name = part.file
+            self._files[self._fits] += 1
+            if isinstance(part, Quarantined) and part.reason not in _NOTHING_TO_READ and not ends_archive:
+                self._fault = part
+        elif isinstance(part, RawRecords):
+            self._fault = None
+
+    def close(self) -> None:
+        """End the current file."""
+        if self._fault is not None:
+            self._lost[self._fits] += 1
+            if len(first := self._first[self._fits]) < _MAX_SHOWN_RECORDS:
+                first.append(self._fault)
+            self._fault = None
+
+    @property
+    def _fits(self) -> bool:
+        is_named = self._spec.members != "*"
+        return is_named or has_ending(self._name.rpartition("::")[2], self._spec.format) is not False
+
+    @property
+    def count(self) -> int:
+        """Number of files."""
+        return self._files.total()
+
+    @property
+    def unread(self) -> int:
+        """Number of those that are lost."""
+        return self._lost[bool(self._files[True])]
+
+    def check(self, records: int) -> None:
+        """Raise ExtractionError if too large a share of the files is lost."""
+        spec, judged = self._spec, bool(self._files[True])
+        lost, files = self._lost[judged], self._files[judged]
+        if lost <= spec.max_bad_share * files or records < spec.bad_share_applies_from:
+            return
+        examples = "".join(f"\n  {one}" for one in self._first[judged])
+        raise ExtractionError(
+            f"source {spec.source}: of {lost:,} of {files:,} files ({lost / files:.1%}), nothing can be read, more than"
+            f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}"
+            "\nMend them, leave them out by `exclude`, or raise max_bad_share"
+        )
+
+
 def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
@@ -309,7 +378,7 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
 
 
 def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
-    """Raise ExtractionError for a field that the recipe names and no record has: the name is misspelt."""
+    """Raise ExtractionError for a field that the recipe names and no record has, or none as text: the name is misspelt."""
     records = stats["records_in"]
     for role in sorted(spec.fields.model_fields_set - {"required", "text"}):
         name = getattr(spec.fields, role)
@@ -318,6 +387,19 @@ def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
                 f"source {spec.source}: no record has the field {name!r} that fields.{role} names; correct it, or set it to an"
                 " empty string if the source has no such field"
             )
+
+
+def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
+    """Yield what of the records' metadata is not read."""
+    for role, count in stats["unread_fields"].items():
+        name = getattr(spec.field_map, role)
+        remedy = (
+            f'if it is an object, name a field within it ({name}.name, for example) as fields.{role}, else fields.{role} = ""'
+        )
+        yield f"{name!r} of {count:,} records is an object or a list of several values, and not read as {role}: {remedy}"
+    if spec.field_map.published and stats["unread_dates"] > spec.max_bad_share * stats["records_in"]:
+        name, count = spec.field_map.published, stats["unread_dates"]
+        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15), and not read"
 
 
 def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
@@ -334,7 +416,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=25,
+    version=26,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

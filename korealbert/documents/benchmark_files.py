@@ -44,6 +44,10 @@ _OTHER_BOMS = {
 """Encodings other than UTF-8 by byte order mark; that of UTF-32 begins like that of UTF-16, and so comes first."""
 
 
+_COLUMNAR = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
+"""Formats that are no text, by the first bytes of their files."""
+
+
 class RemoteFile(Spec):
     """A benchmark file that is downloaded once and must have a checksum."""
 
@@ -55,6 +59,13 @@ class RemoteFile(Spec):
     """File name, whose extension says how the file is read. Default: the last part of the URL."""
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
     """Hosts that may have a private address; all others must have public ones."""
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _is_remote(cls, value: object) -> object:
+        if isinstance(value, str) and value.lower().startswith("file:"):
+            raise ValueError("file:// is a file of this machine: write its path in place of the table")
+        return value
 
     @field_validator("private_hosts", mode="before")
     @classmethod
@@ -136,6 +147,10 @@ class BenchmarkFile:
         Raises ValueError naming file, line and column of NUL and of bytes that cannot be decoded, and as ``content`` does.
         """
         content = self.content()
+        if content.startswith(tuple(_COLUMNAR)):
+            name = next(name for magic, name in _COLUMNAR.items() if content.startswith(magic))
+            have = 'set format = "parquet" if its table has that, or' if name == "Parquet" else "set another format, or"
+            raise ValueError(f"{self}: these bytes are {name}, no text: {have} write the file as JSON Lines")
         try:
             text = content.decode(encoding)
         except UnicodeDecodeError as error:

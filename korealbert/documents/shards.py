@@ -123,6 +123,8 @@ class DocumentStats(Statistics):
     """None if the stage does not count them."""
     bytes_out: int | None = None
     """Size of the texts in UTF-8."""
+    warnings: tuple[str, ...] = ()
+    """What the spec asks for and has no effect, and what of the documents was not read, with the remedy."""
 
 
 NO_DOCUMENTS: Mapping[str, Any] = {

@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from korealbert.corpus.clean.language import without_addresses
 from korealbert.corpus.clean.limits import Limits
 from korealbert.corpus.clean.repetition import (
     MIN_IN_A_ROW,
@@ -111,7 +112,7 @@ def not_korean(parts: Parts, limits: Limits) -> Drop | None:
     syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
     if syllables and syllables / len(codes) >= limits.min_hangul_share:
         return None
-    share = hangul_share(parts.text)
+    share = hangul_share(without_addresses(parts.text))
     if share < limits.min_hangul_share:
         return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
     return None

@@ -24,6 +24,12 @@ _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")
 _KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa\uff66-\uff9d]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _OTHER = re.compile("[^\\W\\d_\u1100-\u11ff\u3041-\u30fa\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+")
+_ADDRESS = re.compile(
+    r"(?:(?:https?|ftp)://|www\.)[!-~]*+|(?<![\w.-])(?:[A-Za-z0-9-]++\.)++[A-Za-z]{2,}/[!-~]*+"
+    r"|(?<![\w.%+-])[A-Za-z0-9._%+-]++@(?:[A-Za-z0-9-]++\.?)++",
+    re.IGNORECASE,
+)
+"""Matches URLs, hosts with a path, and e-mail addresses, up to the particle that may follow."""
 _ENDING = re.compile(f"(?<={_HAN.pattern})[가-힣]++(?!{_HAN.pattern})")
 _VERB = re.compile("[하되한할된될함됨]")
 _MIN_ENDING_SHARE = 0.6
@@ -83,13 +89,19 @@ def check_languages(spec: Language | None) -> None:
         )
 
 
+def without_addresses(text: str) -> str:
+    """Return the text without URLs and e-mail addresses, which are in no language."""
+    return _ADDRESS.sub("", text) if "/" in text or "@" in text or "www." in text else text
+
+
 def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
     """Return the share of the text's letters in lines of each language; empty for a text without letters.
 
-    A Hangul syllable or Han character counts as one letter. Without ``by_script``, py3langid identifies ``other``.
+    A Hangul syllable or Han character counts as one letter; those of addresses do not count. Without ``by_script``, py3langid
+    identifies ``other``.
     """
     letters: Counter[str] = Counter()
-    for line in text.split("\n"):
+    for line in without_addresses(text).split("\n"):
         hangul, kana, han = (len(script.findall(line)) for script in (_HANGUL, _KANA, _HAN))
         total = hangul + kana + han + sum(map(len, _OTHER.findall(line)))
         if not total:
@@ -112,6 +124,12 @@ def _is_mixed(line: str, hangul: int) -> bool:
     """Return whether enough of a line's Hangul are particles and endings after Hanja."""
     endings = (ending for ending in _ENDING.findall(line) if _VERB.match(ending) or is_particle(ending))
     return sum(map(len, endings)) >= _MIN_ENDING_SHARE * hangul
+
+
+def is_other_than_korean(shares: Mapping[str, float], spec: Language) -> bool:
+    """Return whether most letters of a document are in another language that is kept: limits of Korean do not apply to it."""
+    first = next(iter(shares), "ko")
+    return first != "ko" and first in spec.keep
 
 
 def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:

@@ -20,6 +20,9 @@ from pydantic_core import CoreSchema
 
 from korealbert.artifact import Spec
 
+NOT_KOREAN: dict[str, Any] = {"min_hangul_share": 0.0, "min_function_word_share": 0.0}
+"""Limits of documents in other languages, where those of Korean do not apply."""
+
 PRESETS: dict[str, dict[str, Any]] = {
     "news": {},
     "novels": {"max_duplicate_line_characters": 0.3},
@@ -47,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_top_ngrams": (0.55, 0.55, 0.55),
         "max_duplicate_ngrams": (0.5,) * 6,
     },
-    "english": {"min_hangul_share": 0.0, "min_function_word_share": 0.0},
+    "english": NOT_KOREAN,
 }
 """Genre → limits that differ from the defaults, so that at most 1 in 200 human-written documents of the genre is dropped
 (``bench/filters.py``; docs/results.md): a court's ruling repeats its summary, a review breaks off ("…"), up to
@@ -59,7 +62,8 @@ class Limits(Spec):
 
     The limits of a genre are used by naming it instead of the table, or as its ``preset``: ``limits = "law"``,
     ``limits = { preset = "law", min_characters = 500 }``. The genres are news, novels, encyclopedia, books, petitions, law,
-    leads, reviews, verse (poems, songs, hymns) and english.
+    leads, reviews, verse (poems, songs, hymns) and english. Limits that are about Korean do not apply to a document in another
+    language that ``language.keep`` names.
     """
 
     @model_validator(mode="before")
@@ -86,8 +90,8 @@ class Limits(Spec):
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Share of Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3). Korean with
-    most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
+    """Share of Hangul among letters, without those of URLs; less is ``not_korean`` (specification of this project, section 4:
+    0.3). Korean with most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
     """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``.
     Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""

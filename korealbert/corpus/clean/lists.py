@@ -41,6 +41,11 @@ def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
             yield number, entry
 
 
+def without_entries(files: Sequence[Path]) -> list[Path]:
+    """Return the lists that have only comments and blank lines, or nothing."""
+    return [path for path in files if not any(_read_entries(path))]
+
+
 class UrlList:
     """The entries of URL lists. Raises ValueError naming file and line of an invalid entry."""
 

@@ -7,6 +7,7 @@ the main language of each document, if the spec asks for languages.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,15 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import judge
-from korealbert.corpus.clean.language import Language, check_languages, language_shares, wrong_language
-from korealbert.corpus.clean.limits import Limits
-from korealbert.corpus.clean.lists import UrlList, WordList
+from korealbert.corpus.clean.language import (
+    Language,
+    check_languages,
+    is_other_than_korean,
+    language_shares,
+    wrong_language,
+)
+from korealbert.corpus.clean.limits import NOT_KOREAN, Limits
+from korealbert.corpus.clean.lists import UrlList, WordList, without_entries
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal
 from korealbert.corpus.clean.personal_data import Kind, mask
 from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement, count_sentences, split_text
@@ -128,6 +135,7 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
     text = normalised.text
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
     counts: dict[str, Any] = {"normalized": normalised.counts, "removed": {}, "removed_characters": 0, "masked": {}}
+    counts["with_url"] = int(bool(document.url))
     drop = rules.urls.judge(document.url) if rules.urls else None
     if drop is None and rules.titles:
         drop = rules.titles.judge(title, text)
@@ -142,9 +150,13 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
             drop = Drop("removed_share", f"{removed / len(text):.3f} > {spec.max_removed_share}")
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
-    drop = drop or judge(cleaned.text, spec.limits)
-    if drop is None and spec.language:
+    limits, shares = spec.limits, dict[str, float]()
+    if drop is None and spec.language and set(spec.language.keep) != {"ko"}:
         shares = language_shares(cleaned.text, by_script=spec.language.by_script)
+        limits = limits.model_copy(update=NOT_KOREAN) if is_other_than_korean(shares, spec.language) else limits
+    drop = drop or judge(cleaned.text, limits)
+    if drop is None and spec.language:
+        shares = shares or language_shares(cleaned.text, by_script=spec.language.by_script)
         language = next(iter(shares.items()), ("", 0.0))
         counts["languages"] = {language[0]: 1}
         drop = wrong_language(shares, spec.language)
@@ -234,6 +246,8 @@ class CleanStats(DocumentStats):
     """Documents whose section is ``mapped``, ``unmapped``, ``missing`` or kept ``as_is``."""
     unmapped_sections: dict[str, int] = Field(default_factory=dict)
     """Documents by the name of the section."""
+    with_url: int | None = None
+    """Documents with an address; None in artifacts of earlier versions."""
 
 
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CleanStats:
@@ -245,12 +259,22 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     shards = inputs["documents"].files("documents-*.arrow")
     parts = map_shards(partial(_clean_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="clean")
     nothing = {**NO_DOCUMENTS, "removed": {}, "removed_characters": 0, "normalized": {}}
-    nothing |= {"masked": {}, "sentences_out": 0, "sections": {}}
+    nothing |= {"masked": {}, "sentences_out": 0, "sections": {}, "with_url": 0}
     stats = sum_stats([nothing, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]
         [stats["sentence_agreement"]] = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement")
+    if warnings := tuple(_warnings(spec, stats)):
+        stats["warnings"] = warnings
     return CleanStats.of(stats)
+
+
+def _warnings(spec: CleanSpec, stats: Stats) -> Iterator[str]:
+    if spec.url_lists and stats["documents_in"] and not stats["with_url"]:
+        remedy = 'name the field that has it as fields.url in the [extract] table of the source ("metadata.url", for example)'
+        yield f"url_lists drop nothing, because no document has a URL: {remedy}"
+    for path in without_entries([path.path for path in (*spec.url_lists, *spec.word_lists)]):
+        yield f"{path.name} lists nothing: write one entry a line, outside of comments"
 
 
 def _check(spec: CleanSpec, runtime: Runtime) -> None:

@@ -74,6 +74,18 @@ class FetchSpec(Spec):
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
     """Hosts that may have a private address; all others, including targets of redirects, must have a public one."""
 
+    @field_validator("url", mode="before")
+    @classmethod
+    def _is_remote(cls, value: object) -> object:
+        scheme, mark, _ = value.partition("://") if isinstance(value, str) else ("", "", "")
+        if mark and scheme.lower() == "file":
+            raise ValueError('file:// is a file of this machine: set path = "…" in place of url')
+        if mark and scheme not in ("http", "https", *SCHEMES):
+            raise ValueError(
+                f"{scheme}:// is not fetched, but http, https, {', '.join(SCHEMES)}: fetch it by hand, and set path"
+            )
+        return value
+
     @field_validator("url")
     @classmethod
     def _without_credentials(cls, value: str, info: ValidationInfo) -> str:

@@ -1,4 +1,4 @@
-"""Texts of evaluation sets, for decontamination: TSV, CSV, JSON, JSON Lines, KorQuAD, CoNLL, plain lines."""
+"""Texts of evaluation sets, for decontamination: TSV, CSV, JSON, JSON Lines, Parquet, KorQuAD, CoNLL, plain lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
-from korealbert.documents.benchmark_files import BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path
+from korealbert.documents.benchmark_files import MAX_BYTES, BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path
 
 _Column = str | int
+_ROWS_PER_BATCH = 1_000
 
 
 class EvaluationFile(Spec):
@@ -26,19 +29,19 @@ class EvaluationFile(Spec):
     """The file, compressed or not, in an archive or not: a path, or a table of URL and checksum as in ``[finetune.NAME]``."""
     member: str = ""
     """Name of the file within ``path``, if that is an archive."""
-    format: Literal["tsv", "csv", "json", "jsonl", "korquad", "conll", "lines"]
+    format: Literal["tsv", "csv", "json", "jsonl", "parquet", "korquad", "conll", "lines"]
     """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object
-    per line. korquad: SQuAD's format. conll: one token per line, blank lines between sentences, ``##`` comments. lines: a text
-    per line."""
+    per line. parquet: as data sets of the Hugging Face hub have it. korquad: SQuAD's format. conll: one token per line, blank
+    lines between sentences, ``##`` comments. lines: a text per line."""
     columns: tuple[_Column, ...] = ()
-    """Fields with text: names (keys, header names) or positions from 0. korquad: context, question or both (default).
-    json, jsonl: dots lead through objects and lists of objects (``dialogue.text``). A field may be text, a number, null (which
-    is skipped), a list of those, or a list of such lists; anything else is an error."""
+    """Fields with text: names (keys, header names) or positions from 0. korquad: context, question or both (default). json,
+    jsonl, parquet: dots lead through objects and lists of objects (``dialogue.text``). A field may be text, a number, null
+    (which is skipped), a list of those, or a list of such lists; anything else is an error."""
     key: str = ""
     """json: the field of the outermost object that holds the list."""
     unit: Literal["words", "characters", "texts"] | None = None
-    """What a token of conll, or a string in a list of json or jsonl, is: a word, a character, or (in lists) a whole text.
-    None: a word; the columns of conll must then be separated by tabs, otherwise by tabs or blanks."""
+    """What a token of conll, or a string in a list of json, jsonl or parquet, is: a word, a character, or (in lists) a whole
+    text. None: a word; the columns of conll must then be separated by tabs, otherwise by tabs or blanks."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
     encoding: str = "utf-8"
@@ -58,13 +61,13 @@ class EvaluationFile(Spec):
 
     @model_validator(mode="after")
     def _columns_fit_format(self) -> EvaluationFile:
-        if self.format in ("tsv", "csv", "json", "jsonl", "conll") and not self.columns:
+        if self.format in ("tsv", "csv", "json", "jsonl", "parquet", "conll") and not self.columns:
             raise ValueError(
                 f"benchmark {self.name}: format {self.format} needs columns, the names or positions of the text fields"
             )
         if self.format == "conll" and not all(isinstance(column, int) for column in self.columns):
             raise ValueError(f"benchmark {self.name}: columns of conll are positions, counted from 0")
-        if self.unit and self.format not in ("conll", "json", "jsonl"):
+        if self.unit and self.format not in ("conll", "json", "jsonl", "parquet"):
             raise ValueError(f"benchmark {self.name}: format {self.format} has no use for unit; remove it")
         if self.unit == "texts" and self.format == "conll":
             raise ValueError(f"benchmark {self.name}: a token of conll is no text of its own; write words or characters")
@@ -167,6 +170,8 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
     if evaluation.format == "jsonl":
         lines = (line for line in evaluation.file.lines(evaluation.encoding) if line.text.strip())
         records = ((f"line {line.number}", _parsed(evaluation, line.text, line.number)) for line in lines)
+    elif evaluation.format == "parquet":
+        records = ((f"row {number}", row) for number, row in enumerate(_parquet_rows(evaluation), 1))
     else:
         whole = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
         if evaluation.key:
@@ -178,6 +183,19 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
         for column in evaluation.columns:
             for value in _values(evaluation, place, column, [record], str(column)):
                 yield from _texts_of(evaluation, place, column, value)
+
+
+def _parquet_rows(evaluation: EvaluationFile) -> Iterator[dict[str, Any]]:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(evaluation.file.content()))
+        if sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups)) > MAX_BYTES:
+            raise ValueError(f"{evaluation.file}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
+        for batch in file.iter_batches(_ROWS_PER_BATCH):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the file is missing, for example
+        raise ValueError(f"{evaluation.file}: no whole Parquet file ({error}); correct format, or fetch it again") from error
 
 
 def _values(evaluation: EvaluationFile, place: str, column: _Column, within: Any, name: str) -> Iterator[Any]:
@@ -203,7 +221,7 @@ def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: An
         elif _is_text(each) and not nested:
             yield str(each)
         elif each is not None:
-            shown = json.dumps(value, ensure_ascii=False)
+            shown = json.dumps(value, ensure_ascii=False, default=repr)
             problem = f"field {column!r} holds {shown[:60]}{'…' * (len(shown) > 60)}, neither text nor a list of texts"
             objects = [one for one in (each if isinstance(each, list) else [each]) if isinstance(one, dict) and one]
             remedy = "correct columns"

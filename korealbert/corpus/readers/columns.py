@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -124,8 +125,21 @@ def wanted_columns(schema: pa.Schema, columns: Sequence[Column], fields: FieldMa
             raise ReadFault("wrong_type", "byte 0", f"{remedy} to one of {', '.join(inner)}" if inner else remedy)
     if fields.text[0] not in found:
         raise ReadFault("missing_field", "byte 0", missing_text_remedy(fields.text[0], [column.name for column in columns]))
-    read = (column for column in wanted if composed(column.name) in fields.text or not column.in_list)
-    return [column for column in read if column.is_text or pa.types.is_primitive(column.type)]
+    metadata = [column for column in wanted if composed(column.name) not in fields.text]
+    texts = [column for column in wanted if column not in metadata and (column.is_text or _is_value(column))]
+    named = [
+        column
+        for column in metadata
+        if _is_string(column.type) or (not column.in_list and (column.is_text or _is_value(column)))
+    ]
+    # One value of each object that has a name of metadata, for its records to count as having what cannot be read.
+    roles = [f"{name}." for name in fields.names if name and name not in fields.text]
+    within = (
+        (one for one in columns if composed(one.name).startswith(role) and not one.in_list and _is_string(one.type))
+        for role in roles
+    )
+    objects = (one for one in (next(each, None) for each in within) if one is not None and one not in wanted)
+    return [*texts, *named, *dict.fromkeys(objects)]
 
 
 def _line(cells: Mapping[str, Any], text_bytes: int, where: tuple[str, str], max_record_bytes: int) -> bytes | Quarantined:
@@ -151,7 +165,12 @@ def _line(cells: Mapping[str, Any], text_bytes: int, where: tuple[str, str], max
 def _value_of(cell: Any) -> Any:
     """Return the value of a cell; a time that Python cannot hold (nanoseconds, the year 10000) as Arrow formats it."""
     try:
-        return cell.as_py()
+        value = cell.as_py()
+        if isinstance(value, bytes) and pa.types.is_fixed_size_binary(cell.type):  # an id of 16 bytes, mostly
+            with suppress(UnicodeDecodeError):
+                return value.decode()
+            return value.hex()
+        return value
     except (ValueError, OverflowError):
         if not pa.types.is_temporal(cell.type):
             raise
@@ -173,6 +192,18 @@ def _text_bytes(cell: Any) -> int:
 def _as_text(value: object) -> str:
     """Convert a value that JSON has no form for: a time, a decimal number, bytes (which are decoded with the whole line)."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _is_value(column: Column) -> bool:
+    types = pa.types
+    return any(check(column.type) for check in (types.is_primitive, types.is_decimal, types.is_fixed_size_binary))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    """Return whether it is text, and not bytes, which could be anything."""
+    return _is_text(kind) and not any(
+        check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:

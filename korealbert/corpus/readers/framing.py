@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,6 +46,8 @@ class RawRecords:
     """What a file states once for all records: the CSV header, the address of the wiki."""
     last: bool = False
     """Whether this is the last batch of the file."""
+    max_record_bytes: int = sys.maxsize
+    """Longer records go to quarantine; framing leaves out only those that are longer than a batch, too."""
     _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
     """The last offset given to ``line_at`` and the lines before it, so that a million bad records take linear time."""
 
@@ -146,7 +149,7 @@ class Cursor:
         if end or not data:
             encoding = "utf-8" if self.encoding == "auto" else self.encoding  # only ASCII so far
             last = last and end == len(data)
-            yield RawRecords(self.raw.name, encoding, self.line, self.byte, data[:end], extents, self.context, last)
+            yield RawRecords(self.raw.name, encoding, self.line, self.byte, data[:end], extents, self.context, last, self.limit)
         position = f"byte {self.byte + end}"
         self.skip(data, count)
         if end < len(data):
@@ -169,8 +172,12 @@ class Cursor:
 
     def too_long(self, line: int, byte: int) -> Quarantined:
         """Return the entry for a record that begins at ``line`` and ``byte``."""
-        remedy = f"it is longer than limits.max_record_bytes ({self.limit:,}); raise that if it is meant to be one record"
-        return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", remedy)
+        return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", too_long_remedy(self.limit))
+
+
+def too_long_remedy(limit: int) -> str:
+    """Return the remedy for a record that is longer than the limit."""
+    return f"it is longer than limits.max_record_bytes ({limit:,}); raise that if it is meant to be one record"
 
 
 def _utf_16_decoder() -> codecs.IncrementalDecoder:

@@ -11,7 +11,16 @@ from typing import Any
 from korealbert.artifact.files import RepeatedName, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
-from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
+from korealbert.corpus.readers.records import (
+    Dropped,
+    Outcome,
+    Tally,
+    bad_record,
+    decode_record,
+    document_of,
+    too_long_record,
+    writable,
+)
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
@@ -125,4 +134,4 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     if not isinstance(record, dict):
         remedy = f"expected an object with fields, found {type(record).__name__}"
         return bad_record(records, start, end, "wrong_type", remedy)
-    return record
+    return too_long_record(records, start, end) or record  # last: a broken record may hold the ones after it

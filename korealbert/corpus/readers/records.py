@@ -12,7 +12,7 @@ from math import isnan
 from typing import Any
 
 from korealbert.corpus.normalise import composed
-from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.framing import RawRecords, too_long_remedy
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
@@ -29,6 +29,11 @@ UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 """Matches control characters, invisible marks, lone surrogates and noncharacters."""
+
+_SEVERAL = frozenset(("title", "outlet", "category"))
+"""Roles of which a record may have several values."""
+_MAX_LISTED_CHARACTERS = 300
+"""Longest list of titles or categories; a longer one is something else."""
 
 _DATE = re.compile(
     r"(\d{4})(?: ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2})(?:일|\.)?|(\d{2})(\d{2}))"
@@ -64,6 +69,8 @@ class Tally:
     """Number of raw records; greater than that of documents if a whole file is one document."""
     missing_fields: Counter[str] = field(default_factory=Counter)
     """Records without a field, by its role."""
+    unread_fields: Counter[str] = field(default_factory=Counter)
+    """Records with a field that cannot be read as metadata, such as an object, by its role."""
     lost_characters: Counter[str] = field(default_factory=Counter)
     """Source characters that are not in the text, by construct; ``dropped_page`` counts pages that are not kept, ``layout``
     blanks and the marks of headings and lists."""
@@ -91,7 +98,8 @@ class Tally:
         """Return the statistics for ``sum_stats``."""
         return {
             "records_in": self.records,
-            "missing_fields": dict(sorted(self.missing_fields.items())),
+            "missing_fields": {role: count for role, count in sorted(self.missing_fields.items()) if count},
+            "unread_fields": {role: count for role, count in sorted(self.unread_fields.items()) if count},
             "unread_dates": self.unread_dates,
             "source_characters": self.source_characters,
             "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
@@ -168,13 +176,19 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
         return bad_record(records, start + error.start, end, reason, _encoding_remedy(data, records.encoding, error))
 
 
+def too_long_record(records: RawRecords, start: int, end: int) -> Quarantined | None:
+    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None."""
+    limit = records.max_record_bytes
+    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit)) if end - start > limit else None
+
+
 def read_each(
     records: RawRecords, extents: Iterable[tuple[int, int]], tally: Tally, read: Callable[[str, int, int], Outcome]
 ) -> Iterator[Outcome]:
     """Yield ``read(text, start, end)`` for each record of a batch, or an entry of the quarantine."""
     for start, end in extents:
         tally.records += 1
-        text = decode_record(records, start, end)
+        text = too_long_record(records, start, end) or decode_record(records, start, end)
         yield text if isinstance(text, Quarantined) else read(text, start, end)
 
 
@@ -209,10 +223,9 @@ def document_of(
     for role in ("title", "outlet", "category", "url", "published", "id"):
         name = getattr(fields, role)
         value = field_of(record, name) if name else None
-        if is_missing(value) or isinstance(value, dict | list):
-            tally.missing_fields[role] += 1
-            value = ""
-        values[role] = one_line(str(value))
+        values[role], unread = _metadata(value, may_be_several=role in _SEVERAL)
+        tally.missing_fields[role] += not values[role] and not unread and value != ""
+        tally.unread_fields[role] += unread
     if values["published"]:
         values["published"] = iso_date(values["published"])
         tally.unread_dates += not values["published"]
@@ -244,6 +257,17 @@ def document_of(
         published=values["published"],
     )
     return document if text else Dropped(document, Drop("empty"))
+
+
+def _metadata(value: object, *, may_be_several: bool) -> tuple[str, bool]:
+    """Return a title or other metadata as text, that of a list separated by commas, and whether it is there but cannot be read:
+    it is an object, or a list of objects, of several addresses, or of long texts."""
+    each = [one for one in _flat([value]) if one != ""]
+    texts = [one_line(str(one)) for one in each if not isinstance(one, dict)]
+    is_listable = len(texts) < 2 or (may_be_several and sum(map(len, texts)) <= _MAX_LISTED_CHARACTERS)
+    if len(texts) < len(each) or not is_listable:
+        return "", True
+    return ", ".join(texts), False
 
 
 def missing_text_remedy(name: str, present: Iterable[str], header: str = "") -> str:

@@ -52,7 +52,7 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Suffixes of a format. In a directory with such files, other files (README.md, ``.gitattributes``) are not read."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
+DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
 """Files in which the package datasets describes the others."""
 
 
@@ -62,7 +62,7 @@ def has_ending(name: str, format: str) -> bool | None:
         return None
     name = name.lower()
     compression = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), "")
-    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in _DESCRIPTIONS
+    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in DESCRIPTIONS
 
 
 _DROPPED_SECTIONS = (
@@ -213,7 +213,8 @@ class ExtractSpec(Spec):
     limits: ReadLimits = ReadLimits()
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
-    """Largest share of quarantined records; above it the stage fails and names the first five."""
+    """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
+    fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)
     """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)

@@ -19,6 +19,8 @@ _NAMES_BY_ROLE: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
+_CONTAINERS = ("metadata", "meta")
+"""Names of objects whose ``id`` is that of the document; another object's is its own (``author.id``)."""
 METADATA_NAMES = {name for names in _NAMES_BY_ROLE.values() for name in names}
 BODY_NAMES = {*TEXT_NAMES, "내용", "문장", "기사", "content", "body", "document", "article", "sentence", "review", "comment"}
 """Names of columns that may hold the text. If one is empty in the first records, more records are read."""
@@ -49,17 +51,26 @@ def text_column(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def nested_text(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Find a list or object with more prose than the field of the text; no reader takes text from either.
+    """Find a list or object with more prose than the field of the text, from which no text is taken.
 
     Returns its name and kind, or "", and whether the field of the text has little prose beside it. Fields of titles, addresses
     and the like always count as little.
     """
-    own, nested = _prose(records, str)[text], _prose(records, (list, dict))
+    own, nested = _prose(records, (str, list))[text], _prose(records, (list, dict))
+    nested.pop(text, None)
     name, amount = next(iter(nested.most_common(1)), ("", 0.0))
     if amount <= own:
         return "", False
     kind = "a list" if any(isinstance(record.get(name), list) for record in records) else "an object"
     return f"{name!r}, {kind}", own < _MIN_TEXT_SHARE * amount or normalized(text) in METADATA_NAMES
+
+
+def list_of_texts(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the field with the most prose if its values are lists of strings, which are read as paragraphs; else ""."""
+    name, amount = next(iter(_prose(records, (str, list, dict)).most_common(1)), ("", 0.0))
+    values = [value for record in records if (value := record.get(name)) is not None]
+    are_texts = all(isinstance(value, list) and all(isinstance(one, str) for one in value) for value in values)
+    return name if amount and are_texts else ""
 
 
 def further_columns(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -105,7 +116,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the field or column of each role, "" if there is none; ``Doc ID`` matches ``doc_id``.
+    """Return the field or column of each role, "" if there is none; ``Doc ID`` matches ``doc_id``. Fields of objects come after
+    those of records: ``metadata.url``.
 
     A column that mostly holds bytes which are not characters, as binary ids are, has no role.
     """
@@ -117,7 +129,21 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
         if key != text and more > 0:
             columns.setdefault(normalized(key), key)
     roles = {role: next((columns[name] for name in names if name in columns), "") for role, names in _NAMES_BY_ROLE.items()}
+    within = list(dict.fromkeys(_fields_within(records)))
+    within.sort(key=lambda pair: normalized(pair[0]) not in _CONTAINERS)
+    for role, names in _NAMES_BY_ROLE.items():
+        found = (f"{outer}.{inner}" for name in names for outer, inner in within if normalized(inner) == name)
+        allowed = (path for path in found if role != "id" or normalized(path.partition(".")[0]) in _CONTAINERS)
+        roles[role] = roles[role] or next((path for path in allowed if path != text), "")
     return {"text": text} | roles
+
+
+def _fields_within(records: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the names of each text or number within an object of a record."""
+    for record in records:
+        for outer, value in record.items():
+            if isinstance(value, dict):
+                yield from ((str(outer), str(inner)) for inner, one in value.items() if isinstance(one, str | int | float))
 
 
 def normalized(name: str) -> str:

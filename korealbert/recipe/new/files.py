@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from korealbert.artifact.files import DIGESTS, entries_of
 from korealbert.corpus.readers.records import writable
+from korealbert.corpus.readers.spec import DESCRIPTIONS
 from korealbert.corpus.readers.text import MARKDOWN_ENDINGS, PLAIN_ENDINGS, SUBTITLE_ENDINGS, is_subtitles
 from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.schema import Quarantined
@@ -57,9 +58,11 @@ _PART = r"-p\d+p\d+"
 _TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
 _NOTES = re.compile(
-    rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?", re.IGNORECASE
+    rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?"
+    rf"|{'|'.join(map(re.escape, sorted(DESCRIPTIONS)))}",
+    re.IGNORECASE,
 )
-"""Names of files that describe others: ``README.ko.md``, ``LICENSE``, the index of a Wikipedia dump."""
+"""Names of files that describe others: ``README.ko.md``, ``LICENSE``, the index of a Wikipedia dump, ``dataset_info.json``."""
 _MAX_MEMBERS = 2_000
 """Members of one archive that are looked at; later ones are taken to be alike."""
 _MAX_DOCUMENT_BYTES = 64 << 10

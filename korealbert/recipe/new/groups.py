@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from korealbert.corpus.extract import ExtractionError, check_installed
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.recipe.new.columns import NAMUWIKI, fields_of, is_one_object, nested_text, text_column
+from korealbert.recipe.new.columns import NAMUWIKI, fields_of, is_one_object, list_of_texts, nested_text, text_column
 from korealbert.recipe.new.files import File, ending_of
 from korealbert.recipe.new.formats import decoded, encoding_of
 
@@ -64,7 +64,10 @@ def _groups_by_content(tail: str, files: Sequence[File], left_out: Counter[str])
             continue
         remaining = alike
         while remaining:
-            text = text_column([record for file in remaining for record in file.table.records])
+            sampled = [record for file in remaining for record in file.table.records]
+            text = text_column(sampled)
+            if not text or nested_text(text, sampled)[1]:
+                text = list_of_texts(sampled) or text
             if not text:
                 left_out.update(f"{tail} {_why_no_text(file)}" for file in remaining)
                 break

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.artifact import Store
+from korealbert.corpus.clean.filters import judge
 from korealbert.corpus.clean.language import (
     _IDENTIFIED,
     Language,
@@ -16,6 +17,7 @@ from korealbert.corpus.clean.language import (
     _identifier,
     check_languages,
     language_shares,
+    without_addresses,
     wrong_language,
 )
 from korealbert.corpus.clean.limits import Limits
@@ -120,6 +122,44 @@ def test_the_stage_drops_counts_and_keeps_languages(tmp_path: Path) -> None:
     without = spec.model_copy(update={"language": None})
     assert "languages" not in ran(STAGE, without, inputs, tmp_path / "plain")
     assert not [name for name in bytes_of(tmp_path / "plain") if name.startswith("languages")]
+
+
+def test_limits_of_korean_do_not_apply_to_other_languages_that_are_kept(tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    english = (
+        f"{ENGLISH} Farmers bring apples there every autumn, while children paint the walls with animals nobody has ever seen."
+        " Since last winter a retired sailor repairs clocks beside the entrance. He charges nothing, drinks tea from a mug,"
+        " and tells visitors how storms once carried his boat past three lighthouses without anyone noticing."
+    )
+    german = (
+        "Die Bibliothek wurde vor drei Jahren in einer alten Mühle eröffnet und verleiht Leitern, Bohrer und Bücher. Im Herbst"
+        " bringen Bauern Äpfel, während Kinder die Wände bemalen."
+    )
+    menu = " ".join(["홈 뉴스 연예 스포츠 로그인 날씨 증권 웹툰 지식 쇼핑"] * 2 + [f"항목{number}" for number in range(60)])
+    texts = {"ko": prose(1, 12), "en": english, "de": german, "menu": menu}
+    inputs = {"documents": stored(tmp_path / "in", [document(name, text) for name, text in texts.items()])}
+    spec = CleanSpec.model_validate({"sentences": "none", "language": {"keep": ("ko", "en")}})
+    stats = ran(STAGE, spec, inputs, tmp_path / "out")
+    assert stats["dropped"] == {"not_korean": 1, "no_sentences": 1} and stats["languages"] == {"ko": 1, "en": 1}
+    korean = spec.model_copy(update={"language": Language()})
+    assert ran(STAGE, korean, inputs, tmp_path / "korean")["dropped"] == {"not_korean": 2, "no_sentences": 1}
+    by_script = spec.model_copy(update={"language": Language(keep=("ko", "other"))})
+    assert ran(STAGE, by_script, inputs, tmp_path / "scripts")["dropped"] == {"no_sentences": 1}
+
+
+LINK = "https://www.example.com/articles/2024/01/15/why-the-library-in-the-old-mill-lends-ladders-and-not-only-books.html?utm=a"
+
+
+@pytest.mark.parametrize(
+    "address", [LINK, LINK[8:], LINK[12:], "library.of.the.disused.mill.which.lends.ladders@post.example.co.kr"]
+)
+def test_addresses_are_in_no_language(address: str) -> None:
+    assert language_shares(f"도서관은 삼 년 전에 방앗간에 들어섰다({address})를 보라.") == {"ko": 1.0}
+    assert language_shares(address) == {}
+    assert language_shares(f"{ENGLISH} {address}") == {"other": 1.0}
+    assert judge(f"도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다. {address}", Limits(min_characters=20)) is None
+    rest = without_addresses(f"그는 {address}에서 읽었다. 1/2 and/or, e.g. this, a@ 5.5/10 km/h")
+    assert rest == "그는 에서 읽었다. 1/2 and/or, e.g. this, a@ 5.5/10 km/h"
 
 
 def test_absent_fields_leave_the_identity(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.step import _counted
 from korealbert.artifact import InputPath, Runtime
 from korealbert.corpus.clean.lists import UrlList, WordList, is_word_of
 from korealbert.corpus.clean.stage import STAGE, CleanSpec
@@ -220,3 +221,22 @@ def test_an_invalid_list_is_reported_before_the_run(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"words\.txt: not a list, it is not UTF-8"):
         STAGE.check(CleanSpec(url_lists=(InputPath(path),)), Runtime(store=tmp_path))
+
+
+def test_lists_that_have_no_effect_are_named(tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("spam.example\n")
+    (tmp_path / "empty.txt").write_text("# nothing yet\n\n")
+    inputs = {"documents": stored(tmp_path / "in", [document(1, prose(1, 12)), document(2, prose(2, 12))])}
+    spec = CleanSpec.model_validate({"url_lists": [str(tmp_path / "urls.txt"), str(tmp_path / "empty.txt")]})
+    stats = ran(STAGE, spec, inputs, tmp_path / "out")
+    assert "no document has a URL" in stats["warnings"][0] and "fields.url" in stats["warnings"][0]
+    assert "empty.txt lists nothing" in stats["warnings"][1] and len(stats["warnings"]) == 2
+    assert "; WARNING: url_lists drop nothing" in _counted(stats)
+    some = {
+        "documents": stored(
+            tmp_path / "some", [document(1, prose(1, 12), url="https://a.example/1"), document(2, prose(2, 12))]
+        )
+    }
+    spec = CleanSpec.model_validate({"url_lists": [str(tmp_path / "urls.txt")]})
+    assert "warnings" not in ran(STAGE, spec, some, tmp_path / "fine")
+    assert "warnings" not in ran(STAGE, CleanSpec(), inputs, tmp_path / "none")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, DiskFull, Runtime, build
 from korealbert.corpus.crawl import fetch as fetching
@@ -18,6 +19,7 @@ from korealbert.corpus.crawl.client import NoAnswer
 from korealbert.corpus.crawl.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
+from korealbert.documents.benchmark_files import RemoteFile
 from tests.artifact.test_trust import Stopped, flip, stop_before_the_manifest
 from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
 from tests.corpus.extracting import read_back
@@ -257,3 +259,20 @@ def test_without_a_network_it_ends_soon_and_says_what_was_tried(tmp_path: Path, 
     with pytest.raises(FetchError, match=r"dumps\.example was not reached in \d tries \(.*Name or service not known\): check"):
         build(STAGE, spec, {}, Runtime(store=tmp_path / "store"))
     assert clock[0] <= 15
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("file:///data/a.jsonl", r"file:// is a file of this machine: set path = \"…\" in place of url"),
+        ("ftp://a.example/a.jsonl", "ftp:// is not fetched, but http, https"),
+    ],
+)
+def test_an_address_that_is_not_fetched_is_told_what_to_do(url: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        FetchSpec.model_validate({"url": url})
+
+
+def test_a_benchmark_on_this_machine_is_a_path() -> None:
+    with pytest.raises(ValidationError, match="write its path in place of the table"):
+        RemoteFile.model_validate({"url": "file:///data/a.tsv", "sha256": "0" * 64})

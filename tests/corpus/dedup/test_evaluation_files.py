@@ -6,6 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -168,3 +170,29 @@ def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
     texts = list(read_texts(EvaluationFile(name="nsmc", path=path, format="tsv", columns=("document",))))
     assert len(texts) == 50_000
     assert sum(not text for text in texts) == 3
+
+
+def test_parquet_of_the_hub_is_read(tmp_path: Path) -> None:
+    rows = [{"text": "가나", "qas": {"question": "왜?", "answers": ["다", "라"]}, "n": 1}, {"text": None, "qas": None, "n": 2}]
+    path = tmp_path / "test.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+    def texts(**fields: object) -> list[str]:
+        given = {"name": "set", "path": str(path), "format": "parquet", **fields}
+        return list(read_texts(EvaluationFile.model_validate(given)))
+
+    assert texts(columns=["text", "qas.question"]) == ["가나", "왜?"]
+    assert texts(columns=["qas.answers"], unit="texts") == ["다", "라"]
+    with pytest.raises(ValueError, match=r"test\.parquet, row 1: no field 'body' in \['n', 'qas', 'text'\]"):
+        texts(columns=["body"])
+    with pytest.raises(ValidationError, match="format parquet needs columns"):
+        texts()
+    for other in ("jsonl", "csv", "lines"):
+        with pytest.raises(ValueError, match=r'test\.parquet: these bytes are Parquet, no text: set format = "parquet"'):
+            texts(columns=["text"], format=other)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"test\.parquet: no whole Parquet file .*; correct format, or fetch it again"):
+        texts(columns=["text"])
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        texts(columns=["text"])

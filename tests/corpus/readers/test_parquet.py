@@ -7,6 +7,8 @@ import itertools
 import json
 import mmap
 import re
+import uuid
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
 def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, hint: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
     (tmp_path / "bad.parquet").write_bytes(damage((tmp_path / "good.parquet").read_bytes()))
-    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
+    found = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet", max_bad_share=0.5)
     assert len(found.documents) == len(ROWS)
     assert [(entry.file, entry.reason) for entry in found.quarantined] == [("bad.parquet", reason)]
     assert hint in found.quarantined[0].remedy
@@ -252,12 +254,14 @@ def test_the_sizes_of_pages_are_those_of_the_footer(tmp_path: Path, options: dic
             assert 0 < chunk.total_uncompressed_size - sum(size for size, _ in pages) < 200 * len(pages)
 
 
-def test_lists_are_read_as_text_alone(tmp_path: Path) -> None:
+def test_lists_are_read_only_as_texts(tmp_path: Path) -> None:
     """Every row may have the same large list in a few kilobytes."""
     columns = {"글": ["가나다"] * 40, "제목": [["가"] * 20_000] * 40, "no": [[0] * 20_000] * 39 + [[]]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
-    with pytest.raises(ExtractionError, match=r"no record has the field '(제목|no)'"):
-        extracted(tmp_path, tmp_path / "a.parquet")
+    with pytest.raises(ExtractionError, match=r"no record has the field 'no'"):
+        extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": ""})
+    found = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "id": ""})
+    assert len(found.documents) == 40 and found.stats["unread_fields"] == {"title": 40}
     with pytest.raises(ExtractionError, match=r"column 'no' is int64, not text: set fields\.text of the spec"):
         extracted(tmp_path, tmp_path / "a.parquet", fields={**TEXT_ALONE, "text": "no"})
 
@@ -377,3 +381,66 @@ def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path)
     (other / "part-0").write_text('{"text": "셋째 글이다."}\n')
     found = extracted(tmp_path, other, format="jsonl", fields={})
     assert found.texts == ["셋째 글이다."] and "files_left_aside" not in found.stats
+
+
+METADATA = {
+    "text": "글이다.",
+    "title": ["첫째", "둘째"],
+    "category": ["정치", "사회"],
+    "outlet": {"name": "신문"},
+    "url": b"https://a.example/1",
+    "published": Decimal("20240115"),
+    "id": uuid.UUID(int=0xFF << 120).bytes,
+}
+
+
+def test_metadata_of_other_types_is_read_or_said_to_be_unread(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("text", pa.string()),
+            ("title", pa.list_(pa.string())),
+            ("category", pa.list_(pa.string())),
+            ("outlet", pa.struct([("name", pa.string())])),
+            ("url", pa.binary()),
+            ("published", pa.decimal128(10)),
+            ("id", pa.binary(16)),
+        ]
+    )
+    table = pa.Table.from_pylist([METADATA] * 3, schema)
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(table)
+    row = {**METADATA, "url": "https://a.example/1", "published": 20240115, "id": "ff" + "0" * 30}
+    (tmp_path / "a.jsonl").write_text((json.dumps(row, ensure_ascii=False) + "\n") * 3, "utf-8")
+    for format in ("parquet", "arrow", "jsonl"):
+        found = extracted(tmp_path, tmp_path / f"a.{format}", format=format, fields={})
+        for one in found.documents:
+            assert (one.title, one.category, one.url, one.published) == (
+                "첫째, 둘째",
+                "정치, 사회",
+                "https://a.example/1",
+                "2024-01-15",
+            )
+            assert one.outlet == ""
+        assert len({one.id for one in found.documents}) == 1
+        assert found.stats["unread_fields"] == {"outlet": 3} and not found.stats["missing_fields"]
+        assert "'outlet' of 3 records is an object" in found.stats["warnings"][0]
+        assert "outlet.name" in found.stats["warnings"][0]
+
+
+def test_lists_of_addresses_and_of_long_texts_are_no_metadata(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"text": "글이다.", "url": ["https://a.example/1"], "category": [], "title": [None], "published": "언젠가"},
+        {
+            "text": "글이다.",
+            "url": ["https://a.example/1", "https://a.example/2"],
+            "category": ["가" * 200] * 2,
+            "title": [{"a": 1}],
+        },
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    found = extracted(tmp_path, tmp_path / "a.jsonl", format="jsonl", fields={})
+    assert [one.url for one in found.documents] == ["https://a.example/1", ""]
+    assert found.stats["unread_fields"] == {"category": 1, "title": 1, "url": 1}
+    assert {role: found.stats["missing_fields"][role] for role in ("category", "title")} == {"category": 1, "title": 1}
+    assert "'published' of 1 records is no date" in found.stats["warnings"][-1]

@@ -62,9 +62,8 @@ def test_an_id_of_bytes_that_are_no_characters_is_not_read(tmp_path: Path) -> No
             "row 1: invalid_utf8; a column that is read holds bytes that are not UTF-8: write it as",
         ),
         (pa.array([prose(n).encode()[:60] for n in range(40)], pa.binary(60)), "'text' is fixed_size_binary"),
-        (pa.array([[prose(n).encode()] for n in range(40)]), "whose text is in 'text', a list"),
     ],
-    ids=["cp949", "fixed", "list"],
+    ids=["cp949", "fixed"],
 )
 def test_a_text_of_bytes_that_extraction_cannot_read_is_reported(column: pa.Array, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message):

@@ -10,7 +10,10 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from korealbert import recipe as recipes
@@ -383,13 +386,14 @@ def records(name: str, amount: int = 60, **fields: object) -> dict[str, str]:
 ENGLISH = "the quiet harbour was full of small boats and their owners talked about the weather of last winter "
 
 
-def test_text_in_lists_is_reported_and_titles_are_not_taken_for_it(tmp_path: Path) -> None:
+def test_text_in_lists_is_read_and_titles_are_not_taken_for_it(tmp_path: Path) -> None:
     """Records of a title and a list of paragraphs were once read as a corpus of titles, without a warning."""
     here = written(
         tmp_path / "a", records("a.jsonl", title=lambda n: f"조용한 {n}번 마을", paragraphs=lambda n: [prose(n)] * 3)
     )
-    with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'paragraphs', a list;.*convert"):
-        project.find_sources([here], tmp_path / "mine")
+    [source] = project.find_sources([here], tmp_path / "mine").sources
+    assert source.fields["text"] == "paragraphs" and source.fields["title"] == "title"
+    assert (source.unread_nested, source.unread_columns) == ("", ()) and min(source.sample.lengths) > 100
     nested = records("b.jsonl", title="마을", body=lambda n: {"ko": prose(n)})
     with pytest.raises(RecipeError, match=r"whose text is in 'body', an object"):
         project.find_sources([written(tmp_path / "b", nested)], tmp_path / "mine")
@@ -497,3 +501,37 @@ def test_a_project_without_files_has_the_sample(tmp_path: Path) -> None:
     found = project.write(tmp_path / "mine", project.SAMPLE)
     assert [source.format for source in found.sources] == ["jsonl", "mediawiki", "namuwiki", "csv"]
     assert recipes.prepare(tmp_path / "mine" / "recipe.toml", Store(tmp_path / "store")).planned[-1].label == "report"
+
+
+def test_metadata_in_objects_is_named_by_its_path(tmp_path: Path) -> None:
+    """Datatrove writes the address into ``metadata``."""
+    nested: dict[str, Any] = {
+        "author": {"id": 7, "name": "기자"},
+        "metadata": {"url": "https://a.example/1", "date": "2024-01-15", "id": "a"},
+        "more": {"url": "https://b.example", "title": "제목", "list": [{"url": ""}]},
+    }
+    here = written(tmp_path / "t", records("a.jsonl", text=prose, **nested))
+    (tmp_path / "p").mkdir()
+    pq.write_table(pa.Table.from_pylist([{"text": prose(n), **nested} for n in range(50)]), tmp_path / "p" / "a.parquet")
+    for folder in (here, tmp_path / "p"):
+        [source] = project.find_sources([folder], tmp_path / "mine").sources
+        assert {role: name for role, name in source.fields.items() if name} == {
+            "text": "text",
+            "url": "metadata.url",
+            "published": "metadata.date",
+            "id": "metadata.id",
+            "title": "more.title",
+        }
+
+
+def test_descriptions_of_saved_datasets_are_no_source(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    table = pa.table({"text": [prose(n) for n in range(50)]})
+    with pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    (folder / "dataset_info.json").write_text(json.dumps({"description": prose(1), "features": {}}), "utf-8")
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}), "utf-8")
+    found = project.find_sources([folder], tmp_path / "mine")
+    assert [source.format for source in found.sources] == ["arrow"]
+    assert found.left_out == {"dataset_info.json": 1, "state.json": 1}

@@ -73,15 +73,15 @@ def test_columns_of_prose_that_are_not_read_are_reported(tmp_path: Path) -> None
     assert '# "question" has prose too: text = ["answer", "question"] reads them together.\n' in recipe
 
 
-def test_text_in_lists_is_named_whatever_else_there_is(tmp_path: Path) -> None:
+def test_text_in_lists_is_read_unless_there_is_other(tmp_path: Path) -> None:
     sentences = [[prose(n)[:30], prose(n)[30:60]] for n in range(50)]
     (tmp_path / "p").mkdir()
     pq.write_table(pa.table({"id": list(range(50)), "text": sentences}), tmp_path / "p" / "a.parquet")
-    with pytest.raises(RecipeError, match=r"only 1 \.parquet whose text is in 'text', a list;"):
-        project.write(tmp_path / "mine", [tmp_path / "p"])
+    [source] = project.find_sources([tmp_path / "p"], tmp_path / "mine").sources
+    assert source.fields["text"] == "text" and len(source.sample.lengths) == 50
     titled = records("a.jsonl", title=lambda n: prose(n)[:40], text=lambda n: [prose(n)[:40]] * 4)
-    with pytest.raises(RecipeError, match=r"only 1 \.jsonl whose text is in 'text', a list;"):
-        project.write(tmp_path / "mine", [written(tmp_path / "t", titled)])
+    [source] = project.find_sources([written(tmp_path / "t", titled)], tmp_path / "mine").sources
+    assert (source.fields["text"], source.fields["title"]) == ("text", "title")
     few = records("a.jsonl", 5, post="바다가 조용하다", comments=lambda n: ["도서관", "바다가 오래"])
     with pytest.raises(RecipeError, match=r"the text is in 'post', but 'comments', a list, has more and is not read"):
         project.write(tmp_path / "mine", [written(tmp_path / "f", few)])

@@ -1,0 +1,93 @@
+"""Files of which nothing can be read count as files, too: one record each would hide that half of a corpus is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.step import _counted
+from korealbert.corpus.extract import ExtractionError
+from tests.archives import tar
+from tests.corpus.extracting import extract
+
+ROWS = [{"text": f"{n}번째 글이다."} for n in range(200)]
+
+
+def jsonl(count: int = 200, encoding: str = "utf-8") -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS[:count]).encode(encoding)
+
+
+def directory(folder: Path, files: Mapping[str, bytes]) -> Path:
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def parquet(folder: Path, column: str = "text") -> bytes:
+    pq.write_table(pa.table({column: [row["text"] for row in ROWS]}), folder / "one.pq")
+    return (folder / "one.pq").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["cut", "another column", "UTF-16"])
+def test_lost_files_fail_the_stage_although_they_are_few_records(tmp_path: Path, kind: str) -> None:
+    good, bad, ending, remedy = {
+        "cut": (parquet(tmp_path), parquet(tmp_path)[:-9], "parquet", "fetch it again"),
+        "another column": (parquet(tmp_path), parquet(tmp_path, "Text"), "parquet", "has the fields Text"),
+        "UTF-16": (jsonl(), jsonl(encoding="utf-16"), "jsonl", 'set encoding = "utf-16"'),
+    }[kind]
+    files = {f"{n:02}.{ending}": bad if n % 3 == 2 else good for n in range(20)}
+    folder = directory(tmp_path / "in", files)
+    with pytest.raises(ExtractionError, match=r"6 of 20 files \(30\.0%\), nothing can be read") as raised:
+        extract(tmp_path / "store", folder, format=ending, max_bad_share=0.05)
+    message = str(raised.value)
+    assert message.count(remedy) == 5 and f"02.{ending}" in message and "max_bad_share = 5.0%" in message
+    assert "exclude" in message  # the remedy for files that are meant to stay behind
+    tolerated = extract(tmp_path / "store", folder, format=ending, max_bad_share=0.3)
+    assert len(tolerated.documents) == 2_800 and tolerated.stats["files_unread"] == 6
+    assert "; 6 of 20 files UNREAD" in _counted(tolerated.stats)
+
+
+def test_one_lost_file_of_three_counts_unless_the_source_is_small(tmp_path: Path) -> None:
+    for number, records in enumerate((200, 5)):
+        files = {f"{n}.jsonl": jsonl(records, "utf-16" if n == 1 else "utf-8") for n in range(3)}
+        folder = directory(tmp_path / f"in{number}", files)
+        if records == 200:
+            with pytest.raises(ExtractionError, match=r"1 of 3 files"):
+                extract(tmp_path / "store", folder, format="jsonl", max_bad_share=0.05)
+        else:
+            assert extract(tmp_path / "store", folder, format="jsonl", max_bad_share=0.05).stats["files_unread"] == 1
+
+
+def test_empty_files_and_those_of_other_formats_are_not_lost(tmp_path: Path) -> None:
+    """Nothing is in the former; an archive's README, like that of a directory, is not meant to be read."""
+    files = {f"{n}.jsonl": b"" if n % 2 else jsonl() for n in range(8)}
+    assert extract(tmp_path / "store", directory(tmp_path / "in", files), format="jsonl", max_bad_share=0.05).documents
+    archive = tmp_path / "a.tar"
+    archive.write_bytes(tar({"README.md": b"# Data\n\nKorean text in lines.\n", "a.jsonl": jsonl(), "b.jsonl": jsonl()}))
+    found = extract(tmp_path / "store", archive, format="jsonl", max_bad_share=0.05)
+    assert len(found.documents) == 400 and found.reasons == ["other_format"] and found.stats["files_unread"] == 0
+    archive.write_bytes(tar({"README": b"x", "a.jsonl": jsonl(), "b.jsonl": jsonl(encoding="utf-16")}))
+    with pytest.raises(ExtractionError, match=r"1 of 2 files(.|\n)*a\.tar::b\.jsonl"):
+        extract(tmp_path / "store", archive, format="jsonl", max_bad_share=0.05)
+
+
+def test_a_truncated_archive_is_read_as_far_as_its_members_are(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tar"
+    whole = tar({"a.jsonl": jsonl(), "b.jsonl": jsonl()})
+    archive.write_bytes(whole[: whole.index(b"b.jsonl") + 100])  # within the header of the second member
+    found = extract(tmp_path / "store", archive, format="jsonl", max_bad_share=0.05)
+    assert len(found.documents) == 200 and found.stats["files_unread"] == 0 and found.stats["quarantined"] == 1
+
+
+def test_a_file_that_is_one_record_counts_once(tmp_path: Path) -> None:
+    files = {f"{n:02}.txt": b"%PDF-1.4" if n == 7 else f"{n}번째 글이다.".encode() for n in range(25)}
+    folder = directory(tmp_path / "in", files)
+    assert extract(tmp_path / "store", folder, format="text", max_bad_share=0.05).stats["files_unread"] == 1
+    with pytest.raises(ExtractionError, match=r"1 of 25 records \(4\.0%\)"):
+        extract(tmp_path / "store", folder, format="text", max_bad_share=0.03)
