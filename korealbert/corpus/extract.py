@@ -45,6 +45,8 @@ from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
 _NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
+_OF_FORMAT = "of the format"
+"""A kind of files, by their names; the others are suffixes."""
 _TEMPLATES = "templates.json"
 
 _REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
@@ -297,7 +299,7 @@ def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
 class _Files:
     """The files of a source, and those of which nothing is read: each is a single record in quarantine, whatever it held.
 
-    Empty files are no loss. Members of archives with a suffix of another format count only if none has one of this format.
+    Empty files are no loss. If files have a suffix of the format, only they count, else those with a suffix that was read.
     """
 
     def __init__(self, spec: ExtractSpec) -> None:
@@ -305,8 +307,8 @@ class _Files:
         self._name = ""
         self._fault: Quarantined | None = None
         """The first entry of the current file if nothing is read of it so far."""
-        self._files, self._lost = Counter[bool](), Counter[bool]()  # by whether they may be of the format
-        self._first: dict[bool, list[Quarantined]] = {True: [], False: []}
+        self._files, self._lost = Counter[str](), Counter[str]()  # by the kind of their names
+        self._first: dict[str, list[Quarantined]] = {}
 
     def add(self, part: RawRecords | Quarantined) -> None:
         """Count a part; the parts of a file come one after the other."""
@@ -314,7 +316,7 @@ class _Files:
             self.close()
             ends_archive = self._name.startswith(f"{part.file}::")
             self._name = part.file
-            self._files[self._fits] += 1
+            self._files[self._kind] += 1
             if isinstance(part, Quarantined) and part.reason not in _NOTHING_TO_READ and not ends_archive:
                 self._fault = part
         elif isinstance(part, RawRecords):
@@ -323,15 +325,23 @@ class _Files:
     def close(self) -> None:
         """End the current file."""
         if self._fault is not None:
-            self._lost[self._fits] += 1
-            if len(first := self._first[self._fits]) < _MAX_SHOWN_RECORDS:
+            self._lost[self._kind] += 1
+            if len(first := self._first.setdefault(self._kind, [])) < _MAX_SHOWN_RECORDS:
                 first.append(self._fault)
             self._fault = None
 
     @property
-    def _fits(self) -> bool:
-        is_named = self._spec.members != "*"
-        return is_named or has_ending(self._name.rpartition("::")[2], self._spec.format) is not False
+    def _kind(self) -> str:
+        name = self._name.rpartition("::")[2]
+        is_named = self._spec.members != "*" or has_ending(name, self._spec.format)
+        return _OF_FORMAT if is_named else Path(name).suffix
+
+    @property
+    def _judged(self) -> list[str]:
+        """Kinds of files of which a loss counts."""
+        if _OF_FORMAT in self._files:
+            return [_OF_FORMAT]
+        return [suffix for suffix, files in self._files.items() if files > self._lost[suffix]]
 
     @property
     def count(self) -> int:
@@ -341,15 +351,15 @@ class _Files:
     @property
     def unread(self) -> int:
         """Number of those that are lost."""
-        return self._lost[bool(self._files[True])]
+        return sum(self._lost[kind] for kind in self._judged)
 
     def check(self, records: int) -> None:
         """Raise ExtractionError if too large a share of the files is lost."""
-        spec, judged = self._spec, bool(self._files[True])
-        lost, files = self._lost[judged], self._files[judged]
+        spec, lost, files = self._spec, self.unread, sum(self._files[kind] for kind in self._judged)
         if lost <= spec.max_bad_share * files or records < spec.bad_share_applies_from:
             return
-        examples = "".join(f"\n  {one}" for one in self._first[judged])
+        first = [fault for kind in self._judged for fault in self._first.get(kind, ())]
+        examples = "".join(f"\n  {one}" for one in first[:_MAX_SHOWN_RECORDS])
         raise ExtractionError(
             f"source {spec.source}: of {lost:,} of {files:,} files ({lost / files:.1%}), nothing can be read, more than"
             f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}"

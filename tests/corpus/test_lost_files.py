@@ -17,6 +17,8 @@ from tests.corpus.extracting import extract
 
 ROWS = [{"text": f"{n}번째 글이다."} for n in range(200)]
 
+WIKI = "".join(f'<doc id="{n}" url="" title="글 {n}">\n글 {n}\n\n{n}번째 글이다.\n</doc>\n' for n in range(10)).encode()
+
 
 def jsonl(count: int = 200, encoding: str = "utf-8") -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS[:count]).encode(encoding)
@@ -75,6 +77,16 @@ def test_empty_files_and_those_of_other_formats_are_not_lost(tmp_path: Path) -> 
     archive.write_bytes(tar({"README": b"x", "a.jsonl": jsonl(), "b.jsonl": jsonl(encoding="utf-16")}))
     with pytest.raises(ExtractionError, match=r"1 of 2 files(.|\n)*a\.tar::b\.jsonl"):
         extract(tmp_path / "store", archive, format="jsonl", max_bad_share=0.05)
+
+
+@pytest.mark.parametrize("ending", ["txt", "xml"])
+def test_what_lies_beside_a_dump_is_lost_only_if_its_like_was_read(ending: str, tmp_path: Path) -> None:
+    dump = directory(tmp_path / "in", {"AA": WIKI, "AB": WIKI, f"md5sums.{ending}": b"d41d8cd9  AA"})
+    found = extract(tmp_path / "store", dump, format="wikiextractor", max_bad_share=0.05, bad_share_applies_from=1)
+    assert len(found.documents) == 20 and found.stats["files_unread"] == 0
+    (dump / "AC").write_bytes(b"d41d8cd9  AA")
+    with pytest.raises(ExtractionError, match=r"1 of 3 files"):
+        extract(tmp_path / "store", dump, format="wikiextractor", max_bad_share=0.1, bad_share_applies_from=1)
 
 
 def test_a_truncated_archive_is_read_as_far_as_its_members_are(tmp_path: Path) -> None:
