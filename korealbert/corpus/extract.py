@@ -334,7 +334,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=25,
+    version=26,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),
