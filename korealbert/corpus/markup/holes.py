@@ -112,16 +112,17 @@ def _joined(found: re.Match[str]) -> str:
     word = found.string[max(0, found.start() - 1) : found.end(1)]
     if noun in _NO_NOUN or word.lstrip() in ("제", "에서", "모두", "전체", "각각", "운데", "현재"):
         return found[0]
-    return f"{noun}{REMOVED}{_fitting(noun, particle)}"
+    return f"{noun}{REMOVED}{fitting(noun, particle)}"
 
 
 def _joined_alone(found: re.Match[str]) -> str:
     """Put a verb or particle to the noun before a word that was removed, without what joined them."""
     noun, _, verb, particle = found.groups()
-    return f"{noun}{REMOVED}{_fitting(noun, verb or particle)}"
+    return f"{noun}{REMOVED}{fitting(noun, verb or particle)}"
 
 
-def _fitting(noun: str, particle: str) -> str:
+def fitting(noun: str, particle: str) -> str:
+    """Return a particle in the form that follows a noun."""
     if particle in ("으로", "로"):
         return "로" if (ord(noun) - ord("가")) % 28 in (0, _FINAL_L) else "으로"
     return next((one for one in _PAIRS.get(particle, (particle,)) if is_word_of(noun + one, noun)), particle)

@@ -177,15 +177,9 @@ class _Page:
         """Hold links alone; they are names in a list or series below a heading, or if a heading or text introduces them."""
         before = self._before
         introduced = before is not None and (not before or not self._blank or _INTRODUCTION.search(before) is not None)
-        below_heading = self._heading is not None
-        self._links += [
-            (
-                line,
-                not self._navigation_level
-                and (introduced or (below_heading and (of_list or _SERIES.search(line) is not None))),
-            )
-            for line in lines
-        ]
+        for line in lines:
+            listed = self._heading is not None and (of_list or _SERIES.search(line) is not None)
+            self._links.append((line, not self._navigation_level and (introduced or listed)))
 
     def _end_links(self, *, before_prose: bool) -> None:
         """Add those of the held lines that are names, or a heading, which stands before prose."""
