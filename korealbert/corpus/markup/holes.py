@@ -66,7 +66,13 @@ _ATTRIBUTE = re.compile(
 (나무의 높이가), nor after another such clause (너비가 {{수}}이고)."""
 _TOPIC_COUNTED = re.compile(rf"{_GAP}{_COUNTER}(?:으로|로|이며|이고),? +")
 _DATED = re.compile(rf"(?<=\d[년월]) (?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})[월일](?=(?:에|부터|까지|의)[ ,])")
-_UNDATED = re.compile(rf"^{REMOVED}+년(?:에|부터|까지)? +", re.MULTILINE)
+_WHEN = "(?:에|부터|까지)"
+_UNDATED = re.compile(
+    rf"(?:^{REMOVED}+년{_WHEN}?|(?<= ){REMOVED}+년(?:{_WHEN}|(?= {REMOVED}+월))) +(?!(?:한|두|세|네|몇) |\d)"
+    rf"(?:{REMOVED}+월{_WHEN}? +(?:{REMOVED}+일{_WHEN}? +)?)?",
+    re.MULTILINE,
+)
+"""A date whose year was removed, not a period: {{수}}년에 한 번."""
 _BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
 _WITHIN = rf"[^.?!,\d\"“”\n{LINE_BREAK}]"
 _NAMED = (

@@ -56,6 +56,8 @@ _EMPTIED = re.compile(
 _EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]）]")
 _EMPTY_QUOTES_END = re.compile(rf"{REMOVED}(?:\"|')")
 _EMPTY_QUOTES = re.compile(rf"(?<![^\s(,{REMOVED}])(\"|'){REMOVED}+\1")
+_ALONE = re.compile(rf"(?<=[다요까죠]\. )(?:{REMOVED}[ {REMOVED}]*\.(?![\w.]) *)+")
+"""Full stops of sentences that were removed."""
 _BETWEEN = "·ㆍ・•→"
 """Marks between words; blanks before them stay."""
 _DASH = "[-–—|]"
@@ -73,11 +75,15 @@ _SEPARATOR_LAST = re.compile(
 says that something lasts."""
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|원|달러|엔|유로| ?(?:[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?)"
 _MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT}|(?<=[만약총].)|(?<=[만약총] .))(?= *[),;/])")
-_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총)(?= ?{REMOVED}))? *{REMOVED}*{_MEASURED_END.pattern}")
+_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총|향년)(?= ?{REMOVED}))? *{REMOVED}*{_MEASURED_END.pattern}")
 """A unit whose number was removed, alone between brackets and separators, and what says that a number follows."""
-_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
+_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:향년|만|약|총) *)?{REMOVED}*"
 _AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
 _AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
+_PERIOD = "(?:년|개월|주|일)"
+_TIMES_END = re.compile(rf"{REMOVED}{_PERIOD}째 +")
+_TIMES = re.compile(rf"(?<![^\s{LINE_BREAK}])(?:올해로 )?(?:약 )?{REMOVED}*{_TIMES_END.pattern}")
+"""How long something has lasted: 올해로 {{수}}년째 살고 있다."""
 _COUNTER = "(?:명|개| ?(?:[ck]?m²?|㎢|kg|%)|달러)"
 _MEASURED_NOUN = "해발 고도|해발|고도|높이|길이|넓이|면적|너비|폭|깊이|반지름|지름|직경|무게"
 _LEAD = rf"(?:(?:{_MEASURED_NOUN}|[시초]속|섭씨|영하|기원전|서기|[북남]위|[동서]경)(?: (?:약|총|최[대소]))?|만|약|총|최[대소])"
@@ -107,13 +113,19 @@ _COUNTS = re.compile(
     re.MULTILINE,
 )
 """A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
-_IS = r"(?:이다|이었다|였다|입니다)\.(?:(?P<blank> ) *|$)"
-_IS_A_NUMBER_END = re.compile(rf"{_AFTER_AMOUNT}{_IS}", re.MULTILINE)
+_WAS = "(?:이다|이었다|였다|입니다)"
+_IS = f"(?:{_WAS}|다)"
+_STOP = r"\.(?:(?P<blank> ) *|$)"
+_LASTED = rf"{_PERIOD}(?:째{_IS}|(?:이|째가) (?:되었|됐|지났|넘었|흘렀)다)"
+_IS_A_NUMBER_END = re.compile(rf"(?:{_AFTER_AMOUNT}{_IS}|{REMOVED}{_LASTED}|(?<=향년 {REMOVED})세){_STOP}", re.MULTILINE)
 _IS_A_NUMBER = re.compile(
-    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)(?:{_AMOUNT}|{_NUMBER}{REMOVED}[세살]){_IS}",
+    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)"
+    rf"(?:{_AMOUNT}{_IS}|{_NUMBER}{REMOVED}[세살]{_WAS}"
+    rf"|(?:올해로|지) {_NUMBER}{REMOVED}(?P<lasted>{_LASTED})|향년 {REMOVED}+세){_STOP}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
+_DIGIT = re.compile(r"\d")
 _ENDED = re.compile(f"[^\n]*[이{''.join(map(chr, range(ord('갔'), ord('힣'), 28)))}](?=(?:으며|며|고), )")
 """Clauses that are a sentence with 다 at their end: 태어났고, 화가이며."""
 _REACH = 64
@@ -166,6 +178,8 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
     before = len(text)
     if _AGE.search(text):
         text = _AT_AN_AGE.sub(REMOVED, text)
+    if _TIMES_END.search(text):
+        text = _TIMES.sub(REMOVED, text)
     if _COUNTS_END.search(text):
         text = _COUNTS.sub(REMOVED, text)
     if _IS_A_NUMBER_END.search(text):
@@ -181,6 +195,8 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
 
 def _without_what_stood_alone(text: str) -> str:
     """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
+    if f"{REMOVED}." in text:
+        text = _ALONE.sub(REMOVED, text)
     if _EMPTIED_END.search(text):
         text = _EMPTIED.sub(REMOVED, text)
     if _EMPTY_QUOTES_END.search(text):
@@ -207,6 +223,8 @@ def _without_first_separator(found: re.Match[str]) -> str:
 
 def _without_number(sentence: re.Match[str]) -> str:
     ended = _ENDED.match(sentence["before"])
+    if sentence["lasted"] and not ended and _DIGIT.search(sentence["before"]):
+        return sentence[0]  # It also says when something began.
     blank = sentence["blank"] or ""  # The next sentence may begin with 들은 or 보다, no particles there.
     return f"{ended[0]}다. {REMOVED}{blank}" if ended else f"{REMOVED}{blank}"
 
