@@ -101,7 +101,9 @@ def mend_holes(text: str) -> str:
         text = sentence.sub(rf"{REMOVED}\g<blank>", text)  # The next sentence may begin with 들은 or 보다, no particles there.
     text = _ATTRIBUTE.sub(REMOVED, text)
     text = _COORDINATED.sub(_joined_alone, _COUNTED.sub(_joined, text))
-    text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
+    if f"{REMOVED}년" in text:
+        text = _UNDATED.sub(REMOVED, text)
+    text = _DATED.sub(REMOVED, text)
     return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))
 
 

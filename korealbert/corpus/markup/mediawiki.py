@@ -272,15 +272,15 @@ _RESIDUE = re.compile(
     r"|</?(?:page|ns|id|revision|parentid|timestamp|contributor|username|ip|minor|comment|origin|model|format|sha1)\b[^\n]*)$\n?"
 )
 _HEADING = re.compile(
-    r"[^.,!?]{1,12}(?<![다요까죠a-z])(?<![하두놓]자)(?<![ 아어여해펴려]보자)(?<![하여]라)(?<!시오)(?<! 함)(?<![있없않]음)\."
+    r"[^.,!?]{1,12}(?<![다요까죠a-z])(?<![하두놓]자)(?<![ 아어여해펴려]보자)(?<![하여아어]라)(?<!시오)(?<! 함)(?<![있없않]음)\."
 )
 """A section title as WikiExtractor writes it, with a full stop. Sentences of this length end as excluded here (… 함수라고
 하자.), abbreviations in a small letter (Inc.), titles as nouns do: 저자, 후보자, 오페라, 전함, 죽음. 4 of 31 such lines in 하자
 are titles (절차의 하자.), which stay."""
 _LIST_MARK = re.compile(r"(?m)^\*+ +")
 _DOUBLE_STOP = re.compile(r"\.(?<=다\.\.)(?!\.)|(?:\.(?<=다\.))?,(?=\.(?:\s|\Z))")
-_EMPTIED = ("《》", "〈〉", "「」", "『』", "‘’", "“”", '《""》')
-_TITLE = f"(?:{'|'.join(_EMPTIED)})"
+_TITLE = '(?:《(?:"")?》|〈〉|「」|『』|‘’|“”)'
+_EMPTIED = re.compile(f"{_TITLE}|（）")
 _WORK = (
     "영화|드라마|극장판|속편|후속작|합본|확장팩|앨범|음반|싱글|곡|노래|리메이크|오페라|뮤지컬|연극|만화|소설|책|잡지|저서|작품|게임|프로그램"
     "|애니메이션|다큐멘터리|시리즈|토크쇼|게임판"
@@ -328,11 +328,10 @@ def _repair(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str
 
 def _without_deleted_words(text: str) -> str:
     """Remove the brackets and quotes of deleted words where the sentence is sound without them."""
-    if "(\n)" in text:
-        text = text.replace("(\n)", "")
-    if '("")' in text:
+    text = text.replace("(\n)", "")
+    if '"' in text and '("")' in text:
         text = _EMPTY_QUOTES.sub("", text)
-    if "（）" in text or any(pair in text for pair in _EMPTIED):
+    if any(map(text.__contains__, "》〉」』’”）")) and _EMPTIED.search(text):  # a character is found ten times as fast
         text = _UNTITLED.sub("", _TITLED.sub(_untitled, text))
     return text
 

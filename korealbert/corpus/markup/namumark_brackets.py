@@ -35,13 +35,14 @@ _SOURCE_BEFORE = f'.?!()]"”’,:/·{REMOVED}'
 _SOURCE_AFTER = re.compile(rf" *(?:[\n),/·\[{REMOVED}]|\Z)")
 _MAX_SOURCES = 9
 """Links in a row that are read as sources."""
+_SOURCE_LABEL_END = re.compile(rf":[ {REMOVED},;/·]*{REMOVED}[ ,;/·]*$", re.MULTILINE)
 _SOURCE_LABEL = re.compile(
     rf"(?:^[ *>]*|(?<=[.?!] ))(?:관련 ?)?(?:출처|기사|원문|링크|영상|자료|참[고조])(?: ?(?:보기|링크|기사))?"
-    rf" ?:[ {REMOVED},;/·]*{REMOVED}[ ,;/·]*$",
+    rf" ?{_SOURCE_LABEL_END.pattern}",
     re.MULTILINE,
 )
 """The label of sources that were removed, alone."""
-_SOURCES = re.compile(rf"(?:(?<=[.?!]{REMOVED})|(?<=[.?!] {REMOVED}))(?: *[,;/·] *{REMOVED})+")
+_SOURCES = re.compile(rf"{REMOVED}(?:(?<=[.?!]{REMOVED})|(?<=[.?!] {REMOVED}))(?: *[,;/·] *{REMOVED})+")
 """Sources behind a sentence, and what separates them."""
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
@@ -69,10 +70,9 @@ def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str
             break
     if "[[" in text or "]]" in text or "[*" in text:
         text = _Unbalanced(text, options, lost).run()
-    if f": {REMOVED}" in text or f":{REMOVED}" in text:
+    if _SOURCE_LABEL_END.search(text):
         text = _SOURCE_LABEL.sub(REMOVED, text)
-    if f", {REMOVED}" in text or f",{REMOVED}" in text:
-        text = _SOURCES.sub("", text)
+    text = _SOURCES.sub(REMOVED, text)
     return text.replace(LITERAL_OPEN, "[").replace(LITERAL_CLOSE, "]")
 
 

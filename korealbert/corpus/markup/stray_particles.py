@@ -22,8 +22,10 @@ from korealbert.corpus.particles import is_particle, is_word_of
 _END = r"(?:, *| +(?!\([^\W\d가-힣])|$)"
 """Not before a parenthesis with other letters, which explains a name: 의 (義)는 성씨이다."""
 _COMPOUND = "(?:대하|대해|대한|따라|따르|따른|의하|의해|의한|관하|관한|비하|비해)[가-힣]*"
+_STAYS = "살[아았]|앉[아았]|쉬[어었]|쉰|묵[어었]|놀았|머[물무]|숨[어었]|누[웠워]|잤|잠들"
+"""Verbs that follow 오다 and 가다: 와 쉬었다, 가 살았다."""
 _EXCLAIMED = (
-    r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])"
+    rf"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계]|{_STAYS})"
     r"|(?! *(?:함께|같[은이]|달리|더불어|비슷|마찬가지))[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
 )
 """와 and 에 as exclamations, and 와 as a form of 오다 (to come): 와 진짜 크다. 와 보니"""
@@ -56,7 +58,8 @@ _EMPTIED = re.compile(
 _EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]）]")
 _EMPTY_QUOTES_END = re.compile(rf"{REMOVED}(?:\"|')")
 _EMPTY_QUOTES = re.compile(rf"(?<![^\s(,{REMOVED}])(\"|'){REMOVED}+\1")
-_ALONE = re.compile(rf"(?<=[다요까죠]\. )(?:{REMOVED}[ {REMOVED}]*\.(?![\w.]) *)+")
+_STOP_ALONE = rf"[ {REMOVED}]*\.(?![\w.]) *"
+_ALONE = re.compile(rf"{REMOVED}(?<=[다요까죠]\. {REMOVED}){_STOP_ALONE}(?:{REMOVED}{_STOP_ALONE})*")
 """Full stops of sentences that were removed."""
 _BETWEEN = "·ㆍ・•→"
 """Marks between words; blanks before them stay."""
@@ -117,7 +120,9 @@ _WAS = "(?:이다|이었다|였다|입니다)"
 _IS = f"(?:{_WAS}|다)"
 _STOP = r"\.(?:(?P<blank> ) *|$)"
 _LASTED = rf"{_PERIOD}(?:째{_IS}|(?:이|째가) (?:되었|됐|지났|넘었|흘렀)다)"
-_IS_A_NUMBER_END = re.compile(rf"(?:{_AFTER_AMOUNT}{_IS}|{REMOVED}{_LASTED}|(?<=향년 {REMOVED})세){_STOP}", re.MULTILINE)
+_IS_A_NUMBER_END = re.compile(
+    rf"(?:{_AFTER_AMOUNT}{_IS}|{REMOVED}{_LASTED}|{REMOVED}(?<=향년 {REMOVED})세){_STOP}", re.MULTILINE
+)
 _IS_A_NUMBER = re.compile(
     rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)"
     rf"(?:{_AMOUNT}{_IS}|{_NUMBER}{REMOVED}[세살]{_WAS}"
@@ -132,7 +137,8 @@ _REACH = 64
 """Maximum of characters between the beginning of a line and a particle."""
 
 _NOT_GO = (
-    "(?!가셔|보(?:[니면고았아자려기세십]|라(?![색빛]))|봤|봐|봅(?!슬)|본[ 다]|볼[ 까]|버[리린려렸]|줘|주(?:기로|겠|었|세|십)"
+    f"(?!{_STAYS}|가셔|보(?:[니면고았아자려기세십]|라(?![색빛]))|봤|봐|봅(?!슬)|본[ 다]|볼[ 까]|버[리린려렸]"
+    "|줘|주(?:기로|겠|었|세|십)"
     "|드(?:[리린렸려립]|릴(?![을이은로]))|계[시신셨]|달라고)"
 )
 """Not before verbs that follow 가 as a form of 가다 (to go): 가 보니, 가 드리겠다."""
@@ -195,8 +201,7 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
 
 def _without_what_stood_alone(text: str) -> str:
     """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
-    if f"{REMOVED}." in text:
-        text = _ALONE.sub(REMOVED, text)
+    text = _ALONE.sub(REMOVED, text)
     if _EMPTIED_END.search(text):
         text = _EMPTIED.sub(REMOVED, text)
     if _EMPTY_QUOTES_END.search(text):
@@ -271,7 +276,7 @@ def _is_letter(text: str, at: int) -> bool:
         return False
     noun = word[0][:2] if len(word[0]) > 2 else word[0][:1]
     second = text.find(f"나 {noun}", at, at + _NEAR)
-    return second >= 0 and text[second - 2 : second].endswith(("\n", ". "))
+    return second >= 0 and text[second - 1] in " \n"
 
 
 def _joined(line_break: re.Match[str]) -> str:
