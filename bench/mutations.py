@@ -89,6 +89,7 @@ class Subject:
     """Patterns of the project's files with such documents."""
     literal: re.Pattern[str] = re.compile("(?!)")
     """Finds syntax that shows marks literally; a source with it may leave paired marks."""
+    pairs: tuple[str, ...] = PAIRS
     max_chars: int = MAX_CHARS
 
 
@@ -123,6 +124,7 @@ SUBJECTS = {
         True,
         ("data_specs/sample/namuwiki.json",),
         re.compile(r"\\|&#?\w+;|\{\{\{(?!#!(?:wiki|folding|html|syntax)\b|#[0-9A-Za-z]+ |[+-][1-5] )"),
+        pairs=tuple(pair for pair in PAIRS if pair != "||"),  # which is text within a line
     ),
     "wikipedia": Subject(
         "mediawiki",
@@ -236,7 +238,7 @@ def fault(subject: Subject, source: str) -> str:
     for outcome in found:
         if isinstance(outcome, Document):
             outcome.text.encode("utf-8")  # A lone surrogate could not be stored.
-            if (marks := [mark for mark in PAIRS if mark in outcome.text]) and not subject.literal.search(source):
+            if (marks := [mark for mark in subject.pairs if mark in outcome.text]) and not subject.literal.search(source):
                 return f"left {marks}"
     return ""
 

@@ -222,6 +222,8 @@ def test_particles_without_their_word_begin_nothing(body: str, text: str, tmp_pa
         "갑은 김철수이다.\n을 박영희는 집을 산다.\n을 은 값을 낸다.\n가 드리겠다. 가 볼 곳이 많다. 가 본 곳이다.",
         "그는 말했다.\n가 보라고 했다.\n가 드릴 수 있다.",
         "나누기\n가 군은 1월에 뽑는다.",
+        "강가이다.\n가 마을과 나 마을은 이웃이다. 가 집단은 나 집단보다 크다.",
+        "그들은 왔다.\n와 쉬었다. 와 살았다.\n와 묵었다.\n가 살았다. 가 앉았다.\n가 쉬어라.",
         "조사는 여럿이다. 은/는, 이/가, 을/를과 같다.\n은/는, 이/가의 경우에 그렇다.\n은(는) 조사이다.",
     ],
 )
@@ -246,6 +248,29 @@ def test_words_like_particles_stay(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_lines_that_break_before_a_particle_are_one(body: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(f'<doc id="5" url="" title="강">\n강\n\n{body}\n</doc>\n', "utf-8")
+    assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("강은 영화 《》에 나온다.", "강은 영화에 나온다."),
+        ("세 번째 영화인 《》과 앨범〈〉 속의 드라마 『』를 보았다.", "세 번째 영화와 앨범 속의 드라마를 보았다."),
+        ("그는 음반 「」으로 알려졌다. 소설 《》, 《나루》를 썼다.", "그는 음반으로 알려졌다. 소설 《나루》를 썼다."),
+        ("《》는 노래이다. 예를 들면, 《》, 《강》이 있다.", "노래이다. 예를 들면, 《강》이 있다."),
+        ('《너울("")》과 나루(\n)와 나루（）이다.', "《너울》과 나루와 나루이다."),
+        ("강은 길다. (). 산은 높다. .", "강은 길다. 산은 높다."),
+        ("강은 길다.,.", "강은 길다."),
+        # What the rest would not say, or what is shown as it is.
+        ("그는 《》에서 보았다. 그의 《》에도 있다.", "그는 《》에서 보았다. 그의 《》에도 있다."),
+        ("본명은 ‘’이다. 쌍점(:)과 （ ）안이다.", "본명은 ‘’이다. 쌍점(:)과 （ ）안이다."),
+        ('print("") 영화 《》(2001)이다.', 'print("") 영화 《》(2001)이다.'),
+        ("강은 길다... 산은 높다.", "강은 길다... 산은 높다."),
+    ],
+)
+def test_deleted_words_leave_nothing_where_the_sentence_is_sound(body: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "wiki_00"
     path.write_text(f'<doc id="5" url="" title="강">\n강\n\n{body}\n</doc>\n', "utf-8")
     assert extract(tmp_path / "store", path, format="wikiextractor").texts == [text]

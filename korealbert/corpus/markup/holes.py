@@ -66,7 +66,13 @@ _ATTRIBUTE = re.compile(
 (나무의 높이가), nor after another such clause (너비가 {{수}}이고)."""
 _TOPIC_COUNTED = re.compile(rf"{_GAP}{_COUNTER}(?:으로|로|이며|이고),? +")
 _DATED = re.compile(rf"(?<=\d[년월]) (?:{REMOVED}[ {REMOVED}]*)(?<={REMOVED})[월일](?=(?:에|부터|까지|의)[ ,])")
-_UNDATED = re.compile(rf"^{REMOVED}+년(?:에|부터|까지)? +", re.MULTILINE)
+_WHEN = "(?:에|부터|까지)"
+_UNDATED = re.compile(
+    rf"(?:^{REMOVED}+년{_WHEN}?|(?<= ){REMOVED}+년(?:{_WHEN}|(?= {REMOVED}+월))) +(?!(?:한|두|세|네|몇) |\d)"
+    rf"(?:{REMOVED}+월{_WHEN}? +(?:{REMOVED}+일{_WHEN}? +)?)?",
+    re.MULTILINE,
+)
+"""A date whose year was removed, not a period: {{수}}년에 한 번."""
 _BEGIN = rf"(?:^|(?<=[다요까죠][.?!] )|(?<={LINE_BREAK}))"
 _WITHIN = rf"[^.?!,\d\"“”\n{LINE_BREAK}]"
 _NAMED = (
@@ -95,7 +101,9 @@ def mend_holes(text: str) -> str:
         text = sentence.sub(rf"{REMOVED}\g<blank>", text)  # The next sentence may begin with 들은 or 보다, no particles there.
     text = _ATTRIBUTE.sub(REMOVED, text)
     text = _COORDINATED.sub(_joined_alone, _COUNTED.sub(_joined, text))
-    text = _DATED.sub(REMOVED, _UNDATED.sub(REMOVED, text))
+    if f"{REMOVED}년" in text:
+        text = _UNDATED.sub(REMOVED, text)
+    text = _DATED.sub(REMOVED, text)
     return _HANGING.sub(REMOVED, _TOPIC_COUNTED.sub(REMOVED, text))
 
 
@@ -112,16 +120,17 @@ def _joined(found: re.Match[str]) -> str:
     word = found.string[max(0, found.start() - 1) : found.end(1)]
     if noun in _NO_NOUN or word.lstrip() in ("제", "에서", "모두", "전체", "각각", "운데", "현재"):
         return found[0]
-    return f"{noun}{REMOVED}{_fitting(noun, particle)}"
+    return f"{noun}{REMOVED}{fitting(noun, particle)}"
 
 
 def _joined_alone(found: re.Match[str]) -> str:
     """Put a verb or particle to the noun before a word that was removed, without what joined them."""
     noun, _, verb, particle = found.groups()
-    return f"{noun}{REMOVED}{_fitting(noun, verb or particle)}"
+    return f"{noun}{REMOVED}{fitting(noun, verb or particle)}"
 
 
-def _fitting(noun: str, particle: str) -> str:
+def fitting(noun: str, particle: str) -> str:
+    """Return a particle in the form that follows a noun."""
     if particle in ("으로", "로"):
         return "로" if (ord(noun) - ord("가")) % 28 in (0, _FINAL_L) else "으로"
     return next((one for one in _PAIRS.get(particle, (particle,)) if is_word_of(noun + one, noun)), particle)

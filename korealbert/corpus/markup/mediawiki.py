@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from korealbert.corpus.markup.expansion import TemplatePages, template_body
+from korealbert.corpus.markup.holes import fitting
 from korealbert.corpus.markup.layout import LETTER, REMOVED, WikiText, drop_namespace, drop_pointer, finish
 from korealbert.corpus.markup.stray_particles import without_particles_after_marks, without_stray_particles
 from korealbert.corpus.markup.templates import template_key
@@ -271,13 +272,29 @@ _RESIDUE = re.compile(
     r"|</?(?:page|ns|id|revision|parentid|timestamp|contributor|username|ip|minor|comment|origin|model|format|sha1)\b[^\n]*)$\n?"
 )
 _HEADING = re.compile(
-    r"[^.,!?]{1,12}(?<![다요까죠a-z])(?<![하두놓]자)(?<![ 아어여해펴려]보자)(?<![하여]라)(?<!시오)(?<! 함)(?<![있없않]음)\."
+    r"[^.,!?]{1,12}(?<![다요까죠a-z])(?<![하두놓]자)(?<![ 아어여해펴려]보자)(?<![하여아어]라)(?<!시오)(?<! 함)(?<![있없않]음)\."
 )
 """A section title as WikiExtractor writes it, with a full stop. Sentences of this length end as excluded here (… 함수라고
 하자.), abbreviations in a small letter (Inc.), titles as nouns do: 저자, 후보자, 오페라, 전함, 죽음. 4 of 31 such lines in 하자
 are titles (절차의 하자.), which stay."""
 _LIST_MARK = re.compile(r"(?m)^\*+ +")
-_DOUBLE_STOP = re.compile(r"\.(?<=다\.\.)(?!\.)|,(?=\.(?:\s|\Z))")
+_DOUBLE_STOP = re.compile(r"\.(?<=다\.\.)(?!\.)|(?:\.(?<=다\.))?,(?=\.(?:\s|\Z))")
+_TITLE = '(?:《(?:"")?》|〈〉|「」|『』|‘’|“”)'
+_EMPTIED = re.compile(f"{_TITLE}|（）")
+_WORK = (
+    "영화|드라마|극장판|속편|후속작|합본|확장팩|앨범|음반|싱글|곡|노래|리메이크|오페라|뮤지컬|연극|만화|소설|책|잡지|저서|작품|게임|프로그램"
+    "|애니메이션|다큐멘터리|시리즈|토크쇼|게임판"
+)
+_TITLED = re.compile(
+    rf"({_WORK})(?:인? |인){_TITLE}(에서(?:는|도|의)?|에(?:는|도)?|의|[을를이가은는과와도]|으?로)(?=[ ,.\n]|\Z)"
+    rf"|({_WORK}) ?{_TITLE}(?:(?= [가-힣])|, ?(?=[《〈「『]))"
+)
+"""A title that was deleted, behind what it is the title of, to which its particle goes: 영화 《》에서 → 영화에서."""
+_UNTITLED = re.compile(
+    rf"(?<=[,(]) ?{_TITLE},|^{_TITLE}[은는] |(?<=[가-힣》])（）(?=[은는이가을를와과의에로 ,.])", re.MULTILINE
+)
+"""Such a title among others, or as the topic of an article; empty parentheses."""
+_EMPTY_QUOTES = re.compile(r"(?<=[가-힣》])\(\"\"\)")
 
 
 def _repair(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str:
@@ -294,17 +311,34 @@ def _repair(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str
         lost["math"] += len(text) - len(marked) + marked.count(REMOVED)
         text = without_particles_after_marks(marked, lost).replace(REMOVED, "")
     before = len(text)
+    text = _without_deleted_words(text)
     if "|" in text or "<" in text or "!" in text:
         text = _RESIDUE.sub("", text)
     if "*" in text:
         text = _LIST_MARK.sub("", text)
+    text = finish(text)
     if ".." in text or ",." in text:
         text = _DOUBLE_STOP.sub("", text)
-    text = without_stray_particles(finish(text), title)
+    text = without_stray_particles(text, title)
     lost["repair"] += before - len(text)
     lines = [line for line in text.split("\n") if not line or line[0].isalnum() or LETTER.search(line)]
     headings = {f"{name}." for name in spec.wiki.dropped_sections}
     return tidy("\n".join(line for line in _without_last_headings(lines) if line not in headings))
+
+
+def _without_deleted_words(text: str) -> str:
+    """Remove the brackets and quotes of deleted words where the sentence is sound without them."""
+    text = text.replace("(\n)", "")
+    if '"' in text and '("")' in text:
+        text = _EMPTY_QUOTES.sub("", text)
+    if any(map(text.__contains__, "》〉」』’”）")) and _EMPTIED.search(text):  # a character is found ten times as fast
+        text = _UNTITLED.sub("", _TITLED.sub(_untitled, text))
+    return text
+
+
+def _untitled(found: re.Match[str]) -> str:
+    work, particle, other = found.groups()
+    return f"{work}{fitting(work[-1], particle)}" if work else f"{other}{' ' * found[0].endswith((',', ', '))}"
 
 
 def _without_last_headings(lines: list[str]) -> list[str]:

@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from korealbert.corpus.markup.formulas import formula
-from korealbert.corpus.markup.layout import REDIRECT, REMOVED, URL, WikiText, decode_entities, drop_namespace, finish, prepare
+from korealbert.corpus.markup.layout import (
+    REDIRECT,
+    REMOVED,
+    URL,
+    WikiText,
+    decode_entities,
+    drop_namespace,
+    finish,
+    prepare,
+    protect,
+)
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, source_length
@@ -62,6 +72,8 @@ def _read_inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         text = _remove(_ATTACHMENT, text, "file", lost)
     if "{" in text:
         text = text.replace("{{|", REMOVED).replace("|}}", REMOVED)  # a box in the old syntax
+    if "||" in text:
+        text = "\n".join(_with_bars(line) if "||" in line else line for line in text.split("\n"))
     if "$" in text:
         text = _DOLLAR_MATH.sub(lambda found: _formula(found[0], options, lost), text)
     for mark in ("~~", "--"):
@@ -73,6 +85,12 @@ def _read_inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         if mark[0] in text and mark in text:
             text = _unmark(text, mark, begin, end)
     return read_scripts(text)
+
+
+def _with_bars(line: str) -> str:
+    """Protect double bars in a line, unless it begins or ends with them as rows of tables do."""
+    body = line.strip(f" \t>*{REMOVED}")
+    return line if body.startswith("||") or body.endswith("||") else line.replace("||", protect("||"))
 
 
 def _formula(dollars: str, options: WikiOptions, lost: Counter[str]) -> str:

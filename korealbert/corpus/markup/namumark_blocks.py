@@ -92,6 +92,8 @@ def _holds(condition: str) -> bool:
 
 def _term_holds(term: str) -> bool:
     term = term.strip(" \t()")
+    if term in ("false", "null", "!true"):
+        return False
     if found := _COMPARISON.fullmatch(term):
         literals = [_LITERAL.match(found[side]) is not None for side in ("one", "other")]
         return all(literals) or any(literals) == (found["operator"] == "!=")

@@ -33,6 +33,17 @@ _SOURCE = re.compile(r"[\[(]?(?:관련 ?)?(?:출처|기사|보도|원문|링크|
 """The label of a link that cites a source if it stands alone behind a sentence or in parentheses."""
 _SOURCE_BEFORE = f'.?!()]"”’,:/·{REMOVED}'
 _SOURCE_AFTER = re.compile(rf" *(?:[\n),/·\[{REMOVED}]|\Z)")
+_MAX_SOURCES = 9
+"""Links in a row that are read as sources."""
+_SOURCE_LABEL_END = re.compile(rf":[ {REMOVED},;/·]*{REMOVED}[ ,;/·]*$", re.MULTILINE)
+_SOURCE_LABEL = re.compile(
+    rf"(?:^[ *>]*|(?<=[.?!] ))(?:관련 ?)?(?:출처|기사|원문|링크|영상|자료|참[고조])(?: ?(?:보기|링크|기사))?"
+    rf" ?{_SOURCE_LABEL_END.pattern}",
+    re.MULTILINE,
+)
+"""The label of sources that were removed, alone."""
+_SOURCES = re.compile(rf"{REMOVED}(?:(?<=[.?!]{REMOVED})|(?<=[.?!] {REMOVED}))(?: *[,;/·] *{REMOVED})+")
+"""Sources behind a sentence, and what separates them."""
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
     {
@@ -59,6 +70,9 @@ def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str
             break
     if "[[" in text or "]]" in text or "[*" in text:
         text = _Unbalanced(text, options, lost).run()
+    if _SOURCE_LABEL_END.search(text):
+        text = _SOURCE_LABEL.sub(REMOVED, text)
+    text = _SOURCES.sub(REMOVED, text)
     return text.replace(LITERAL_OPEN, "[").replace(LITERAL_CLOSE, "]")
 
 
@@ -80,12 +94,21 @@ def _links(text: str, lost: Counter[str]) -> str:
 
 def _cites(label: str, parts: list[str], index: int) -> bool:
     """Return whether the link at ``index`` of the parts only says that its target is a source."""
-    if not _SOURCE.fullmatch(label.strip()) or not _SOURCE_AFTER.match(parts[index + 2]):
+    if not _SOURCE.fullmatch(label.strip()) or not _SOURCE_AFTER.match(_after_sources(parts, index)):
         return False
     before = parts[index - 1].rstrip(" ")
     if before or index == 1:
         return before[-1:] in tuple(_SOURCE_BEFORE)
     return parts[index - 3] == REMOVED  # another source
+
+
+def _after_sources(parts: list[str], index: int) -> str:
+    """Return the text after the link at ``index`` and the sources directly behind it."""
+    for after in range(index + 2, min(index + 3 * _MAX_SOURCES, len(parts)), 3):
+        following = parts[after + 2] if after + 2 < len(parts) else None
+        if parts[after].strip(" ") or not following or not _SOURCE.fullmatch(following.strip()):
+            break
+    return parts[after]
 
 
 def _link_text(target: str, label: str | None) -> tuple[str, str]:

@@ -21,14 +21,15 @@ _MAX_LINK_SHARE = 0.8
 """Lists and lines with a larger share of their letters in links are links alone: names, headings or navigation."""
 
 _POINTER = rf"(?:\*[ \t]*)?{LINK_START}?(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명){LINK_END}?[ \t]*:"
-"""A pointer to another document."""
+"""The label of a pointer to another document, or of text."""
+_LABEL = re.compile(_POINTER)
 _PROSE = re.compile(rf"(?!{_POINTER})[\W_]*+[^\W_]")
-"""The beginning of a kept line: it has a letter or digit, and is not a pointer."""
+"""The beginning of a kept line: it has a letter or digit, and no such label."""
 
 _PARAGRAPH = re.compile(
     rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_POINTER}))(?:[^\W_]|[{LINK_START}_\"'(“‘「『《〈][\W_]*+[^\W_])"
 )
-"""The beginning of a kept line that is not a heading, list, quote or rule."""
+"""The beginning of a kept line that is not a heading, list, quote, rule or such a label."""
 
 _HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1[ \t]*$")
 _BROKEN_HEADING = re.compile(rf"^={{1,6}}#? .*{LINE_BREAK}.*", re.MULTILINE)
@@ -45,7 +46,11 @@ _BACK = re.compile(
     rf"|(?:돌아 ?가기|바로 ?가기|(?:메인|대문|처음|목록|문서)으?로){LINK_END}"
 )
 """Links in a row of separators, with arrows at their ends, or back to a page: no heading."""
+_SERIES = re.compile(rf"{LINK_END}(?:[,·]|\s*(?:및|그리고)) *{LINK_START}")
+"""Between names, not between the parts of a menu."""
 _SENTENCE = re.compile(r"[가-힣][다요까죠][.?!](?!\w)")
+_LINKED_SENTENCE = re.compile(rf"[다요까죠]\.[\"'”’)]*{LINK_END}")
+"""The end of a sentence that is the text of a link; titles of articles elsewhere have no full stop."""
 _REFERENCE = re.compile("참[고조]")
 _INTRODUCTION = re.compile(r"다음|아래|:\s*$")
 _NAVIGATION = re.compile(
@@ -153,7 +158,7 @@ class _Page:
 
     def _only_prose(self, lines: list[str], *, of_list: bool) -> None:
         """Add the items of a list, or a single line, that are prose; hold them if they are links alone."""
-        kept = [line for line in lines if _PROSE.match(line)]
+        kept = [line for line in lines if _PROSE.match(line) or _is_labelled_text(line)]
         if len(kept) < len(lines):
             self._lost["line"] += sum(map(source_length, lines)) - sum(map(source_length, kept))
         together = "\n".join(kept)
@@ -169,11 +174,12 @@ class _Page:
         self._before, self._blank = lines[-1], False
 
     def _hold(self, lines: list[str], *, of_list: bool) -> None:
-        """Hold links alone; they are names in a list below a heading, or if a heading or text introduces them."""
+        """Hold links alone; they are names in a list or series below a heading, or if a heading or text introduces them."""
         before = self._before
         introduced = before is not None and (not before or not self._blank or _INTRODUCTION.search(before) is not None)
-        names = not self._navigation_level and (introduced or (of_list and self._heading is not None))
-        self._links += [(line, names) for line in lines]
+        for line in lines:
+            listed = self._heading is not None and (of_list or _SERIES.search(line) is not None)
+            self._links.append((line, not self._navigation_level and (introduced or listed)))
 
     def _end_links(self, *, before_prose: bool) -> None:
         """Add those of the held lines that are names, or a heading, which stands before prose."""
@@ -220,9 +226,20 @@ def _without_links(lines: str) -> str:
 
 
 def _says(line: str) -> bool:
-    """Return whether there is a sentence outside the links of a line that does not refer to them."""
+    """Return whether a line is a sentence or definition, which may be the text of a link, and does not refer to its links."""
     rest = _LINK.sub("가", line)
-    return _SENTENCE.search(rest) is not None and not _REFERENCE.search(rest)
+    says = _SENTENCE.search(rest) or _LINKED_SENTENCE.search(line) or (line.endswith(".") and OUTSIDE not in line)
+    return bool(says) and not _REFERENCE.search(rest)
+
+
+def _is_labelled_text(line: str) -> bool:
+    """Return whether text follows a label, rather than links to which it points."""
+    label = _LABEL.match(line)
+    if label is None:
+        return False
+    rest = line[label.end() :]
+    outside = _without_links(rest)
+    return 2 * _count_letters(outside) > _count_letters(rest) and not _REFERENCE.search(outside)
 
 
 def _is_links(lines: str) -> bool:

@@ -22,8 +22,10 @@ from korealbert.corpus.particles import is_particle, is_word_of
 _END = r"(?:, *| +(?!\([^\W\d가-힣])|$)"
 """Not before a parenthesis with other letters, which explains a name: 의 (義)는 성씨이다."""
 _COMPOUND = "(?:대하|대해|대한|따라|따르|따른|의하|의해|의한|관하|관한|비하|비해)[가-힣]*"
+_STAYS = "살[아았]|앉[아았]|쉬[어었]|쉰|묵[어었]|놀았|머[물무]|숨[어었]|누[웠워]|잤|잠들"
+"""Verbs that follow 오다 and 가다: 와 쉬었다, 가 살았다."""
 _EXCLAIMED = (
-    r"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계])"
+    rf"(?:와(?=, *| +(?:진짜|정말|너무|완전|대박|역시|이[거건게]|[저그]거|[보봐봤주줘줬있계]|{_STAYS})"
     r"|(?! *(?:함께|같[은이]|달리|더불어|비슷|마찬가지))[^.?!\n]{0,60}!)|에(?=,| +또[ ,]))"
 )
 """와 and 에 as exclamations, and 와 as a form of 오다 (to come): 와 진짜 크다. 와 보니"""
@@ -56,6 +58,9 @@ _EMPTIED = re.compile(
 _EMPTIED_END = re.compile(rf"{REMOVED} *[》〉」』”’\]）]")
 _EMPTY_QUOTES_END = re.compile(rf"{REMOVED}(?:\"|')")
 _EMPTY_QUOTES = re.compile(rf"(?<![^\s(,{REMOVED}])(\"|'){REMOVED}+\1")
+_STOP_ALONE = rf"[ {REMOVED}]*\.(?![\w.]) *"
+_ALONE = re.compile(rf"{REMOVED}(?<=[다요까죠]\. {REMOVED}){_STOP_ALONE}(?:{REMOVED}{_STOP_ALONE})*")
+"""Full stops of sentences that were removed."""
 _BETWEEN = "·ㆍ・•→"
 """Marks between words; blanks before them stay."""
 _DASH = "[-–—|]"
@@ -73,11 +78,15 @@ _SEPARATOR_LAST = re.compile(
 says that something lasts."""
 _UNIT = "세|살|년|월|일|개월|시간|분|초|개|명|인|번|회|위|원|달러|엔|유로| ?(?:[kcm]?m[²³2]?|ha|k?g|t|L|%|°C?)"
 _MEASURED_END = re.compile(rf"{REMOVED}(?:{_UNIT}|(?<=[만약총].)|(?<=[만약총] .))(?= *[),;/])")
-_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총)(?= ?{REMOVED}))? *{REMOVED}*{_MEASURED_END.pattern}")
+_MEASURED = re.compile(rf"(?<=[(,;/])(?: *(?:만|약|총|향년)(?= ?{REMOVED}))? *{REMOVED}*{_MEASURED_END.pattern}")
 """A unit whose number was removed, alone between brackets and separators, and what says that a number follows."""
-_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:만|약|총) *)?{REMOVED}*"
+_NUMBER = rf"(?<![^\s{LINE_BREAK}])(?:(?:향년|만|약|총) *)?{REMOVED}*"
 _AGE = re.compile(rf"{REMOVED}[세살](?:(?:의 나이)?(?:로|에(?! {_COMPOUND}))|이[고며],?) +")
 _AT_AN_AGE = re.compile(_NUMBER + _AGE.pattern)
+_PERIOD = "(?:년|개월|주|일)"
+_TIMES_END = re.compile(rf"{REMOVED}{_PERIOD}째 +")
+_TIMES = re.compile(rf"(?<![^\s{LINE_BREAK}])(?:올해로 )?(?:약 )?{REMOVED}*{_TIMES_END.pattern}")
+"""How long something has lasted: 올해로 {{수}}년째 살고 있다."""
 _COUNTER = "(?:명|개| ?(?:[ck]?m²?|㎢|kg|%)|달러)"
 _MEASURED_NOUN = "해발 고도|해발|고도|높이|길이|넓이|면적|너비|폭|깊이|반지름|지름|직경|무게"
 _LEAD = rf"(?:(?:{_MEASURED_NOUN}|[시초]속|섭씨|영하|기원전|서기|[북남]위|[동서]경)(?: (?:약|총|최[대소]))?|만|약|총|최[대소])"
@@ -107,20 +116,29 @@ _COUNTS = re.compile(
     re.MULTILINE,
 )
 """A clause that says a number, which was removed: 학생은 {{수}}명이고, 교사는 5명이다."""
-_IS = r"(?:이다|이었다|였다|입니다)\.(?:(?P<blank> ) *|$)"
-_IS_A_NUMBER_END = re.compile(rf"{_AFTER_AMOUNT}{_IS}", re.MULTILINE)
+_WAS = "(?:이다|이었다|였다|입니다)"
+_IS = f"(?:{_WAS}|다)"
+_STOP = r"\.(?:(?P<blank> ) *|$)"
+_LASTED = rf"{_PERIOD}(?:째{_IS}|(?:이|째가) (?:되었|됐|지났|넘었|흘렀)다)"
+_IS_A_NUMBER_END = re.compile(
+    rf"(?:{_AFTER_AMOUNT}{_IS}|{REMOVED}{_LASTED}|{REMOVED}(?<=향년 {REMOVED})세){_STOP}", re.MULTILINE
+)
 _IS_A_NUMBER = re.compile(
-    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)(?:{_AMOUNT}|{_NUMBER}{REMOVED}[세살]){_IS}",
+    rf"{_BEGIN}(?P<before>[^.?!\"“”\n{LINE_BREAK}]*?)"
+    rf"(?:{_AMOUNT}{_IS}|{_NUMBER}{REMOVED}[세살]{_WAS}"
+    rf"|(?:올해로|지) {_NUMBER}{REMOVED}(?P<lasted>{_LASTED})|향년 {REMOVED}+세){_STOP}",
     re.MULTILINE,
 )
 """A sentence that says a number, which was removed: 그는 {{나이}}세이다. None is removed that quotes."""
+_DIGIT = re.compile(r"\d")
 _ENDED = re.compile(f"[^\n]*[이{''.join(map(chr, range(ord('갔'), ord('힣'), 28)))}](?=(?:으며|며|고), )")
 """Clauses that are a sentence with 다 at their end: 태어났고, 화가이며."""
 _REACH = 64
 """Maximum of characters between the beginning of a line and a particle."""
 
 _NOT_GO = (
-    "(?!가셔|보(?:[니면고았아자려기세십]|라(?![색빛]))|봤|봐|봅(?!슬)|본[ 다]|볼[ 까]|버[리린려렸]|줘|주(?:기로|겠|었|세|십)"
+    f"(?!{_STAYS}|가셔|보(?:[니면고았아자려기세십]|라(?![색빛]))|봤|봐|봅(?!슬)|본[ 다]|볼[ 까]|버[리린려렸]"
+    "|줘|주(?:기로|겠|었|세|십)"
     "|드(?:[리린렸려립]|릴(?![을이은로]))|계[시신셨]|달라고)"
 )
 """Not before verbs that follow 가 as a form of 가다 (to go): 가 보니, 가 드리겠다."""
@@ -166,6 +184,8 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
     before = len(text)
     if _AGE.search(text):
         text = _AT_AN_AGE.sub(REMOVED, text)
+    if _TIMES_END.search(text):
+        text = _TIMES.sub(REMOVED, text)
     if _COUNTS_END.search(text):
         text = _COUNTS.sub(REMOVED, text)
     if _IS_A_NUMBER_END.search(text):
@@ -181,6 +201,7 @@ def without_particles_after_marks(text: str, lost: Counter[str]) -> str:
 
 def _without_what_stood_alone(text: str) -> str:
     """Remove brackets, units and separators that stood around ``REMOVED`` alone."""
+    text = _ALONE.sub(REMOVED, text)
     if _EMPTIED_END.search(text):
         text = _EMPTIED.sub(REMOVED, text)
     if _EMPTY_QUOTES_END.search(text):
@@ -207,6 +228,8 @@ def _without_first_separator(found: re.Match[str]) -> str:
 
 def _without_number(sentence: re.Match[str]) -> str:
     ended = _ENDED.match(sentence["before"])
+    if sentence["lasted"] and not ended and _DIGIT.search(sentence["before"]):
+        return sentence[0]  # It also says when something began.
     blank = sentence["blank"] or ""  # The next sentence may begin with 들은 or 보다, no particles there.
     return f"{ended[0]}다. {REMOVED}{blank}" if ended else f"{REMOVED}{blank}"
 
@@ -253,7 +276,7 @@ def _is_letter(text: str, at: int) -> bool:
         return False
     noun = word[0][:2] if len(word[0]) > 2 else word[0][:1]
     second = text.find(f"나 {noun}", at, at + _NEAR)
-    return second >= 0 and text[second - 2 : second].endswith(("\n", ". "))
+    return second >= 0 and text[second - 1] in " \n"
 
 
 def _joined(line_break: re.Match[str]) -> str:

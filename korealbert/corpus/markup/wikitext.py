@@ -172,7 +172,7 @@ _BREAKING = """
 """
 _INLINE = """
     span small big b i u em strong sup sub font tt code kbd samp var cite abbr acronym bdi bdo mark ins q time data dfn wbr nobr
-    ruby rb noinclude onlyinclude templatestyles indicator nowiki translate tvar languages col colgroup img a
+    ruby rb noinclude onlyinclude templatestyles indicator nowiki translate tvar languages col colgroup img a phonos
 """
 _TAGS = {
     **dict.fromkeys(_CONSTRUCT, ""),

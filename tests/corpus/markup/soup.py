@@ -25,6 +25,7 @@ NAMUMARK = (
     *("(", ")", "https://a.example/b", ", ", "\n", "\n\n", " ", "글", "강이 흐른다.", "\n상위 문서: "),
 )
 PAIRS = ("[[", "]]", "{{", "}}", "{{{", "'''", "||", "<ref")
+NAMUMARK_PAIRS = tuple(pair for pair in PAIRS if pair != "||")  # which is text within a line
 
 
 def soup(marks: tuple[str, ...]) -> st.SearchStrategy[str]:

@@ -18,7 +18,7 @@ from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
 from tests.corpus import extracting
-from tests.corpus.markup.soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
+from tests.corpus.markup.soup import NAMUMARK, NAMUMARK_PAIRS, PAIRS, WIKITEXT, calls, plain_text, soup
 from tests.work import linear_work
 
 Extractor = Callable[[str, WikiOptions], WikiText]
@@ -28,6 +28,7 @@ DEFAULT = WikiOptions()
 class Markup(NamedTuple):
     extract: Extractor
     marks: tuple[str, ...]
+    pairs: tuple[str, ...]
     wrappers: dict[str, bool]
     """Constructs around a word, and whether it is shown within them."""
 
@@ -62,7 +63,10 @@ NAMUMARK_WRAPPERS = {
     "[include(틀:가, 나={})]": False,
     "~~{}~~": False,
 }
-MARKUPS = [Markup(extract_wikitext, WIKITEXT, WIKITEXT_WRAPPERS), Markup(extract_namumark, NAMUMARK, NAMUMARK_WRAPPERS)]
+MARKUPS = [
+    Markup(extract_wikitext, WIKITEXT, PAIRS, WIKITEXT_WRAPPERS),
+    Markup(extract_namumark, NAMUMARK, NAMUMARK_PAIRS, NAMUMARK_WRAPPERS),
+]
 EACH = pytest.mark.parametrize("markup", MARKUPS, ids=["wikitext", "namumark"])
 BOTH = pytest.mark.parametrize("extract", [extract_wikitext, extract_namumark])
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -217,7 +221,7 @@ def test_a_tag_in_other_letters_is_text(extract: Extractor, tag: str) -> None:
 @given(data=st.data())
 def test_no_paired_mark_is_left_of_any_markup(markup: Markup, data: st.DataObject) -> None:
     text = markup.text_of(data.draw(soup(markup.marks)))
-    assert not [pair for pair in PAIRS if pair in text]
+    assert not [pair for pair in markup.pairs if pair in text]
     assert text == text.strip()
     assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
     assert "\n\n\n" not in text

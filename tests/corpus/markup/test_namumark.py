@@ -11,7 +11,7 @@ from hypothesis import given
 from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.spec import WikiOptions
-from tests.corpus.markup.soup import PAIRS, mutated
+from tests.corpus.markup.soup import NAMUMARK_PAIRS, mutated
 from tests.work import linear_work
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample" / "namuwiki.json"
@@ -67,6 +67,16 @@ def test_options(options: dict[str, object], markup: str, expected: str) -> None
             "그가 쓴 [[https://a.kr|기사]]\n[[https://a.kr|영상]] [[강|자료]] 속의 강이 길게 흐른다.",
             "그가 쓴 기사\n영상 자료 속의 강이 길게 흐른다.",
         ),
+        ("강은 길다. [[https://a.kr|영상]] [[https://b.kr|기사]] 그리고", "강은 길다. 영상 기사 그리고"),
+        ("강은 길다. [[https://a.kr|영상]] [[https://b.kr|기사]]\n깊다.", "강은 길다.\n깊다."),
+        ("강은 길다.[[https://a.kr|#]], [[https://b.kr|#]], [[https://c.kr|#]]\n깊다.", "강은 길다.\n깊다."),
+        ("강은 길다. [[https://a.kr|#]], [[https://b.kr|#]] 깊다.", "강은 길다. 깊다."),
+        (
+            "강은 길다. 출처: [[https://a.kr|#]]\n원문보기: [[https://a.kr|#]]\n * 참조 : [[https://a.kr|[1]]]\n깊다.",
+            "강은 길다.\n깊다.",
+        ),
+        ("서울[* 수도.], [age(1990-01-01)] 부산", "서울, 부산"),
+        ("출처: 강의 역사 [[https://a.kr|#]]\n과일: [[https://a.kr|#]]\n * 사과", "출처: 강의 역사\n과일:\n사과"),
     ],
 )
 def test_a_link_that_says_no_more_than_that_it_is_a_source_goes(markup: str, expected: str) -> None:
@@ -86,7 +96,14 @@ def test_a_link_that_says_no_more_than_that_it_is_a_source_goes(markup: str, exp
             ("이름 != 판", False),
         ),
         *(("이름 == true", False), ("true != 이름", True), ("1 == 1", True), ("null == null", True)),
-        *(("이름.length > 3", True), ("true", True), ("", True)),
+        *(
+            ("이름.length > 3", True),
+            ("true", True),
+            ("", True),
+            ("false", False),
+            ("null", False),
+            ("이름 == null && false", False),
+        ),
     ],
 )
 def test_a_condition_shows_what_readers_of_the_article_see(condition: str, shown: bool) -> None:
@@ -152,6 +169,11 @@ def test_a_footnote_or_link_that_never_closes_costs_its_line() -> None:
     assert text_of(markup) == "강은 길다.\n산은 높다.\n\n이름\n이름이 있다.]"
 
 
+def test_double_bars_are_text_in_lines_that_are_no_rows() -> None:
+    assert text_of("if (a || b)는 논리합이다.\n|| 가 || 나 ||\n * a||b이다.") == "if (a || b)는 논리합이다.\n\na||b이다."
+    assert text_of("|| 가\n\n나 || 다 ||\n글이다.") == "나 다\n글이다."
+
+
 def test_prices_are_no_formulas() -> None:
     assert text_of("값은 $5이고 다음 해에는 $7이 되었다.") == "값은 $5이고 다음 해에는 $7이 되었다."
 
@@ -159,7 +181,7 @@ def test_prices_are_no_formulas() -> None:
 @given(mutated(SAMPLES))
 def test_damaged_documents_leave_no_marks_either(markup: str) -> None:
     text = text_of(markup.replace("{{{", "{{{#red "))  # without the prefix a group shows its marks
-    assert not [pair for pair in PAIRS if pair in text]
+    assert not [pair for pair in NAMUMARK_PAIRS if pair in text]
 
 
 @pytest.mark.parametrize(
@@ -232,8 +254,36 @@ def test_a_link_alone_in_its_line_may_be_a_heading_or_a_name(markup: str, expect
 
 
 @pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("[[한국 리그]] [[가람 곰들]] 소속 [[투수]].\n\n그는 크다.", "한국 리그 가람 곰들 소속 투수.\n\n그는 크다."),
+        ("[[대한민국]]의 [[배우]].\n\n== 삶 ==\n길다.", "대한민국의 배우.\n\n삶\n길다."),
+        (
+            "== 멤버 ==\n팀원은 셋이다.\n\n[[홍길동]], [[김철수]], [[이영희]]",
+            "멤버\n팀원은 셋이다.\n\n홍길동, 김철수, 이영희",
+        ),
+        (
+            "== 논란 ==\n * [[https://a.kr|홍길동이 표절했다고 인정했다.]]\n * [[https://b.kr|김철수도 사과했다.]]",
+            "논란\n홍길동이 표절했다고 인정했다.\n김철수도 사과했다.",
+        ),
+        ('그는 [[https://a.kr|"나는 간다"라고 말했다.]]', '그는 "나는 간다"라고 말했다.'),
+        ("[[자바|Java]]다. [[아주 긴 이름의 언어]]", "Java다. 아주 긴 이름의 언어"),
+        ("상세 내용: 그는 서울에서 태어나 부산에서 자랐다.", "상세 내용: 그는 서울에서 태어나 부산에서 자랐다."),
+        ("* 관련 내용: 그는 [[서울]]에서 태어나 자람", "관련 내용: 그는 서울에서 태어나 자람"),
+    ],
+)
+def test_sentences_definitions_and_names_of_links_stay(markup: str, expected: str) -> None:
+    assert text_of(markup) == expected
+
+
+@pytest.mark.parametrize(
     "links",
     [
+        "자세한 내용: [[강]] 문서를 참고하면 된다.\n",
+        "* 관련 항목: [[강]], [[산]] 등\n",
+        "[[가람에 사는 사람의 기나긴 역사]] 참고.\n\n",
+        "[[https://a.kr|가람은 왜 느릴까?]]\n\n",
+        "[[https://a.kr|공식 홈페이지]].\n\n",
         " * [[강]]\n * [[산]]\n\n",  # before all text
         "[[강 1화|← 이전 화]] | [[강 3화|다음 화 →]]\n",
         "[[강 1화|← 이전 화]]\n",
