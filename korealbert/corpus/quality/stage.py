@@ -83,8 +83,8 @@ class QualitySpec(Spec):
     """A document of lower quality is dropped as ``low_quality``."""
     pareto: float | None = Field(default=None, gt=0)
     """A document is kept if a random number from a Pareto distribution of this shape is above 1 - quality, else
-    dropped as ``low_quality``. GPT-3 used 9 (Brown et al. 2020, arXiv 2005.14165, appendix A), which keeps nearly all good
-    documents and some of the others."""
+    dropped as ``low_quality``. GPT-3 used 9 (Brown et al. 2020, arXiv 2005.14165, appendix A), which keeps 91 % of the
+    documents of quality 0.99, 42 % of 0.9, 3 % of 0.5 and 0.2 % of 0."""
     max_perplexity: float | None = Field(default=None, gt=1)
     """A document of higher perplexity is dropped as ``high_perplexity``."""
     copies: dict[str, int] = Field(default_factory=dict)
@@ -334,7 +334,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
 
 STAGE = Stage(
     "quality",
-    version=2,
+    version=3,
     spec=QualitySpec,
     run=run,
     table="quality",
