@@ -7,6 +7,7 @@ It runs between ``dedup`` and ``balance`` if a recipe has ``[quality]``. Steps: 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from heapq import nsmallest
@@ -89,7 +90,8 @@ class QualitySpec(Spec):
     """A document of higher perplexity is dropped as ``high_perplexity``."""
     copies: dict[str, int] = Field(default_factory=dict)
     """How often a document is repeated, by the minimum of copies (with itself) that deduplication found:
-    ``{ 3 = 2, 10 = 3 }``. Texts on many sites are often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
+    ``{ 3 = 2, 10 = 3 }``. Documents that share an id are not repeated. Texts on many sites are often good (FineWeb2: Penedo
+    et al. 2025, arXiv 2506.20920)."""
     max_characters: int = Field(default=3_000, ge=100)
     """How much of the beginning of a text the models read."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
@@ -123,8 +125,9 @@ class QualityError(ValueError):
     """There is nothing to train a model on."""
 
 
-def _draw(spec: QualitySpec, role: str, name: str) -> int:
-    return hash64(f"{spec.seed}\0{role}\0{name}")
+def _draw(spec: QualitySpec, role: str, document: Document) -> int:
+    """Return the hash that decides on a document; by its text too, because records of a source may share an id."""
+    return hash64(f"{spec.seed}\0{role}\0{document.id}\0{document.text[: spec.max_characters]}")
 
 
 def _roles(spec: QualitySpec) -> dict[str, tuple[tuple[str, ...], int]]:
@@ -145,7 +148,7 @@ def _sample_shard(spec: QualitySpec, shard: Path, index: int, out_dir: Path) -> 
     for document in read_documents(shard):
         for role, (sources, count) in roles.items():
             if document.source in sources:
-                found[role].append((_draw(spec, role, document.id), document.text[: 2 * spec.max_characters]))
+                found[role].append((_draw(spec, role, document), document.text[: 2 * spec.max_characters]))
                 if len(found[role]) >= 2 * count:
                     found[role] = nsmallest(count, found[role])
     with TableWriter(out_dir / ".work" / f"sample-{index:05d}.arrow", _TEXT_SCHEMA) as table:
@@ -235,10 +238,10 @@ def copies_found(dedup: Artifact) -> dict[str, int]:
 
 
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
-    """Apply GPT-3's ``numpy.random.pareto(shape) > 1 - quality``, with a random number from the document's id."""
+    """Apply GPT-3's ``numpy.random.pareto(shape) > 1 - quality``, with a random number from its hash."""
     if spec.pareto is None:
         return False
-    uniform = (_draw(spec, "pareto", document.id) + 1) / 2**64
+    uniform = (_draw(spec, "pareto", document) + 1) / 2**64
     return bool(uniform ** (-1 / spec.pareto) - 1 <= 1 - quality)
 
 
@@ -268,7 +271,7 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
         for document in read_documents(path):
             letters = codes(document.text, spec.max_characters)
             quality = round(classifier.score(letters), 4) if classifier is not None else None
-            seen = document.source in references and _draw(spec, "reference", document.id) <= last_draw
+            seen = document.source in references and _draw(spec, "reference", document) <= last_draw
             perplexity = model.perplexity(letters, seen=seen) if model is not None else None
             table.append((document.id, document.source, quality, perplexity))
             drop = _judge(spec, document, quality, perplexity)
@@ -328,8 +331,10 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
     found = []
     for shard in shards:
         ids = pl.scan_ipc(shard).select("id").collect()["id"].to_list()
-        found.append({one: times[one] for one in ids if one in times})
-    return found
+        found.append([one for one in ids if one in times])
+    # Which of several documents with one id had the copies is unknown.
+    documents = Counter(one for ids in found for one in ids)
+    return [{one: times[one] for one in ids if documents[one] == 1} for ids in found]
 
 
 STAGE = Stage(

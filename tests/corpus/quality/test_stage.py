@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,22 @@ def test_texts_with_many_copies_are_repeated(tmp_path: Path) -> None:
     assert (stats["documents_in"], stats["documents_out"], stats["repeated"]) == (3, 7, 4)
     times = [one.text for one in kept(tmp_path / "out")]
     assert [times.count(text) for text in (texts["thrice"], texts["once"])] == [4, 1]
+
+
+def test_documents_that_share_an_id_are_judged_on_their_own(tmp_path: Path) -> None:
+    documents = [document(index % 200, prose(index, 12), "wiki") for index in range(400)]
+    documents += [document(0, prose(0, 12), "wiki"), document("many", prose(900, 12)), document("more", prose(900, 12))]
+    ran(dedup.STAGE, dedup.DedupSpec(), {"all": stored(tmp_path / "in", documents, per_shard=150)}, tmp_path / "dedup")
+    artifact = Artifact("dedup", tmp_path / "dedup")
+    stats = ran(STAGE, QualitySpec.model_validate({"copies": {"2": 2}}), {"documents": artifact}, tmp_path / "copied")
+    assert stats["repeated"] == 1, "of two documents with id 0 one had a copy, nobody knows which"
+    labels = tmp_path / "labels.jsonl"  # equal texts of both labels: every quality is near a half
+    lines = [{"text": prose(index, 12), "label": label} for index in range(2) for label in ("good", "bad")]
+    labels.write_text("\n".join(json.dumps(line) for line in lines))
+    drawn = QualitySpec.model_validate({"classifier": {"labelled": [str(labels)]}, "pareto": 1.5})
+    ran(STAGE, drawn, {"documents": artifact}, tmp_path / "drawn")
+    times = Counter(one.id for one in kept(tmp_path / "drawn") if one.source == "wiki")
+    assert 1 in times.values() and 2 in times.values()
 
 
 @pytest.mark.parametrize(
