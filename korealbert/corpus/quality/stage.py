@@ -224,17 +224,28 @@ def _train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
 
 def copies_found(dedup: Artifact) -> dict[str, int]:
     """Return the number of copies, with itself, of each document for which deduplication dropped others."""
+    copies = _copies(dedup)
+    return {} if copies is None else dict(copies.collect(engine="streaming").iter_rows())
+
+
+def cluster_sizes(dedup: Artifact) -> dict[int, int]:
+    """Return how many documents have each number of copies, with themselves, from 2 on."""
+    copies = _copies(dedup)
+    sizes = None if copies is None else copies.group_by("size").len().sort("size")
+    return {} if sizes is None else dict(sizes.collect(engine="streaming").iter_rows())
+
+
+def _copies(dedup: Artifact) -> pl.LazyFrame | None:
     shards = dedup.files("dropped-*.arrow")
     if not shards:
-        return {}
+        return None
     dropped = pl.scan_ipc(shards).select("id", "reason", survivor=pl.col("rule").str.head(16))
     exact = dropped.filter(pl.col("reason") == "exact_duplicate").group_by("survivor").agg(exact=pl.len())
     # A near-duplicate may itself have been the best of several exact copies.
     near = dropped.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
     near = near.group_by("survivor").agg(near=pl.len() + pl.col("exact").fill_null(0).sum())
     both = exact.join(near, on="survivor", how="full", coalesce=True)
-    sizes = both.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0))
-    return dict(sizes.collect(engine="streaming").iter_rows())
+    return both.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0))
 
 
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
@@ -265,7 +276,8 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
     model = LanguageModel(np.load(work / "language-model.npy", mmap_mode="r")) if spec.perplexity is not None else None
     references = spec.perplexity.reference if spec.perplexity is not None else ()
     last_draw = json.loads((work / _LAST_DRAWS).read_bytes())["reference"] if references else -1
-    sources: dict[str, dict[str, dict[str, int]]] = {}
+    scores: dict[str, dict[str, dict[str, int]]] = {}
+    sources: dict[str, Counter[str]] = {}
     repeated = 0
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
         for document in read_documents(path):
@@ -275,20 +287,25 @@ def _score_shard(spec: QualitySpec, job: tuple[Path, dict[str, int]], index: int
             perplexity = model.perplexity(letters, seen=seen) if model is not None else None
             table.append((document.id, document.source, quality, perplexity))
             drop = _judge(spec, document, quality, perplexity)
+            times = copies.get(document.id, 1) if not spec.sources or document.source in spec.sources else 1
             if drop is not None:
                 shard.drop(document, drop)
             else:
-                times = copies.get(document.id, 1) if not spec.sources or document.source in spec.sources else 1
                 for _ in range(times):
                     shard.keep(document)
                 repeated += times - 1
-            bins = sources.setdefault(document.source, {"quality": {}, "perplexity": {}})
+            bins = scores.setdefault(document.source, {"quality": {}, "perplexity": {}})
+            counted = sources.setdefault(document.source, Counter())
+            copied = times if drop is None else 0
+            counted.update(documents_in=1, documents_out=copied, characters_out=copied * len(document.text))
+            counted.update({"repeated": times - 1} if drop is None else {drop.reason: 1})
             for name, value in (("quality", quality), ("perplexity", perplexity)):
                 if value is not None:
                     number = str(_bin(name, value))
                     bins[name][number] = bins[name].get(number, 0) + 1
     stats = shard.stats
-    return {**stats, "documents_in": stats["documents_in"] - repeated, "repeated": repeated, "scores": sources}
+    stats["documents_in"] -= repeated
+    return {**stats, "repeated": repeated, "scores": scores, "sources": sources}
 
 
 def _bin(name: str, value: float) -> int:
@@ -303,6 +320,8 @@ class QualityStats(DocumentStats):
     """Texts by role: good, bad, reference."""
     scores: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)
     """Source → quality or perplexity → number of the bin → documents, kept or dropped."""
+    sources: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """By source: documents_in, documents_out and characters_out with repeated ones, repeated, and documents by drop reason."""
 
 
 def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> QualityStats:
@@ -315,7 +334,7 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
         [trained] = map_shards(_train, [spec], out_dir=out_dir, runtime=runtime, step="train")
     jobs = list(zip(shards, _times(spec, inputs["documents"], shards), strict=True))
     parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score")
-    return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}}, trained, *parts]))
+    return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}, "sources": {}}, trained, *parts]))
 
 
 def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[str, int]]:
