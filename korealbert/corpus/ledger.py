@@ -40,7 +40,7 @@ Ledger = Mapping[str, Mapping[str, Passed]]
 
 def ledger(by_stage: Mapping[str, Iterable[Artifact]]) -> Ledger:
     """Return the counts of the stages in ``STAGES`` that have them by source, in the order of the stages."""
-    found = {}
+    found: dict[str, dict[str, Passed]] = {}
     for stage in STAGES:
         passed: dict[str, Passed] = {}
         for artifact in by_stage.get(stage, ()):

@@ -90,7 +90,7 @@ def _ledger(artifacts: Artifacts) -> ledger.Ledger:
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
     """Return the last stage that counts by source, and the characters by source after it."""
-    for stage, passed in reversed(_ledger(artifacts).items()):
+    for stage, passed in reversed(list(_ledger(artifacts).items())):
         return ledger.STAGES[stage], {source: one.characters for source, one in passed.items()}
     return "", {}
 
