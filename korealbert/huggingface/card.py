@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from korealbert.artifact import Artifact, Statistics, ancestors
+from korealbert.corpus import ledger
+from korealbert.corpus.clean.stage import CleanStats
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DocumentStats
 from korealbert.examples.packing import ExamplesStats
@@ -97,7 +99,7 @@ def dataset_card(title: str, artifacts: Sequence[Artifact], computed: Sequence[C
     documents, characters = (sum(getattr(stats, name) or 0 for stats in every) for name in ("documents_out", "characters_out"))
     license, _ = license_of(artifacts)
     sections = [
-        f"---\nlanguage: ko\n{_license_fields(license)}"
+        f"---\n{_languages(found)}{_license_fields(license)}"
         f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n"
         # Without this, datasets takes the beginning of a file's name (balance) for its split.
         "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---",
@@ -107,7 +109,7 @@ def dataset_card(title: str, artifacts: Sequence[Artifact], computed: Sequence[C
         _columns(computed),
         '```python\nfrom datasets import load_dataset\n\ndataset = load_dataset("path/to/this/directory", split="train")\n```',
         _corpus(found),
-        _drops(found),
+        _by_source(found),
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -254,6 +256,30 @@ def _corpus(by_stage: _ByStage) -> str:
 def _sizes(artifact: Artifact) -> tuple[str, str, str]:
     stats = artifact.stats_as(DocumentStats)
     return _number(stats.documents_out), _number(stats.characters_out), _number(stats.bytes_out)
+
+
+def _by_source(by_stage: _ByStage) -> str:
+    """Return a table of what became of the documents of each source, every column of which adds up."""
+    sources, lines = ledger.rows(ledger.ledger(by_stage))
+    if not lines:
+        return ""
+    rows = [
+        (_escaped(label), _number(sum(numbers.values())), *(_number(numbers.get(source, 0)) for source in sources))
+        for label, numbers in lines
+    ]
+    return "## What was left out\n\n" + _table(("documents", "all", *map(_escaped, sources)), rows)
+
+
+def _languages(by_stage: _ByStage) -> str:
+    """Return the hub's field of languages: those that a hundredth of the documents have and that were kept; else Korean."""
+    total: Counter[str] = Counter()
+    for artifact in by_stage.get("clean", []):
+        kept = (artifact.manifest["spec"].get("language") or {}).get("keep")
+        counted = artifact.stats_as(CleanStats).languages
+        total.update({name: number for name, number in counted.items() if kept is None or name in kept})
+    total -= Counter({name: total[name] for name in ("", "other")})
+    names = [name for name, number in total.most_common() if number >= total.total() / 100] or ["ko"]
+    return f"language: {names[0]}\n" if len(names) == 1 else "language:\n" + "".join(f"- {name}\n" for name in names)
 
 
 def _drops(by_stage: _ByStage) -> str:

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
 from korealbert.flows.step import _took
 from korealbert.huggingface import dataset
+from korealbert.huggingface.card import _languages
 from korealbert.huggingface.dataset import Form, write_dataset
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Table
@@ -86,8 +89,39 @@ def test_the_card_names_sources_licenses_and_drops(corpus: list[Artifact], tmp_p
     assert card.startswith("---\nlanguage: ko\n") and "\n- n<1K\n" in card
     assert "# my-corpus\n\n14 documents, " in card
     assert "| blog | CC BY 4.0 | 8 |" in card and "| news | not stated | 8 |" in card
-    assert "| clean | too_short | 2 |" in card
+    assert "| documents | all | blog | news |" in card
+    assert "| clean: too_short | -2 | -1 | -1 |\n| after cleaning | 14 | 7 | 7 |" in card
     assert all(artifact.name in card for artifact in corpus)
+
+
+def assert_adds_up(card: str) -> None:
+    """Check that after each stage a source has what it had before, with what was made and without what was left out."""
+    table = card.partition("| documents | all |")[2].partition("\n\n")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    before: list[int] = []
+    for label, *cells in lines:
+        numbers = [int(cell.replace(",", "")) for cell in cells]
+        if label.startswith("after"):
+            assert numbers == before
+        elif label != "characters":
+            before = [a + b for a, b in zip(before or [0] * len(numbers), numbers, strict=True)]
+    assert before
+
+
+@pytest.mark.parametrize(
+    ("keep", "counted", "header"),
+    [
+        (["ko", "en"], {"ko": 600, "en": 80, "ja": 90, "": 9}, "language:\n- ko\n- en\n"),
+        (["en"], {"ko": 600, "en": 80}, "language: en\n"),
+        (None, {"ko": 600, "fr": 5, "other": 70}, "language: ko\n"),
+        (None, {}, "language: ko\n"),
+    ],
+)
+def test_the_card_has_the_languages_that_were_counted(keep: list[str] | None, counted: dict[str, int], header: str) -> None:
+    stats = clean.CleanStats(documents_in=1, documents_out=1, languages=counted)
+    spec = {"language": None if keep is None else {"keep": keep}}
+    cleaned: Any = SimpleNamespace(manifest={"spec": spec}, stats_as=lambda _: stats)
+    assert _languages({"clean": [cleaned]}) == header
 
 
 def test_a_full_directory_and_an_artifact_without_documents_are_refused(corpus: list[Artifact], tmp_path: Path) -> None:
@@ -115,7 +149,7 @@ def test_a_source_of_which_nothing_was_kept_is_on_the_card_and_stops_no_other(co
     assert write_dataset([empty, *corpus], tmp_path / "out", "jsonl") == 14
     assert [path.name[:10] for path in sorted((tmp_path / "out" / "data").iterdir())] == ["clean-blog", "clean-news"]
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert "| memo | not stated | 1 |" in card and "| clean | too_short | 3 |" in card and empty.name in card
+    assert "| memo | not stated | 1 |" in card and "| clean: too_short | -3 | -1 | -1 | -1 |" in card and empty.name in card
     with pytest.raises(ValueError, match=r"\Aclean/memo: no document was kept \(dropped: too_short 1\); there is nothing to"):
         write_dataset([empty], tmp_path / "none", "jsonl")
     assert not (tmp_path / "none").exists()
@@ -217,7 +251,10 @@ def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact]
     )
     ids = pl.read_parquet(tmp_path / "out" / "data" / "*.parquet")["id"]
     assert len(ids) - ids.n_unique() == stats["repeated"]
-    assert f"| quality | high_perplexity | {stats['dropped']['high_perplexity']} |" in card
+    assert "| dedup: exact_duplicate | -1 | -1 | 0 |\n| after deduplication | 3 | 2 | 1 |" in card
+    assert f"| quality: high_perplexity | -{stats['dropped']['high_perplexity']} | 0 | -1 |" in card
+    assert f"| quality: copies made | {stats['repeated']} | {stats['repeated']} | 0 |" in card
+    assert_adds_up(card)
     kept = stats["documents_out"] - stats["repeated"]
     assert f", {kept} of 3 kept, 1 dropped, {stats['repeated']} further copies made" in _took(chosen)
     [table] = (

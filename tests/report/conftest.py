@@ -166,7 +166,10 @@ def whole_run(store: Path) -> dict[str, Artifact]:
             write_documents(kept, {"too_short": ["셋", "넷", "다섯"]}),
         )
     cleaned = {"news": run["clean/news"], "kowiki": run["clean/kowiki"]}
-    sources = {"news": {"documents_in": 30, "characters_out": 9_000}, "kowiki": {"documents_in": 50, "characters_out": 15_000}}
+    sources = {
+        "news": {"documents_in": 30, "documents_out": 28, "characters_out": 9_000, "exact_duplicate": 2},
+        "kowiki": {"documents_in": 50, "documents_out": 47, "characters_out": 15_000, "exact_duplicate": 3},
+    }
     unique = {"sources": sources, "decontaminated": {"nsmc-test": 12, "korsts-test": 3}}
     run["dedup"] = made(
         store, "dedup", unique, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]})

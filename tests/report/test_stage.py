@@ -206,6 +206,8 @@ def test_cleaning_is_shown_by_rule(report: Path) -> None:
     assert "| 분야 59 | 59 | 59 |" in text
     assert f"| 19 more | {sum(range(1, 20))} |" in text
     assert "Characters by source, after deduplication" in text
+    assert "| dedup: exact duplicate | −5 | −3 | −2 |\n| after deduplication | 75 | 47 | 28 |" in text
+    assert "Clusters of exact copies and near-duplicates, by size" in text and "| 6 to 10 | 1 | 5 |" in text
 
 
 def test_titles_are_not_quoted_where_the_corpus_may_not_be_shown(artifacts: Artifacts, tmp_path: Path) -> None:

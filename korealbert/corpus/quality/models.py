@@ -17,6 +17,9 @@ import numpy.typing as npt
 from korealbert.philox import hash64, mix64
 
 _Codes = npt.NDArray[np.uint64]
+_Floats = npt.NDArray[np.float64]
+_Counted = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+"""The distinct n-grams of a text, and the share of each."""
 
 _FEATURES = 1 << 18
 _ORDERS = (2, 3, 4)
@@ -24,6 +27,11 @@ _ORDERS = (2, 3, 4)
 _WEIGHT_STEP = 2.0**-10
 """Weights are rounded to multiples of this, so that rounding errors, which differ between processors, change no score."""
 _EPOCHS, _BATCH, _RATE, _DECAY = 5, 64, 1.0, 1e-7
+_HELD_OUT = 5
+"""Every fifth text calibrates."""
+_SCALE_PENALTY, _NEWTON_STEPS = 0.03, 50
+"""Ridge penalty, without which separable texts give an infinite scale. Between 0.01 and 0.1 the log loss on unseen texts was
+smallest, for 120 to 1,500 texts of five pairs of genres (python -m bench.quality)."""
 
 _COUNTS = 1 << 22
 """Entries of the language model's table of one order. A few n-grams share an entry, which acts as smoothing."""
@@ -73,12 +81,36 @@ def _features(letters: _Codes) -> npt.NDArray[np.int64]:
 
 
 def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -> Classifier:
-    """Fit good against bad texts by AdaGrad, with equal weight of both classes; deterministic.
+    """Fit good against bad texts, with equal weight of both classes; deterministic.
 
+    A few epochs leave probabilities near a half, so logits are calibrated on every fifth text, by a classifier of the others.
     Takes 8 bytes of memory for each distinct n-gram of each text.
     """
-    texts = [np.unique(_features(letters).astype(np.int32), return_counts=True) for letters in (*good, *bad)]
-    shares = [(counts / counts.sum()).astype(np.float32) for _, counts in texts]
+    good_counts, bad_counts = ([_counted(letters) for letters in texts] for texts in (good, bad))
+    weights, bias = _fit(good_counts, bad_counts, seed)
+    scale, shift = 1.0, 0.0
+    if min(len(good), len(bad)) >= _HELD_OUT:
+        others = [[text for index, text in enumerate(texts) if index % _HELD_OUT] for texts in (good_counts, bad_counts)]
+        judge = _fit(others[0], others[1], seed)
+        scale, shift = _calibrate(*(_logits(*judge, texts[::_HELD_OUT]) for texts in (good_counts, bad_counts)))
+    rounded = np.round(np.append(weights * scale, bias * scale + shift) / _WEIGHT_STEP) * _WEIGHT_STEP
+    return Classifier(rounded.astype(np.float32))
+
+
+def _counted(letters: _Codes) -> _Counted:
+    features, counts = np.unique(_features(letters).astype(np.int32), return_counts=True)
+    return features, (counts / counts.sum()).astype(np.float32)
+
+
+def _logits(weights: _Floats, bias: float, texts: Sequence[_Counted]) -> _Floats:
+    starts = np.cumsum([0, *(len(features) for features, _ in texts[:-1])])
+    features, share = (np.concatenate(parts) for parts in zip(*texts, strict=True))
+    return np.add.reduceat(weights[features] * share, starts) + bias
+
+
+def _fit(good: Sequence[_Counted], bad: Sequence[_Counted], seed: int) -> tuple[_Floats, float]:
+    """Return weights [features] and bias, fitted by AdaGrad."""
+    texts = [*good, *bad]
     labels = np.array([1.0] * len(good) + [0.0] * len(bad))
     weight_of = np.where(labels == 1, len(labels) / (2 * len(good)), len(labels) / (2 * len(bad)))
     weights, seen, bias = np.zeros(_FEATURES), np.full(_FEATURES, 1e-8), 0.0
@@ -87,18 +119,34 @@ def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -
             mix64(np.arange(len(texts), dtype=np.uint64) + np.uint64(hash64(f"{seed}\0{epoch}") >> 1)), kind="stable"
         )
         for batch in np.split(order, range(_BATCH, len(order), _BATCH)):
-            lengths = np.array([len(shares[index]) for index in batch])
-            features = np.concatenate([texts[index][0] for index in batch])
-            share = np.concatenate([shares[index] for index in batch])
-            starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-            logits = np.add.reduceat(weights[features] * share, starts) + bias
+            chosen = [texts[index] for index in batch]
+            logits = _logits(weights, bias, chosen)
             errors = (1 / (1 + np.exp(-np.clip(logits, -30, 30))) - labels[batch]) * weight_of[batch] / len(batch)
+            features, share = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
+            lengths = [len(features) for features, _ in chosen]
             gradient = np.bincount(features, np.repeat(errors, lengths) * share, _FEATURES) + _DECAY * weights
             seen += gradient * gradient
             weights -= _RATE * gradient / np.sqrt(seen)
             bias -= float(errors.sum())
-    rounded = np.round(np.append(weights, bias) / _WEIGHT_STEP) * _WEIGHT_STEP
-    return Classifier(rounded.astype(np.float32))
+    return weights, bias
+
+
+def _calibrate(good: _Floats, bad: _Floats) -> tuple[float, float]:
+    """Return the scale and shift of logits that predict the labels best (Platt 1999), with equal weight of both classes.
+
+    A positive scale keeps the order of scores; logits that say nothing about the labels stay as they are.
+    """
+    inputs = np.stack([np.concatenate([good, bad]), np.ones(len(good) + len(bad))], axis=1)
+    labels = np.repeat([1.0, 0.0], [len(good), len(bad)])
+    weight_of = np.repeat(len(labels) / 2 / np.array([len(good), len(bad)]), [len(good), len(bad)])
+    penalty, found = np.array([_SCALE_PENALTY, 0.0]), np.zeros(2)
+    for _ in range(_NEWTON_STEPS):
+        likely = 1 / (1 + np.exp(-np.clip(inputs @ found, -30, 30)))
+        gradient = inputs.T @ (weight_of * (likely - labels)) + penalty * found
+        curvature = (inputs.T * (weight_of * likely * (1 - likely))) @ inputs + np.diag(penalty)
+        found = found - np.linalg.solve(curvature, gradient)
+    scale, shift = found.tolist()
+    return (scale, shift) if scale > 0 else (1.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
 
 from korealbert.artifact import Artifact
+from korealbert.corpus import ledger
 from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
 from korealbert.corpus.clean.stage import CleanStats
 from korealbert.corpus.dedup.stage import DedupStats
 from korealbert.corpus.extract import ExtractStats
+from korealbert.corpus.quality.stage import cluster_sizes
 from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
 from korealbert.formatting import MISSING, by_number, compact, count, fixed, percent
 from korealbert.report.artifacts import Artifacts
@@ -30,6 +33,9 @@ _EXAMPLE_CHARACTERS = 60
 _SHARDS_OF_EXAMPLES = 100
 """Maximum number of shards that are opened for examples; a rare reason need not occur in the first one."""
 
+_CLUSTER_SIZES = (2, 3, 4, 6, 11, 101, 1001)
+"""Smallest size in each row of the table of clusters."""
+
 _Counts = Mapping[str, Mapping[str, int]]
 """Counts by source and name."""
 
@@ -42,6 +48,10 @@ def section(artifacts: Artifacts) -> Section | None:
     figures = [figure for figure in (_by_source(artifacts), _by_category(artifacts)) if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
     blocks.append(through)
+    if table := _ledger_table(artifacts):
+        blocks.append(table)
+    if clusters := _clusters(artifacts):
+        blocks.append(clusters)
     if categories := _categories(artifacts):
         blocks.append(Fold("Categories before and after balancing", [_category_table(categories)]))
     return artifacts.section("corpus", "Corpus", blocks, *(stage for stage in artifacts.counting if stage != "examples"))
@@ -74,14 +84,44 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
     return Figure("sources", f"Characters by source, after {after}", drawing)
 
 
+def _ledger(artifacts: Artifacts) -> ledger.Ledger:
+    return ledger.ledger({stage: artifacts.of(stage).values() for stage in ledger.STAGES})
+
+
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
     """Return the last stage that counts by source, and the characters by source after it."""
-    dedup = artifacts.stats("dedup", DedupStats)
-    if dedup and dedup.sources:
-        return "deduplication", {name: counts.get("characters_out", 0) for name, counts in dedup.sources.items()}
-    stage, after = ("clean", "cleaning") if artifacts.of("clean") else ("extract", "extraction")
-    found = {label.split("/", 1)[-1]: artifact.stats_as(DocumentStats) for label, artifact in artifacts.of(stage).items()}
-    return after, {source: stats.characters_out or 0 for source, stats in found.items()}
+    for stage, passed in reversed(list(_ledger(artifacts).items())):
+        return ledger.STAGES[stage], {source: one.characters for source, one in passed.items()}
+    return "", {}
+
+
+def _ledger_table(artifacts: Artifacts) -> Table | None:
+    """Show what became of the documents of each source; every column adds up."""
+    sources, lines = ledger.rows(_ledger(artifacts))
+    rows = [
+        [_words(label), count(sum(numbers.values())), *(count(numbers.get(source, 0)) for source in sources)]
+        for label, numbers in lines
+    ]
+    header = ["Documents", "All", *sources]
+    title = "Documents by source, from one stage to the next; every column adds up"
+    return Table(title, header, rows, frozenset(range(1, len(header)))) if rows else None
+
+
+def _clusters(artifacts: Artifacts) -> Table | None:
+    """Show how many documents had copies among all sources, by their number."""
+    dedup, stats = artifacts.one("dedup"), artifacts.stats("dedup", DedupStats)
+    sizes = cluster_sizes(dedup) if dedup else {}
+    if stats is None or not sizes:
+        return None
+    rows = []
+    for low, high in pairwise((*_CLUSTER_SIZES, max(sizes) + 1)):
+        found = sum(number for size, number in sizes.items() if low <= size < high)
+        if found:
+            copies = sum(number * (size - 1) for size, number in sizes.items() if low <= size < high)
+            rows.append([str(low) if high == low + 1 else f"{low:,} to {high - 1:,}", count(found), count(copies)])
+    compared_pairs = f"; {count(stats.candidate_pairs)} pairs of documents were compared" if stats.candidate_pairs else ""
+    title = f"Clusters of exact copies and near-duplicates, by size{compared_pairs}"
+    return Table(title, ["Documents in a cluster", "Clusters", "Copies dropped"], rows, frozenset({1, 2}))
 
 
 def _categories(artifacts: Artifacts) -> Mapping[str, BeforeAndAfter]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.corpus.dedup import stage as dedup
-from korealbert.corpus.quality.models import codes, train_classifier, train_language_model
+from korealbert.corpus.quality.models import Classifier, codes, train_classifier, train_language_model
 from korealbert.corpus.quality.stage import STAGE, QualityError, QualitySpec, copies_found
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -130,6 +131,22 @@ def test_texts_with_many_copies_are_repeated(tmp_path: Path) -> None:
     assert [times.count(text) for text in (texts["thrice"], texts["once"])] == [4, 1]
 
 
+def test_documents_that_share_an_id_are_judged_on_their_own(tmp_path: Path) -> None:
+    documents = [document(index % 200, prose(index, 12), "wiki") for index in range(400)]
+    documents += [document(0, prose(0, 12), "wiki"), document("many", prose(900, 12)), document("more", prose(900, 12))]
+    ran(dedup.STAGE, dedup.DedupSpec(), {"all": stored(tmp_path / "in", documents, per_shard=150)}, tmp_path / "dedup")
+    artifact = Artifact("dedup", tmp_path / "dedup")
+    stats = ran(STAGE, QualitySpec.model_validate({"copies": {"2": 2}}), {"documents": artifact}, tmp_path / "copied")
+    assert stats["repeated"] == 1, "of two documents with id 0 one had a copy, nobody knows which"
+    labels = tmp_path / "labels.jsonl"  # equal texts of both labels: every quality is near a half
+    lines = [{"text": prose(index, 12), "label": label} for index in range(2) for label in ("good", "bad")]
+    labels.write_text("\n".join(json.dumps(line) for line in lines))
+    drawn = QualitySpec.model_validate({"classifier": {"labelled": [str(labels)]}, "pareto": 1.5})
+    ran(STAGE, drawn, {"documents": artifact}, tmp_path / "drawn")
+    times = Counter(one.id for one in kept(tmp_path / "drawn") if one.source == "wiki")
+    assert 1 in times.values() and 2 in times.values()
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -155,6 +172,35 @@ def test_every_text_has_finite_scores(text: str) -> None:
     letters = codes(text, 200)
     assert 0 < TRAINED.score(letters) < 1
     assert 1 <= MODEL.perplexity(letters) < float("inf")
+
+
+def share_kept(classifier: Classifier, texts: list[str]) -> float:
+    """Return the share of texts that GPT-3's rule with shape 9 keeps."""
+    return float(np.mean([(2 - classifier.score(codes(text, 500))) ** -9 for text in texts]))
+
+
+def test_gpt3s_rule_keeps_nearly_all_good_texts() -> None:
+    classifier = train_classifier(
+        [codes(prose(k, 5), 500) for k in range(300)], [codes(advertisement(k), 500) for k in range(300)], 1
+    )
+    assert share_kept(classifier, [prose(k, 5) for k in range(1000, 1100)]) > 0.95
+    assert share_kept(classifier, [advertisement(k) for k in range(1000, 1100)]) < 0.02
+
+
+def test_a_score_is_the_share_of_good_texts_among_those_like_it() -> None:
+    texts = [[codes(make(k), 500) for k in range(300)] for make in (lambda k: prose(k, 5), advertisement)]
+    wrong = [[text for k, text in enumerate(found) if k % 7 in (0, 3)] for found in texts]  # two of seven labels
+    right = [[text for k, text in enumerate(found) if k % 7 not in (0, 3)] for found in texts]
+    classifier = train_classifier(right[0] + wrong[1], right[1] + wrong[0], 1)
+    for make, share in ((lambda k: prose(k, 5), 5 / 7), (advertisement, 2 / 7)):
+        mean = np.mean([classifier.score(codes(make(k), 500)) for k in range(1000, 1100)])
+        assert mean == pytest.approx(share, abs=0.07)
+
+
+def test_scores_that_no_label_follows_do_not_turn_around() -> None:
+    texts = [codes(prose(k, 5), 500) for k in range(30)]
+    classifier = train_classifier(texts[:15], texts[15:], 1)
+    assert np.mean([classifier.score(text) for text in texts[:15]]) > np.mean([classifier.score(text) for text in texts[15:]])
 
 
 def test_known_text_surprises_less_the_more_of_it_is_known() -> None:
