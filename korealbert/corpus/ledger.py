@@ -63,7 +63,7 @@ def _passed(stage: str, artifact: Artifact) -> dict[str, Passed]:
             for source, sizes in balanced.items()
         }
     if stage in ("dedup", "quality"):
-        counted = artifact.stats_as(DedupStats if stage == "dedup" else QualityStats).sources
+        counted = (artifact.stats_as(DedupStats) if stage == "dedup" else artifact.stats_as(QualityStats)).sources
         return {
             source: Passed(
                 counts.get("documents_in", 0),
