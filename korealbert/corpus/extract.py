@@ -12,7 +12,7 @@ import importlib.util
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
 
+import pyarrow.compute as pc
 from pydantic import Field
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
@@ -40,7 +41,15 @@ from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_rows, sum_stats
+from korealbert.documents.shards import (
+    DOCUMENT_SCHEMA,
+    QUARANTINE_SCHEMA,
+    DocumentShard,
+    DocumentStats,
+    read_column,
+    read_rows,
+    sum_stats,
+)
 from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
@@ -97,6 +106,8 @@ class ExtractStats(DocumentStats):
     """Files that were not read because others in their directory have a suffix of the format, by their own suffix."""
     twins: int = 0
     """Hidden files, and those that macOS adds to archives (``._1.txt``), which are not read."""
+    repeated_ids: int = 0
+    """Documents with the id of an earlier one, where the recipe names a field with ids; of more than a million an estimate."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
     unread_fields: dict[str, int] = Field(default_factory=dict)
     unread_dates: int = 0
@@ -126,6 +137,8 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     files.check(stats["documents_in"])
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
+    if spec.field_map.id:
+        stats["repeated_ids"] = repeated_ids(sorted(out_dir.glob("documents-*.arrow")))
     if warnings := tuple(_warnings(spec, stats)):
         stats["warnings"] = warnings
     if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
@@ -399,8 +412,30 @@ def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
             )
 
 
+def repeated_ids(shards: Iterable[Path], *, most: int = 1_000_000) -> int:
+    """Return how many documents have the id of an earlier one.
+
+    Ids are hashes, so those below a limit are a random sample, in which equal ids stay together. The limit is halved whenever
+    there are more than ``most`` of them, and the number that is found multiplied accordingly.
+    """
+    counted, times, limit = Counter[str](), 1, "g"  # hexadecimal digits are smaller
+    for shard in shards:
+        for ids in read_column(shard, DOCUMENT_SCHEMA, "id"):
+            counted.update(ids.filter(pc.less(ids, limit)).to_pylist())
+            while len(counted) > most:
+                times *= 2
+                limit = f"{(1 << 64) // times:016x}"
+                counted = Counter({one: number for one, number in counted.items() if one < limit})
+    return times * (counted.total() - len(counted))
+
+
 def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
-    """Yield what of the records' metadata is not read."""
+    """Yield what of the records' metadata is not read, and whether ids are none."""
+    if repeated := stats.get("repeated_ids", 0):
+        yield (
+            f"{repeated:,} documents have the {spec.field_map.id!r} of an earlier one, as in files that each count from 0:"
+            ' they are drawn together (balance, held-out rows); fields.id = "" makes ids of files and positions'
+        )
     for role, count in stats["unread_fields"].items():
         name = getattr(spec.field_map, role)
         remedy = (

@@ -55,6 +55,17 @@ def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         raise not_whole(path, error) from error
 
 
+def read_column(path: Path, schema: pa.Schema, name: str) -> Iterator[pa.Array]:
+    """Yield one column of a shard, batch by batch; nothing else is read. Raises ShardError naming the file."""
+    options = ipc.IpcReadOptions(included_fields=[schema.get_field_index(name)])
+    try:
+        with ipc.open_file(pa.memory_map(str(path)), options=options) as reader:
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index).column(0)
+    except ARROW_FAULTS as error:
+        raise not_whole(path, error) from error
+
+
 def read_rows(path: Path, schema: pa.Schema) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of one Arrow IPC shard. Raises ShardError as ``read_batches`` does."""
     for batch in read_batches(path, schema):
