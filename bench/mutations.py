@@ -90,6 +90,7 @@ class Subject:
     literal: re.Pattern[str] = re.compile("(?!)")
     """Finds syntax that shows marks literally; a source with it may leave paired marks."""
     pairs: tuple[str, ...] = PAIRS
+    """Marks that no text may keep, however its source was damaged."""
     max_chars: int = MAX_CHARS
 
 
@@ -177,7 +178,7 @@ SUBJECTS = {
         True,
         ("tests/golden/html/**/*.html",),
         re.compile(""),  # Wiki markup in a page is text.
-        MAX_PAGE_CHARS,
+        max_chars=MAX_PAGE_CHARS,
     ),
 }
 

@@ -25,8 +25,8 @@ _KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa\uff66-\uff9d]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _OTHER = re.compile("[^\\W\\d_\u1100-\u11ff\u3041-\u30fa\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+")
 _ADDRESS = re.compile(
-    r"(?:(?:https?|ftp)://|www\.)[!-~]*+|(?<![\w.-])(?:[A-Za-z0-9-]++\.)++[A-Za-z]{2,}/[!-~]*+"
-    r"|(?<![\w.%+-])[A-Za-z0-9._%+-]++@(?:[A-Za-z0-9-]++\.?)++",
+    r"(?:(?:https?|ftp)://|www\.)[!-~]*+|(?<![\w.-])(?>(?:[A-Za-z0-9-]++\.)+)[A-Za-z]{2,}/[!-~]*+"
+    r"|(?<![\w.%+-])[A-Za-z0-9._%+-]++@(?>(?:[A-Za-z0-9-]++\.?)+)",
     re.IGNORECASE,
 )
 """Matches URLs, hosts with a path, and e-mail addresses, up to the particle that may follow."""
