@@ -54,8 +54,11 @@ from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
 _NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
-_OF_FORMAT = "of the format"
-"""A kind of files, by their names; the others are suffixes."""
+_OF_FORMAT, _ABOUT = "of the format", "about the data"
+"""Kinds of files, by their names; the others are suffixes."""
+_ABOUT_DATA = re.compile(
+    "README|LICEN[CS]E|COPYING|NOTICE|CHANGES|_SUCCESS|CHECKSUMS|(?:MD5|SHA(?:1|256|512))SUMS?", re.IGNORECASE
+)
 _TEMPLATES = "templates.json"
 
 _REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
@@ -346,15 +349,16 @@ class _Files:
     @property
     def _kind(self) -> str:
         name = self._name.rpartition("::")[2]
-        is_named = self._spec.members != "*" or has_ending(name, self._spec.format)
-        return _OF_FORMAT if is_named else Path(name).suffix
+        if self._spec.members != "*" or has_ending(name, self._spec.format) or is_archive(name):
+            return _OF_FORMAT
+        return Path(name).suffix or (_ABOUT if _ABOUT_DATA.fullmatch(name.rpartition("/")[2]) else "")
 
     @property
     def _judged(self) -> list[str]:
         """Kinds of files of which a loss counts."""
         if _OF_FORMAT in self._files:
             return [_OF_FORMAT]
-        return [suffix for suffix, files in self._files.items() if files > self._lost[suffix]]
+        return [kind for kind, files in self._files.items() if kind != _ABOUT and files > self._lost[kind]]
 
     @property
     def count(self) -> int:
@@ -431,7 +435,7 @@ def repeated_ids(shards: Iterable[Path], *, most: int = 1_000_000) -> int:
 
 def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
     """Yield what of the records' metadata is not read, and whether ids are none."""
-    if repeated := stats.get("repeated_ids", 0):
+    if (repeated := stats.get("repeated_ids", 0)) > spec.max_bad_share * stats["documents_out"]:
         yield (
             f"{repeated:,} documents have the {spec.field_map.id!r} of an earlier one, as in files that each count from 0:"
             ' they are drawn together (balance, held-out rows); fields.id = "" makes ids of files and positions'

@@ -89,6 +89,15 @@ def test_what_lies_beside_a_dump_is_lost_only_if_its_like_was_read(ending: str, 
         extract(tmp_path / "store", dump, format="wikiextractor", max_bad_share=0.1, bad_share_applies_from=1)
 
 
+def test_files_about_the_data_are_no_loss_and_broken_archives_are(tmp_path: Path) -> None:
+    parts = {"part-00000": WIKI, "part-00001": WIKI, "LICENSE": b"CC BY-SA", "README": b"Articles"}
+    found = extract(tmp_path / "store", directory(tmp_path / "a", parts), format="wikiextractor", max_bad_share=0.1)
+    assert len(found.documents) == 20 and found.stats["files_unread"] == 0
+    files = {"a.jsonl": jsonl(), "b.jsonl": jsonl(), "c.zip": b"PK\x03\x04 cut"}
+    with pytest.raises(ExtractionError, match=r"1 of 3 files(.|\n)*c\.zip"):
+        extract(tmp_path / "store", directory(tmp_path / "b", files), format="jsonl", max_bad_share=0.05)
+
+
 def test_a_truncated_archive_is_read_as_far_as_its_members_are(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar"
     whole = tar({"a.jsonl": jsonl(), "b.jsonl": jsonl()})

@@ -24,12 +24,15 @@ def test_ids_that_begin_anew_in_each_file_are_said(same: bool, tmp_path: Path) -
     folder.mkdir()
     jsonl(folder / "a.jsonl", 0, 12)
     jsonl(folder / "b.jsonl", 0 if same else 100, 8)
-    found = extract(tmp_path / "store", folder, format="jsonl", fields={"text": "text", "id": "id"})
+    found = extract(tmp_path / "store", folder, format="jsonl", fields={"text": "text", "id": "id"}, max_bad_share=0.05)
     assert found.stats["repeated_ids"] == 8 * same
     warnings = found.stats.get("warnings", ())
     assert any("8 documents have the 'id' of an earlier one" in one and 'fields.id = ""' in one for one in warnings) == same
+    jsonl(folder / "c.jsonl", 200, 400)
+    few = extract(tmp_path / "few", folder, format="jsonl", fields={"text": "text", "id": "id"}, max_bad_share=0.05)
+    assert few.stats["repeated_ids"] == 8 * same and not few.stats.get("warnings"), "2 % of the documents"
     unnamed = extract(tmp_path / "other", folder, format="jsonl", fields={"text": "text", "id": ""})
-    assert len({document.id for document in unnamed.documents}) == 20
+    assert len({document.id for document in unnamed.documents}) == 420
 
 
 def test_many_repetitions_are_estimated_in_little_memory(tmp_path: Path) -> None:

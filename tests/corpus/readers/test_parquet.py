@@ -424,8 +424,9 @@ def test_metadata_of_other_types_is_read_or_said_to_be_unread(tmp_path: Path) ->
             assert one.outlet == ""
         assert len({one.id for one in found.documents}) == 1
         assert found.stats["unread_fields"] == {"outlet": 3} and not found.stats["missing_fields"]
-        assert "'outlet' of 3 records is an object" in found.stats["warnings"][0]
-        assert "outlet.name" in found.stats["warnings"][0]
+        repeated, unread = found.stats["warnings"]
+        assert "2 documents have the 'id' of an earlier one" in repeated
+        assert "'outlet' of 3 records is an object" in unread and "outlet.name" in unread
 
 
 def test_lists_of_addresses_and_of_long_texts_are_no_metadata(tmp_path: Path) -> None:

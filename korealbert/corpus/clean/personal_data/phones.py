@@ -100,7 +100,7 @@ _OLD = re.compile(
 """What has a name and is old enough for a long range of years; of others it is a hotline (``대한항공(1588-2001)``)."""
 _FIGURE_BEFORE = re.compile(
     r"(?:(?<![A-Za-z])(?:ISO|ASA|BC|B\.C\.|AD|A\.D\.)|기원전|서기|해발|고도|표고|수심|감도"
-    r"|색온도|셔터(?: ?속도)?)[ :은는이가약]{0,4}\Z"
+    r"|색온도|셔터(?: ?속도)?|코스[피닥]|지수|점수|해상도|공격력|연봉|시간|(?<![A-Za-z])Elo)[ :은는이가약]{0,4}\Z"
 )
 """Words before a range of quantities or years."""
 
@@ -108,7 +108,7 @@ _FIGURE_BEFORE = re.compile(
 def _is_range(match: re.Match[str]) -> bool:
     """Return whether a number in the form of a hotline is a range of years or quantities (1600-2400rpm)."""
     first, last = int(match[0][:4]), int(match[0][5:9])
-    if 0 <= last - first <= _MAX_YEAR_RANGE or _is_counted(match, first, last) or _is_round(match, first, last):
+    if 0 <= last - first <= _MAX_YEAR_RANGE or _is_counted(match, first, last):
         return True
     before, after = text_before(match, _NEARBY_REACH), match.string[match.end() : match.end() + _NEARBY_REACH]
     if re.search(r"\([^()\n]*\Z", before) and re.match(r"[^()\n]*\)", after) and first < last <= _LAST_YEAR:
@@ -116,33 +116,16 @@ def _is_range(match: re.Match[str]) -> bool:
     return _FIGURE_BEFORE.search(before) is not None
 
 
-_OF_HOTLINE = re.compile(
-    r"(?:은행|뱅크|카드|보험|증권|생명|화재|캐피탈|대출|쇼핑|몰|택배|통신|텔레콤|항공|병원|센터|서비스|공사|공단|콜|번호)"
-    r"[ :은는이가]{0,3}\Z"
-)
-_FOR_HOTLINE = re.compile(r"번(?!지)| ?\(?(?:ARS|고객|상담|콜|무료|유료)|(?:으?로|에) ?(?:문의|전화|연락|신고|예약|신청|걸)")
-
-
-def _is_round(match: re.Match[str], first: int, last: int) -> bool:
-    """Return whether two numbers are round, as those of a range are (1600-2200, but also 1600-1200 and 1800-0600).
-
-    One number in 200 of 1600 or 1800 ends so; such a one is a hotline if the name of its owner or what it is for stands beside.
-    """
-    if first % 100 or last % (10 if first < last else 100):
-        return False
-    before = text_before(match, _NEARBY_REACH)
-    named = _NAME_BEFORE.search(before) or _OF_HOTLINE.search(before)
-    return not (named or _FOR_HOTLINE.match(match.string, match.end()))
-
-
 _WORD_END = r"(?:[은는이가을를의에로과와만씩]|으로|까지|부터|에서|정도|이상|이하)?(?![가-힣])"
 _FIGURE_AFTER = re.compile(
-    r"(?P<falling>번지| ?B\.? ?C(?:\.? ?E)?(?![A-Za-z]| ?카드))|[%℃℉°˚Å㎀-㏟]"
+    r"(?P<falling>번지| ?B\.? ?C(?:\.? ?E)?(?![A-Za-z]| ?카드))| ?[%℃℉°˚Å㎀-㏟]"
+    r"| ?(?:포인트|박스권)"
     r"|(?:미터|킬로|센티|밀리|피트|인치|마일(?!리지)|리터|그램|헥타르|에이커|k?칼로리|와트|볼트|루멘|켈빈|헤르츠|마력|해리"
     r"|위안|유로|파운드|프랑(?!스)|마리|페이지|세대|세기|년대|자루|켤레|그루)"
     rf"|(?:쪽(?!으로)|회(?!의)|[석호척량병권편곡칸종급벌]){_WORD_END}|(?P<even>[엔도]{_WORD_END})"
-    r"| ?(?:r/?min|rpm|[kMGT]?Hz|k?cal|cc|cm|[kmGM][gmWLlVA]|[MGT]B|[kM]?bps|mAh|[hkM]Pa|dpi|ppm|lm|fps|A\.?D|C\.?E|[KkgWVAJN])"
-    r"(?![A-Za-z0-9]| ?(?:은행|뱅크|카드|쇼핑|보험|증권))| (?:미터|피트|칼로리|마리|루멘)"
+    r"| ?(?:r/?min|rpm|RPM|[kMGT]?Hz|k?cal|cc|cm|[kmGM][gmWLlVA]|[MGT]B|[kM]?bps|mAh|[hkM]Pa|dpi|ppm"
+    r"|lm|fps|A\.?D|C\.?E|[KkgWVAJN])"
+    r"(?![A-Za-z0-9]| ?(?:은행|뱅크|카드|쇼핑|보험|증권))| (?:미터|리터|피트|칼로리|마리|루멘)"
 )
 """Units after a range of quantities or years. Such a range rises, except of lots and years before Christ; units that may be
 particles (``1588-1234엔``) follow two even numbers."""
@@ -180,9 +163,8 @@ def _is_local(match: re.Match[str]) -> bool:
     before = text_before(match, _NEARBY_REACH)
     label = _LOCAL_CUE.search(before) is not None
     asked = _LOCAL_AFTER.match(match.string, match.end()) is not None and not _OTHER_NUMBER.search(before)
-    round_range = first < last and not (first % 100 or last % 100)
     years = _YEARS[0] <= first <= last <= _YEARS[1]
-    certain = (label and asked) if years or round_range else (label or asked)
+    certain = (label and asked) if years else (label or asked)
     return certain and not _is_counted(match, first, last)
 
 
