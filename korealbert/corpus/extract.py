@@ -37,7 +37,7 @@ from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame
 from korealbert.corpus.readers.json import parse_json, parse_json_file
 from korealbert.corpus.readers.parquet import frame_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
-from korealbert.corpus.readers.spec import ExtractSpec, has_ending
+from korealbert.corpus.readers.spec import ExtractSpec, has_ending, is_note
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
@@ -54,11 +54,8 @@ from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
 _NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
-_OF_FORMAT, _ABOUT = "of the format", "about the data"
+_OF_FORMAT, _NOTE = "of the format", "a note"
 """Kinds of files, by their names; the others are suffixes."""
-_ABOUT_DATA = re.compile(
-    "README|LICEN[CS]E|COPYING|NOTICE|CHANGES|_SUCCESS|CHECKSUMS|(?:MD5|SHA(?:1|256|512))SUMS?", re.IGNORECASE
-)
 _TEMPLATES = "templates.json"
 
 _REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
@@ -351,14 +348,14 @@ class _Files:
         name = self._name.rpartition("::")[2]
         if self._spec.members != "*" or has_ending(name, self._spec.format) or is_archive(name):
             return _OF_FORMAT
-        return Path(name).suffix or (_ABOUT if _ABOUT_DATA.fullmatch(name.rpartition("/")[2]) else "")
+        return _NOTE if is_note(name) else Path(name).suffix
 
     @property
     def _judged(self) -> list[str]:
         """Kinds of files of which a loss counts."""
         if _OF_FORMAT in self._files:
             return [_OF_FORMAT]
-        return [kind for kind, files in self._files.items() if kind != _ABOUT and files > self._lost[kind]]
+        return [kind for kind, files in self._files.items() if kind != _NOTE and files > self._lost[kind]]
 
     @property
     def count(self) -> int:

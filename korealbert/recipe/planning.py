@@ -230,7 +230,8 @@ def _priced(
 def _left_in(nodes: Mapping[str, Node], identified: Mapping[str, Mapping[str, Any]]) -> str:
     """Say which benchmarks of a run have a test file that is removed from none of its corpora; "" if none has.
 
-    ``identified`` holds the specs as they enter the identities, by label.
+    ``identified`` holds the specs as they enter the identities, by label. Benchmarks are named as in the recipe, by the part of
+    the label before the weights and the seed.
     """
     corpora = [identified[label] for label, node in nodes.items() if isinstance(node.spec, DedupSpec)]
     removed = set().union(*map(contents_removed, corpora))

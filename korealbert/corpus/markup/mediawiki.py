@@ -287,7 +287,7 @@ _WORK = (
 )
 _TITLED = re.compile(
     rf"({_WORK})(?:인? |인){_TITLE}(에서(?:는|도|의)?|에(?:는|도)?|의|[을를이가은는과와도]|으?로)(?=[ ,.\n]|\Z)"
-    rf"|({_WORK}) ?{_TITLE}(?:(?= [가-힣])|, ?(?=[《〈「『]))"
+    rf"|({_WORK}) ?{_TITLE}(?:(?= [가-힣]{{2}})|, ?(?=[《〈「『]))"
 )
 """A title that was deleted, behind what it is the title of, to which its particle goes: 영화 《》에서 → 영화에서."""
 _UNTITLED = re.compile(

@@ -52,8 +52,19 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Suffixes of a format. In a directory with such files, other files (README.md, ``.gitattributes``) are not read."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-DESCRIPTIONS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
-"""Files in which the package datasets describes the others."""
+DUMP_PART = r"-p\d+p\d+"
+"""Pages in the name of a part of Wikipedia's dumps, between its format and packing: ``….xml-p1p82407.bz2``."""
+_NOTES = re.compile(
+    rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|copying|notice|changes|_success|checksums|(md5|sha(1|256|512))sums?"
+    rf"|.*-multistream-index\d*\.txt({DUMP_PART})?(\.bz2)?|dataset_(infos?|dict)\.json|state\.json",
+    re.IGNORECASE,
+)
+
+
+def is_note(name: str) -> bool:
+    """Return whether a file describes others by its name: ``README.ko.md``, ``LICENSE``, ``MD5SUMS``, the index of a Wikipedia
+    dump, ``dataset_info.json`` of the package datasets."""
+    return _NOTES.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def has_ending(name: str, format: str) -> bool | None:
@@ -62,7 +73,7 @@ def has_ending(name: str, format: str) -> bool | None:
         return None
     name = name.lower()
     compression = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), "")
-    return name.removesuffix(compression).endswith(_ENDINGS[format]) and name.rpartition("/")[2] not in DESCRIPTIONS
+    return name.removesuffix(compression).endswith(_ENDINGS[format]) and not is_note(name)
 
 
 _DROPPED_SECTIONS = (

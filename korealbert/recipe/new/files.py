@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from korealbert.artifact.files import DIGESTS, entries_of
 from korealbert.corpus.readers.records import writable
-from korealbert.corpus.readers.spec import DESCRIPTIONS
+from korealbert.corpus.readers.spec import DUMP_PART, is_note
 from korealbert.corpus.readers.text import MARKDOWN_ENDINGS, PLAIN_ENDINGS, SUBTITLE_ENDINGS, is_subtitles
 from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.schema import Quarantined
@@ -53,16 +53,8 @@ _FORMATS = {
     _WIKI_PREFIX: "wikiextractor",
 }
 ENDINGS = tuple(ending for ending in _FORMATS if ending != _WIKI_PREFIX)
-_PART = r"-p\d+p\d+"
-"""Pages in the name of a part of Wikipedia's dumps, between its format and packing: ``….xml-p1p82407.bz2``."""
-_TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
+_TAIL = re.compile(rf"({'|'.join(map(re.escape, ENDINGS))})({DUMP_PART})?({'|'.join(map(re.escape, PACKED))})?$", re.IGNORECASE)
 RENAME = "rename it (convmv -f cp949 -t utf-8 -r --notest DIRECTORY)"
-_NOTES = re.compile(
-    rf"(readme|licen[cs]e)([._-]?[a-z]{{2}})?(\.(txt|md|html?))?|.*-multistream-index\d*\.txt({_PART})?(\.bz2)?"
-    rf"|{'|'.join(map(re.escape, sorted(DESCRIPTIONS)))}",
-    re.IGNORECASE,
-)
-"""Names of files that describe others: ``README.ko.md``, ``LICENSE``, the index of a Wikipedia dump, ``dataset_info.json``."""
 _MAX_MEMBERS = 2_000
 """Members of one archive that are looked at; later ones are taken to be alike."""
 _MAX_DOCUMENT_BYTES = 64 << 10
@@ -180,11 +172,6 @@ def _label(file: File) -> str:
     ending = name.name if is_note(name.name) else writable(name.suffix.lower()) or "without an ending"
     nested = " in an archive, which must be unpacked first" if file.member and is_archive(name.name) else ""
     return f"{ending}{nested} {file.fault}".rstrip()
-
-
-def is_note(name: str) -> bool:
-    """Return whether a file of this name describes others."""
-    return _NOTES.fullmatch(name) is not None
 
 
 def _opened(file: Path) -> list[File]:

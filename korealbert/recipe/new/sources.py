@@ -23,13 +23,13 @@ from korealbert.corpus.extract import parse, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import Outcome, Tally, is_missing
-from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec, is_note
 from korealbert.corpus.readers.text import MARKDOWN_ENDINGS
 from korealbert.documents.containers import MemberFilter, is_archive
 from korealbert.documents.schema import Document, Quarantined
 from korealbert.formatting import by_number
 from korealbert.recipe.new.columns import further_columns, nested_text
-from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, is_note, units
+from korealbert.recipe.new.files import ENDINGS, STORE, File, FilesBelow, ending_of, files_below, units
 from korealbert.recipe.new.formats import encoding_of
 from korealbert.recipe.new.groups import Group, groups_of
 from korealbert.recipe.new.tables import Table

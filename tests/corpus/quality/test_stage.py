@@ -144,7 +144,8 @@ def test_documents_that_share_an_id_are_judged_on_their_own(tmp_path: Path) -> N
     drawn = QualitySpec.model_validate({"classifier": {"labelled": [str(labels)]}, "pareto": 1.5})
     ran(STAGE, drawn, {"documents": artifact}, tmp_path / "drawn")
     times = Counter(one.id for one in kept(tmp_path / "drawn") if one.source == "wiki")
-    assert 1 in times.values() and 2 in times.values()
+    assert {*times.values()} == {1, 2}, "of two documents with one id, one may be kept and the other dropped"
+    assert times.total() < 400, "some are dropped"
 
 
 @pytest.mark.parametrize(
