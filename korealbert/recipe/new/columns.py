@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from korealbert.corpus.readers.records import field_of
+
 NAMUWIKI = {"namespace", "title", "text"}
 """Fields that identify the records of NamuWiki's dumps."""
 TEXT_NAMES = ("text", "본문")
@@ -19,6 +21,8 @@ _NAMES_BY_ROLE: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
+_MIN_DIFFERENT_IDS = 0.9
+"""Share of the ids of the records looked at; a few records may stand twice."""
 _CONTAINERS = ("metadata", "meta")
 """Names of objects whose ``id`` is that of the document; another object's is its own (``author.id``)."""
 METADATA_NAMES = {name for names in _NAMES_BY_ROLE.values() for name in names}
@@ -119,7 +123,8 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
     """Return the field or column of each role, "" if there is none; ``Doc ID`` matches ``doc_id``. Fields of objects come after
     those of records: ``metadata.url``.
 
-    A column that mostly holds bytes which are not characters, as binary ids are, has no role.
+    A column that mostly holds bytes which are not characters, as binary ids are, has no role, nor have ids that repeat, as
+    those of files that each count from 0.
     """
     balance: Counter[str] = Counter()
     for record in records:
@@ -135,6 +140,9 @@ def fields_of(text: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]
         found = (f"{outer}.{inner}" for name in names for outer, inner in within if normalized(inner) == name)
         allowed = (path for path in found if role != "id" or normalized(path.partition(".")[0]) in _CONTAINERS)
         roles[role] = roles[role] or next((path for path in allowed if path != text), "")
+    ids = [str(one) for record in records if (one := field_of(dict(record), roles["id"])) is not None]
+    if len(set(ids)) < _MIN_DIFFERENT_IDS * len(ids):
+        roles["id"] = ""
     return {"text": text} | roles
 
 
