@@ -261,7 +261,7 @@ def _counted(stats: Mapping[str, Any]) -> str:
         text += f"; {unread:,} of {stats['files']:,} {'file' if files == 1 else 'files'} UNREAD"
     if aside := stats.get("files_left_aside"):
         text += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
-    return text + "".join(f"; WARNING: {warning}" for warning in stats.get("warnings", ()))
+    return text + "".join(f"\n  WARNING: {warning}" for warning in stats.get("warnings", ()))
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:

@@ -231,7 +231,7 @@ def test_lists_that_have_no_effect_are_named(tmp_path: Path) -> None:
     stats = ran(STAGE, spec, inputs, tmp_path / "out")
     assert "no document has a URL" in stats["warnings"][0] and "fields.url" in stats["warnings"][0]
     assert "empty.txt lists nothing" in stats["warnings"][1] and len(stats["warnings"]) == 2
-    assert "; WARNING: url_lists drop nothing" in _counted(stats)
+    assert "\n  WARNING: url_lists drop nothing" in _counted(stats)
     some = {
         "documents": stored(
             tmp_path / "some", [document(1, prose(1, 12), url="https://a.example/1"), document(2, prose(2, 12))]
