@@ -58,7 +58,7 @@ class _RowLines:
             part = self._buffer[self._position : end or None]
             self._position += len(part)
             self.row += part
-            if len(self.row) > self._cursor.limit:
+            if len(self.row) > self._cursor.limit + len(b"\r\n"):
                 self.dropped_lines += self.row.count(b"\n")
                 self.dropped_bytes += len(self.row)
                 self.row.clear()

@@ -177,9 +177,14 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
 
 
 def too_long_record(records: RawRecords, start: int, end: int) -> Quarantined | None:
-    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None."""
+    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None.
+
+    The blanks and line ends around it do not count.
+    """
     limit = records.max_record_bytes
-    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit)) if end - start > limit else None
+    if end - start <= limit or len(records.data[start:end].strip()) <= limit:
+        return None
+    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit))
 
 
 def read_each(

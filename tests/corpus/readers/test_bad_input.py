@@ -137,36 +137,6 @@ def test_records_beyond_the_limit_cost_only_themselves(tmp_path: Path, kind: str
     assert found.texts == ([] if kind == "news_text" else ["앞의 글이다.", "뒤의 글이다."])
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "news", "books", "text", "namuwiki"])
-def test_the_limit_of_records_is_exact(tmp_path: Path, kind: str) -> None:
-    """Framing sees only records that are longer than a batch of 1 MB."""
-    limit, texts = 1_024, ["앞의 글이다.", "뒤의 글이다."]
-
-    def one(text: str) -> str:
-        return (
-            text
-            if kind in ("books", "text")
-            else json.dumps({"namespace": 0, "title": "제목", "text": text}, ensure_ascii=False)
-        )
-
-    def written(size: int) -> bytes:
-        middle = (
-            one("") + "x" * (size - len(one("").encode()))
-            if kind in ("books", "text")
-            else one("x" * (size - len(one("").encode())))
-        )
-        records = [one(texts[0]), middle, one(texts[1])]
-        data = {"books": "text\n" + "\n".join(records) + "\n", "text": "\n\n".join(records)}
-        as_list = "[" + ",".join(records) + "]"
-        return data.get(kind, "\n".join(records) if kind == "jsonl" else as_list).encode()
-
-    for size, reasons in ((limit - 1, []), (limit + 1, ["record_too_long"])):
-        path = tmp_path / f"{size}.txt"
-        path.write_bytes(written(size))
-        found = extract(tmp_path / "store", path, format=kind, document="record", limits={"max_record_bytes": limit})
-        assert found.reasons == reasons and len(found.documents) == 3 - len(reasons)
-
-
 def test_invalid_utf8_names_line_and_byte(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = record(SENTENCE).encode() + b"\n"
