@@ -445,7 +445,7 @@ def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
         yield f"{name!r} of {count:,} records is an object or a list of several values, and not read as {role}: {remedy}"
     if spec.field_map.published and stats["unread_dates"] > spec.max_bad_share * stats["records_in"]:
         name, count = spec.field_map.published, stats["unread_dates"]
-        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15), and not read"
+        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15, RFC 2822, a Unix time), and not read"
 
 
 def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
@@ -462,7 +462,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=26,
+    version=27,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

@@ -104,7 +104,8 @@ class FieldMap(Spec):
     url: str = "url"
     """The address."""
     published: str = "published"
-    """Date or time of publication."""
+    """Date or time of publication: 2020-03-03, 2020.03.03. 오후 3:10, 20200303, Tue, 03 Mar 2020 10:00:00 +0900 (RFC 2822), or
+    a Unix time from 1990 to 2100 in seconds, milli-, micro- or nanoseconds, which is read as UTC."""
     id: str = "id"
     """The source's own identifier; by default file and position of the record. Records with the same identifier have the same
     document id, under which drops, removals and copies are listed."""
