@@ -154,6 +154,10 @@ def _rows(  # noqa: PLR0912, PLR0915 (one reader, whose rows end in several ways
             is_blank = not any(field.strip() for field in fields)
             if skip and not is_blank:
                 skip -= 1
+            elif b"\0" in lines.row:
+                position = f"line {cursor.line}"
+                lines.drop(cursor)
+                raise ReadFault("nul_bytes", position, NUL_REMEDY)
             elif not is_blank:
                 cursor.context = lines.row.decode("latin-1")
                 header = bytes(lines.row).strip(_AROUND_ROW)

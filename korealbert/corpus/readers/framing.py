@@ -379,7 +379,7 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
         yield cursor.too_long(*given_up)
     elif not closed:
         remedy = "the array is not closed; its whole records are kept; fetch the file again"
-        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_file", remedy)
+        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_json", remedy)
 
 
 def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:

@@ -225,7 +225,7 @@ def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(f"[\n{record(SENTENCE)},\n", "utf-8")
     found = extract(tmp_path / "store", path, format="json")
-    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_file"])
+    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_json"])
     path.write_text(f'[\n{record(SENTENCE)},\n{{"text": "잘', "utf-8")
     found = extract(tmp_path / "store", path, format="json")
     assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
@@ -340,7 +340,7 @@ def test_a_missing_quote_or_brace_costs_its_record_alone(
     assert lost <= {damaged, damaged + 1}
     assert damaged in lost or damage[1] == "}]}}"
     assert 1 <= len(found.quarantined) <= 4
-    assert all(reason in ("malformed_json", "truncated_file") for reason in found.reasons)
+    assert all(reason in ("malformed_json", "truncated_json") for reason in found.reasons)
     if between != "\n" and damage[1] != "}]}}":
         begin = data.encode().index(written[damaged].encode())
         places = [int(bad.position.rpartition("byte ")[2]) for bad in found.quarantined]
