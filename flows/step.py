@@ -259,6 +259,8 @@ def _counted(stats: Mapping[str, Any]) -> str:
     text += "".join(f", {number:,} {word}" for number, word in others if number)
     if unread := stats.get("files_unread"):
         text += f"; {unread:,} of {stats['files']:,} {'file' if files == 1 else 'files'} UNREAD"
+    if cut := stats.get("files_cut"):
+        text += f"; {cut:,} of {stats['files']:,} {'file' if files == 1 else 'files'} READ IN PART"
     if aside := stats.get("files_left_aside"):
         text += f"; left aside for their endings: {', '.join(f'{number:,} {ending}' for ending, number in aside.items())}"
     return text + "".join(f"\n  WARNING: {warning}" for warning in stats.get("warnings", ()))

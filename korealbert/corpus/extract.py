@@ -35,9 +35,10 @@ from korealbert.corpus.readers.columns import parse_columns
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file
+from korealbert.corpus.readers.lost_files import LostFiles
 from korealbert.corpus.readers.parquet import frame_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
-from korealbert.corpus.readers.spec import ExtractSpec, has_ending, is_note
+from korealbert.corpus.readers.spec import ExtractSpec, has_ending
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.documents.containers import MemberFilter, is_archive, open_files
 from korealbert.documents.schema import Quarantined
@@ -53,9 +54,6 @@ from korealbert.documents.shards import (
 from korealbert.documents.streams import RawFile
 
 _MAX_SHOWN_RECORDS = 5
-_NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
-_OF_FORMAT, _NOTE = "of the format", "a note"
-"""Kinds of files, by their names; the others are suffixes."""
 _TEMPLATES = "templates.json"
 
 _REQUIRED_PACKAGES = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
@@ -102,6 +100,8 @@ class ExtractStats(DocumentStats):
     """Files that were opened, including members of archives; None in artifacts of earlier versions."""
     files_unread: int = 0
     """Those of them of which nothing could be read."""
+    files_cut: int = 0
+    """Those that could be read only in part."""
     files_left_aside: dict[str, int] = Field(default_factory=dict)
     """Files that were not read because others in their directory have a suffix of the format, by their own suffix."""
     twins: int = 0
@@ -120,7 +120,7 @@ class ExtractStats(DocumentStats):
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    files, members = _Files(spec), MemberFilter(spec.members, spec.exclude)
+    files, members = LostFiles(spec), MemberFilter(spec.members, spec.exclude)
 
     def counted() -> Iterator[_ShardInput]:
         for shard in shard_inputs(spec, inputs, members):
@@ -134,7 +134,8 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
     stats = sum_stats(map_shards(extract_shard, counted(), out_dir=out_dir, runtime=runtime, step="extract"))
     files.close()
     _check_bad_share(spec, stats, out_dir)
-    files.check(stats["documents_in"])
+    if stats["documents_in"] >= spec.bad_share_applies_from and (fault := files.fault()):
+        raise ExtractionError(fault)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
     if spec.field_map.id:
@@ -143,7 +144,9 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
         stats["warnings"] = warnings
     if others := Counter(Path(name).suffix or Path(name).name for name in _files_of_other_formats(spec, inputs)):
         stats["files_left_aside"] = dict(sorted(others.items()))
-    return ExtractStats.of({**stats, "files": files.count, "files_unread": files.unread, "twins": members.hidden})
+    return ExtractStats.of(
+        {**stats, "files": files.count, "files_unread": files.unread, "files_cut": files.cut, "twins": members.hidden}
+    )
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -309,78 +312,6 @@ def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     return {**shard.stats, **tally.stats()}
 
 
-class _Files:
-    """The files of a source, and those of which nothing is read: each is a single record in quarantine, whatever it held.
-
-    Empty files are no loss. If files have a suffix of the format, only they count, else those with a suffix that was read.
-    """
-
-    def __init__(self, spec: ExtractSpec) -> None:
-        self._spec = spec
-        self._name = ""
-        self._fault: Quarantined | None = None
-        """The first entry of the current file if nothing is read of it so far."""
-        self._files, self._lost = Counter[str](), Counter[str]()  # by the kind of their names
-        self._first: dict[str, list[Quarantined]] = {}
-
-    def add(self, part: RawRecords | Quarantined) -> None:
-        """Count a part; the parts of a file come one after the other."""
-        if part.file != self._name:
-            self.close()
-            ends_archive = self._name.startswith(f"{part.file}::")
-            self._name = part.file
-            self._files[self._kind] += 1
-            if isinstance(part, Quarantined) and part.reason not in _NOTHING_TO_READ and not ends_archive:
-                self._fault = part
-        elif isinstance(part, RawRecords):
-            self._fault = None
-
-    def close(self) -> None:
-        """End the current file."""
-        if self._fault is not None:
-            self._lost[self._kind] += 1
-            if len(first := self._first.setdefault(self._kind, [])) < _MAX_SHOWN_RECORDS:
-                first.append(self._fault)
-            self._fault = None
-
-    @property
-    def _kind(self) -> str:
-        name = self._name.rpartition("::")[2]
-        if self._spec.members != "*" or has_ending(name, self._spec.format) or is_archive(name):
-            return _OF_FORMAT
-        return _NOTE if is_note(name) else Path(name).suffix
-
-    @property
-    def _judged(self) -> list[str]:
-        """Kinds of files of which a loss counts."""
-        if _OF_FORMAT in self._files:
-            return [_OF_FORMAT]
-        return [kind for kind, files in self._files.items() if kind != _NOTE and files > self._lost[kind]]
-
-    @property
-    def count(self) -> int:
-        """Number of files."""
-        return self._files.total()
-
-    @property
-    def unread(self) -> int:
-        """Number of those that are lost."""
-        return sum(self._lost[kind] for kind in self._judged)
-
-    def check(self, records: int) -> None:
-        """Raise ExtractionError if too large a share of the files is lost."""
-        spec, lost, files = self._spec, self.unread, sum(self._files[kind] for kind in self._judged)
-        if lost <= spec.max_bad_share * files or records < spec.bad_share_applies_from:
-            return
-        first = [fault for kind in self._judged for fault in self._first.get(kind, ())]
-        examples = "".join(f"\n  {one}" for one in first[:_MAX_SHOWN_RECORDS])
-        raise ExtractionError(
-            f"source {spec.source}: of {lost:,} of {files:,} files ({lost / files:.1%}), nothing can be read, more than"
-            f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}"
-            "\nMend them, leave them out by `exclude`, or raise max_bad_share"
-        )
-
-
 def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
@@ -445,7 +376,7 @@ def _warnings(spec: ExtractSpec, stats: Stats) -> Iterator[str]:
         yield f"{name!r} of {count:,} records is an object or a list of several values, and not read as {role}: {remedy}"
     if spec.field_map.published and stats["unread_dates"] > spec.max_bad_share * stats["records_in"]:
         name, count = spec.field_map.published, stats["unread_dates"]
-        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15), and not read"
+        yield f"{name!r} of {count:,} records is no date of a known form (2024-01-15, RFC 2822, a Unix time), and not read"
 
 
 def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
@@ -462,7 +393,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=26,
+    version=27,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

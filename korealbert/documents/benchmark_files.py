@@ -9,6 +9,7 @@ import codecs
 import csv
 import errno
 import io
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
@@ -25,6 +28,8 @@ from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
+
+_ROWS_PER_BATCH = 1_000
 
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file; the largest official one (MNLI train) has 76 MB."""
@@ -98,11 +103,12 @@ def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a benchmark file, without its line end, and its position."""
+    """One line of a benchmark file, without its line end, and its position; in Parquet a row, without a text."""
 
     file: str
     number: int
     text: str
+    unit: str = "line"
 
     @property
     def is_blank(self) -> bool:
@@ -111,7 +117,7 @@ class Line:
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """Return the error to raise for this line."""
-        return ValueError(f"{self.file}, line {self.number}, field {field!r}: {problem}; {remedy}")
+        return ValueError(f"{self.file}, {self.unit} {self.number}, field {field!r}: {problem}; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ class BenchmarkFile:
         content = self.content()
         if content.startswith(tuple(_COLUMNAR)):
             name = next(name for magic, name in _COLUMNAR.items() if content.startswith(magic))
-            have = 'set format = "parquet" if its table has that, or' if name == "Parquet" else "set another format, or"
+            have = 'set format = "parquet" or' if name == "Parquet" else "set another format, or"
             raise ValueError(f"{self}: these bytes are {name}, no text: {have} write the file as JSON Lines")
         try:
             text = content.decode(encoding)
@@ -208,6 +214,44 @@ class BenchmarkFile:
 
     def _unreadable(self, why: str) -> ValueError:
         return ValueError(f"{self}: cannot be read ({why}); is the download complete?")
+
+
+def parquet_rows(file: BenchmarkFile, *, name_classes: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file. Raises ValueError if it is damaged, no Parquet, or too large.
+
+    ``name_classes``: numbers of classes in lists become the names that the package datasets writes into the file.
+    """
+    try:
+        table = pq.ParquetFile(pa.BufferReader(file.content()))
+        if sum(table.metadata.row_group(number).total_byte_size for number in range(table.num_row_groups)) > MAX_BYTES:
+            raise ValueError(f"{file}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
+        classes = _classes_in_lists(table.schema_arrow) if name_classes else {}
+        for batch in table.iter_batches(_ROWS_PER_BATCH):
+            for row in batch.to_pylist():
+                named = {
+                    column: [names[each] if isinstance(each, int) and 0 <= each < len(names) else each for each in row[column]]
+                    for column, names in classes.items()
+                    if isinstance(row.get(column), list)
+                }
+                yield row | named
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the file is missing, for example
+        raise ValueError(f"{file}: no whole Parquet file ({error}); correct format, or fetch it again") from error
+
+
+def _classes_in_lists(schema: pa.Schema) -> dict[str, list[str]]:
+    """Return the names of the classes of each column with lists of them, as the package datasets describes its features."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        inner = {
+            name: one[0] if isinstance(one, list) else one.get("feature")
+            for name, one in features.items()
+            if name in schema.names
+        }
+        return {name: list(map(str, one["names"])) for name, one in inner.items() if one and one.get("_type") == "ClassLabel"}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
 
 
 def csv_rows(file: BenchmarkFile, encoding: str = "utf-8") -> Iterator[tuple[Line, list[str]]]:

@@ -48,7 +48,7 @@ _COLUMNS_OF_FORMAT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """The same of formats that are not tables, whatever the kind."""
 
-_TABULAR = ("tsv", "csv", "jsonl", "json")
+_TABULAR = ("tsv", "csv", "jsonl", "json", "parquet")
 _FORMATS: dict[Kind, tuple[str, ...]] = {"tagging": (*_TABULAR, "conll"), "spans": (*_TABULAR, "squad")}
 """The formats of kinds that allow more than tables."""
 
@@ -139,10 +139,10 @@ class Definition(Spec):
     ``tagging``: named entities among words or characters. ``spans``: answers in a context. ``choice``: one of some options."""
     origin: str = Field(min_length=1)
     """Origin and license of its official files."""
-    format: Literal["tsv", "csv", "jsonl", "json", "conll", "squad"]
+    format: Literal["tsv", "csv", "jsonl", "json", "parquet", "conll", "squad"]
     """``tsv``: tab-separated, with literal quotation marks. ``csv``: RFC 4180. ``jsonl``: a JSON object per line. ``json``: a
-    list of objects. ``conll``: a unit and its tag per line, blank lines between sentences (tagging). ``squad``: SQuAD's JSON
-    (spans)."""
+    list of objects. ``parquet``: a record per row, with the fields of ``jsonl``. ``conll``: a unit and its tag per line, blank
+    lines between sentences (tagging). ``squad``: SQuAD's JSON (spans)."""
     key: str = ""
     """json: the field of the outermost object that contains the list."""
     columns: Columns = Columns()
@@ -251,7 +251,7 @@ def _wrong_positions(form: str, columns: Sequence[Column]) -> Iterator[str]:
     positions = [column for column in columns if isinstance(column, int)]
     if form == "conll" and len(positions) < len(columns):
         yield "field 'columns': columns of conll are positions from 0; write numbers"
-    elif form in ("json", "jsonl", "squad") and positions:
+    elif form in ("json", "jsonl", "parquet", "squad") and positions:
         yield f"field 'columns': fields of {form} have names; write them instead of positions"
     elif 0 < len(positions) < len(columns):
         yield "field 'columns': names and positions are mixed; write names of the header line, or positions if there is none"

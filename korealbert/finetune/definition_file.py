@@ -65,7 +65,7 @@ class BenchmarkTable(Definition):
     @property
     def _unit_of_lists(self) -> str:
         """The unit of a list in the test file: words or characters of a sentence, or texts; "" if there is no list."""
-        if self.format not in ("conll", "json", "jsonl"):
+        if self.format not in ("conll", "json", "jsonl", "parquet"):
             return ""
         if self.kind == "choice":
             return "texts" if len(self.columns.options) == 1 else ""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 from unicodedata import normalize
 
 from korealbert.artifact.files import entries_of, unambiguous
-from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line, parquet_rows
 
 
 class Identifiers:
@@ -28,7 +28,11 @@ class Identifiers:
         """Return the id. Raises ValueError naming both lines if it was seen before."""
         if written in self._lines:
             before = self._lines[written]
-            where = f"line {before.number}" if before.file == line.file else f"{before.file}, line {before.number}"
+            where = (
+                f"{before.unit} {before.number}"
+                if before.file == line.file
+                else f"{before.file}, {before.unit} {before.number}"
+            )
             remedy = "keep one of the two, or fetch the official file again"
             raise line.error(field, f"{written!r} is in {where} too", remedy)
         self._lines[written] = line
@@ -235,6 +239,12 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
         yield _object(value, line)
 
 
+def parquet_records(file: BenchmarkFile) -> Iterator[Record]:
+    """Yield a record for each row of a Parquet file, with names of classes in lists. Raises ValueError as ``parquet_rows``."""
+    for number, row in enumerate(parquet_rows(file, name_classes=True), start=1):
+        yield Record(Line(str(file), number, "", "row"), row)
+
+
 def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") -> Iterator[Record]:
     """Yield the objects of a file that is a JSON list, or of the list in field ``key`` of a file that is an object.
 
@@ -316,5 +326,5 @@ def _float(value: int | float) -> float:
 
 
 def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"

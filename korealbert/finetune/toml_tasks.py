@@ -23,7 +23,15 @@ from korealbert.finetune.metrics.units import (
     strict_counts,
     undefined_macro_f1,
 )
-from korealbert.finetune.records import Identifiers, Record, check_width, json_lines, json_list, normalisation_hint
+from korealbert.finetune.records import (
+    Identifiers,
+    Record,
+    check_width,
+    json_lines,
+    json_list,
+    normalisation_hint,
+    parquet_records,
+)
 from korealbert.finetune.scores.resampling import Additive
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
 from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
@@ -140,6 +148,8 @@ class _Defined(Task):
         """Yield the record of each example."""
         if self.definition.format == "jsonl":
             return json_lines(file)
+        if self.definition.format == "parquet":
+            return parquet_records(file)
         if self.definition.format == "json":
             return json_list(file, key=self.definition.key or None)
         return _rows(self.definition, file)

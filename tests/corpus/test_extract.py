@@ -401,30 +401,6 @@ def test_a_misspelt_field_is_an_error_and_a_sometimes_missing_one_is_counted(tmp
     )
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("2019-12-31", "2019-12-31"),
-        ("2019.12.31 09:05", "2019-12-31T09:05"),
-        ("2019년 5월 3일", "2019-05-03"),
-        ("20190503", "2019-05-03"),
-        ("2019. 5. 3.", "2019-05-03"),
-        ("2019-05-03T09:05:07.123+09:00", "2019-05-03T09:05:07+09:00"),
-        ("2019-05-03 09:05:07Z", "2019-05-03T09:05:07Z"),
-        ("2019-05", "2019-05"),
-        ("2019-13-31", ""),
-        ("어제", ""),
-        ("13.04.07", ""),
-    ],
-)
-def test_dates_are_iso_or_none(tmp_path: Path, written: str, read: str) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(lines({"text": SENTENCE, "published": written}))
-    found = extract(tmp_path / "store", path, format="jsonl")
-    assert found.documents[0].published == read
-    assert found.stats["unread_dates"] == (not read)
-
-
 def test_files_of_one_name_give_documents_of_their_own(tmp_path: Path) -> None:
     paths = [tmp_path / folder / "a.jsonl" for folder in "xy"]
     for path in paths:

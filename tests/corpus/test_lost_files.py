@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 
 from flows.step import _counted
 from korealbert.corpus.extract import ExtractionError
-from tests.archives import tar
-from tests.corpus.extracting import extract
+from tests.archives import compressed, tar
+from tests.corpus.extracting import PAGE, dump, extract
 
 ROWS = [{"text": f"{n}번째 글이다."} for n in range(200)]
 
@@ -104,6 +105,64 @@ def test_a_truncated_archive_is_read_as_far_as_its_members_are(tmp_path: Path) -
     archive.write_bytes(whole[: whole.index(b"b.jsonl") + 100])  # within the header of the second member
     found = extract(tmp_path / "store", archive, format="jsonl", max_bad_share=0.05)
     assert len(found.documents) == 200 and found.stats["files_unread"] == 0 and found.stats["quarantined"] == 1
+
+
+def cut(data: bytes, ending: str) -> bytes:
+    """Return a compressed file without its second half, or a Parquet file with a damaged row group."""
+    if ending == "parquet":
+        return data[: len(data) // 3] + b"\xff" * 200 + data[len(data) // 3 + 200 :]
+    return compressed(ending, data)[: len(compressed(ending, data)) * 2 // 3]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst", "parquet"])
+def test_a_file_that_is_read_in_part_counts_as_half(ending: str, tmp_path: Path) -> None:
+    if ending == "parquet":
+        texts = [f"{n}번째 글이다. {'가나다라마바사' * (n % 50)} {n * n}" for n in range(2_000)]
+        pq.write_table(
+            pa.table({"text": texts}), tmp_path / "one", row_group_size=100, use_dictionary=False, compression="none"
+        )
+        good = (tmp_path / "one").read_bytes()
+        bad, suffix = cut(good, ending), "parquet"
+    else:
+        plain = b"".join(json.dumps({"text": f"{n}번째 글이다. {n * n * n}"}).encode() + b"\n" for n in range(5_000))
+        good, bad, suffix = compressed(ending, plain), cut(plain, ending), f"jsonl.{ending}"
+    folder = directory(tmp_path / "in", {f"{n:02}.{suffix}": bad if n % 3 == 2 else good for n in range(20)})
+    kind = suffix.partition(".")[0]
+    with pytest.raises(ExtractionError, match=r"6 of 20 files can be read only in part.* half \(15\.0%\)(.|\n)*02\."):
+        extract(tmp_path / "store", folder, format=kind, max_bad_share=0.149)
+    found = extract(tmp_path / "store", folder, format=kind, max_bad_share=0.15)
+    assert (found.stats["files_unread"], found.stats["files_cut"]) == (0, 6)
+    assert "; 6 of 20 files READ IN PART" in _counted(found.stats)
+
+
+def test_a_damaged_member_among_others_is_no_lost_file(tmp_path: Path) -> None:
+    """What follows it is read, as in WARC files, whose records are members of their own."""
+    members = [compressed("gz", jsonl(50)) for _ in range(20)]
+    members[7] = members[7][:60] + b"\xff" * 20 + members[7][80:]
+    folder = directory(tmp_path / "in", {"a.jsonl.gz": b"".join(members)})
+    assert extract(tmp_path / "store", folder, format="jsonl", max_bad_share=0.05).stats["files_cut"] == 0
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "text", "mediawiki", "csv", "json"])
+def test_a_file_of_nul_bytes_or_other_rubbish_is_lost(kind: str, tmp_path: Path) -> None:
+    rubbish = bytes(4_000), hashlib.shake_128(b"").digest(4_000), b"\0" * 3_000 + b"\n" * 100
+    good = {
+        "text": "\n\n".join(row["text"] for row in ROWS).encode(),
+        "csv": "\n".join(["text", *(row["text"] for row in ROWS)]).encode(),
+        "mediawiki": dump(*(PAGE.format(title=n, id=n, text=row["text"]) for n, row in enumerate(ROWS))),
+        "json": json.dumps(ROWS).encode(),
+    }.get(kind, jsonl())
+    ending = {"mediawiki": "xml", "text": "txt"}.get(kind, kind)
+    files = {f"{n:02}.{ending}": good if n > 2 else rubbish[n] for n in range(20)}
+    with pytest.raises(ExtractionError, match=r"3 of 20 files \(15\.0%\), nothing can be read"):
+        extract(tmp_path / "store", directory(tmp_path / "in", files), format=kind, document="record", max_bad_share=0.1)
+
+
+def test_a_file_that_ends_in_nul_bytes_is_read_in_part(tmp_path: Path) -> None:
+    """As after a loss of power."""
+    files = {"a.jsonl": jsonl() * 120 + bytes(3 << 20), "b.jsonl": jsonl() + b'{"text": "\0"}\n'}
+    found = extract(tmp_path / "store", directory(tmp_path / "in", files), format="jsonl", max_bad_share=0.25)
+    assert (found.stats["files_unread"], found.stats["files_cut"]) == (0, 1) and len(found.documents) == 24_200
 
 
 def test_a_file_that_is_one_record_counts_once(tmp_path: Path) -> None:

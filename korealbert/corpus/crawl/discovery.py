@@ -17,7 +17,8 @@ from korealbert.corpus.crawl.frontier import Frontier, Kind, KnownUrl
 from korealbert.corpus.crawl.source import MAX_URL_CHARS, PageUrl, Source, article_url, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.html.encoding import decode_page
-from korealbert.corpus.readers.records import iso_date, one_line
+from korealbert.corpus.readers.dates import iso_date
+from korealbert.corpus.readers.records import one_line
 
 _PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
 """Matches ``{namespace}`` or ``prefix:`` before the name of an element, or nothing."""

@@ -7,15 +7,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
-from korealbert.documents.benchmark_files import MAX_BYTES, BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path
+from korealbert.documents.benchmark_files import BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path, parquet_rows
 
 _Column = str | int
-_ROWS_PER_BATCH = 1_000
 
 
 class EvaluationFile(Spec):
@@ -171,7 +168,7 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
         lines = (line for line in evaluation.file.lines(evaluation.encoding) if line.text.strip())
         records = ((f"line {line.number}", _parsed(evaluation, line.text, line.number)) for line in lines)
     elif evaluation.format == "parquet":
-        records = ((f"row {number}", row) for number, row in enumerate(_parquet_rows(evaluation), 1))
+        records = ((f"row {number}", row) for number, row in enumerate(parquet_rows(evaluation.file), 1))
     else:
         whole = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
         if evaluation.key:
@@ -183,19 +180,6 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
         for column in evaluation.columns:
             for value in _values(evaluation, place, column, [record], str(column)):
                 yield from _texts_of(evaluation, place, column, value)
-
-
-def _parquet_rows(evaluation: EvaluationFile) -> Iterator[dict[str, Any]]:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(evaluation.file.content()))
-        if sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups)) > MAX_BYTES:
-            raise ValueError(f"{evaluation.file}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
-        for batch in file.iter_batches(_ROWS_PER_BATCH):
-            yield from batch.to_pylist()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the file is missing, for example
-        raise ValueError(f"{evaluation.file}: no whole Parquet file ({error}); correct format, or fetch it again") from error
 
 
 def _values(evaluation: EvaluationFile, place: str, column: _Column, within: Any, name: str) -> Iterator[Any]:

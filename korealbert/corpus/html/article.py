@@ -15,7 +15,8 @@ from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import Article, byline, date_line, read_metadata
 from korealbert.corpus.html.struck import show_struck
 from korealbert.corpus.markup.formulas import of_mathml
-from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
+from korealbert.corpus.readers.dates import iso_date
+from korealbert.corpus.readers.records import UNWANTED, one_line, tidy
 from korealbert.corpus.superscripts import CONTEXT_CHARS, LEVEL, LOWERED, RAISED, read_scripts, script_text
 
 _MIN_TEXT_CHARS = 60

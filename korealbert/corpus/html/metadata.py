@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
-from korealbert.corpus.readers.records import iso_date, one_line
+from korealbert.corpus.readers.dates import iso_date
+from korealbert.corpus.readers.records import one_line
 
 _ARTICLE_TYPES = (
     *("article", "newsarticle", "reportagenewsarticle", "opinionnewsarticle", "analysisnewsarticle", "backgroundnewsarticle"),

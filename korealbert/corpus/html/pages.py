@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from korealbert.corpus.html.article import UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
 from korealbert.corpus.html.metadata import Article
+from korealbert.corpus.readers.dates import iso_date
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
 from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.corpus.readers.records import (
@@ -30,7 +31,6 @@ from korealbert.corpus.readers.records import (
     category_of_folder,
     decode_record,
     document_of,
-    iso_date,
 )
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id

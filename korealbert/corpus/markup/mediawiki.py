@@ -29,6 +29,7 @@ from korealbert.corpus.readers.records import (
     decode_record,
     one_line,
     tidy,
+    too_long_record,
 )
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
@@ -102,7 +103,7 @@ def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:
 
 
 def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
-    source = decode_record(records, start, end)
+    source = too_long_record(records, start, end) or decode_record(records, start, end)
     if isinstance(source, Quarantined):
         return source
     page, path, text = Page(), list[str](), list[str]()
@@ -208,22 +209,25 @@ DOC_END = b"</doc>"
 DOC = re.compile(rb"</?doc\b")
 """Occurs in each document, even if its end is missing."""
 
-_DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"\b(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
-"""A value ends before another attribute or the end of the line, because titles have unescaped quotes and ``>``."""
+_DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*+<doc\s(?:(?>[^\n]*>)[ \t\r]*+$|(?P<none>[^\n]*+))", re.MULTILINE)
+"""Matches the rest of a line that does not end as a start does (group ``none``): no other start on it does."""
+_ATTRIBUTE = re.compile(r"\b(\w++)=\"(?:(.*?)\"(?=\s++\w++=\"|\s*+>?\s*+$)|.*+)")
+"""A value ends before another attribute or the end of the line, because titles have unescaped quotes and ``>``. Matches a
+value without an end, too, behind which no other has one."""
 
 
 def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """Read one document per ``<doc>``."""
-    data, position = records.data, 0
-    while start := _DOC_START.search(data, position):
+    data, position, end = records.data, 0, 0
+    while start := _next_doc(data, position, len(data)):
         if data[position : start.start()].strip():
             remedy = "expected <doc …>: run WikiExtractor again"
             yield bad_record(records, position, start.start(), "text_outside_doc", remedy)
-        end = data.find(DOC_END, start.end())
+        if 0 <= end < start.end():
+            end = data.find(DOC_END, start.end())
         tally.records += 1
         stop = end if end >= 0 else len(data)
-        if data.find(b"<doc", start.end(), stop) >= 0 and (following := _DOC_START.search(data, start.end(), stop)):
+        if data.find(b"<doc", start.end(), stop) >= 0 and (following := _next_doc(data, start.end(), stop)):
             position = following.start()
             remedy = "another <doc …> begins before </doc>: run WikiExtractor again"
             yield bad_record(records, start.start(), position, "unclosed_doc", remedy)
@@ -233,6 +237,9 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             yield bad_record(records, start.start(), len(data), "truncated_file", remedy)
             return
         position = end + len(DOC_END)
+        if bad := too_long_record(records, start.start(), position):
+            yield bad
+            continue
         yield _read_doc(spec, records, start, end, tally)
     if data[position:].strip():
         unread = decode_record(records, position, len(data))
@@ -241,12 +248,17 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         yield unread if isinstance(unread, Quarantined) else outside
 
 
+def _next_doc(data: bytes, position: int, end: int) -> re.Match[bytes] | None:
+    """Return the next start of a document."""
+    return next((found for found in _DOC_START.finditer(data, position, end) if found["none"] is None), None)
+
+
 def _read_doc(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:
     record = decode_record(records, start.start(), end)
     if isinstance(record, Quarantined):
         return record
     start_tag, _, body = record.partition("\n")
-    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(start_tag)}
+    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(start_tag) if value}
     title = one_line(attributes.get("title", ""))
     if not title:
         remedy = "<doc> has no title attribute: is this WikiExtractor's output?"

@@ -170,8 +170,10 @@ class _Blocks:
         close = self._group_ends.get(start, -1)
         if head and (kind in ("wiki", "folding") or (kind == "if" and _holds(head[2]))):
             return self._block_head(head, close, kind)
-        if close < 0:
-            return head.end() if head else end
+        if close < 0:  # NamuWiki prints it as it is written; its head says nothing to readers, unless it is HTML
+            body = end if head is None else head.end(1) if kind == "html" else head.end()
+            self.lost["condition" if kind == "if" else "code"] += body - (head.end(1) if head else end)
+            return body
         content = self.source[end:close]
         if kind == "html":
             content = content[len("#!html") :]

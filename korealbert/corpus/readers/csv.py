@@ -58,7 +58,7 @@ class _RowLines:
             part = self._buffer[self._position : end or None]
             self._position += len(part)
             self.row += part
-            if len(self.row) > self._cursor.limit:
+            if len(self.row) > self._cursor.limit + len(b"\r\n"):
                 self.dropped_lines += self.row.count(b"\n")
                 self.dropped_bytes += len(self.row)
                 self.row.clear()
@@ -154,6 +154,10 @@ def _rows(  # noqa: PLR0912, PLR0915 (one reader, whose rows end in several ways
             is_blank = not any(field.strip() for field in fields)
             if skip and not is_blank:
                 skip -= 1
+            elif b"\0" in lines.row:
+                position = f"line {cursor.line}"
+                lines.drop(cursor)
+                raise ReadFault("nul_bytes", position, NUL_REMEDY)
             elif not is_blank:
                 cursor.context = lines.row.decode("latin-1")
                 header = bytes(lines.row).strip(_AROUND_ROW)

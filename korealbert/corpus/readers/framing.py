@@ -47,7 +47,7 @@ class RawRecords:
     last: bool = False
     """Whether this is the last batch of the file."""
     max_record_bytes: int = sys.maxsize
-    """Longer records go to quarantine; framing leaves out only those that are longer than a batch, too."""
+    """Longer records go to quarantine; framing leaves out only those that are longer by a batch."""
     _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
     """The last offset given to ``line_at`` and the lines before it, so that a million bad records take linear time."""
 
@@ -281,7 +281,7 @@ def _delimited(
             end = buffer.rfind(delimiter, unseen)
             if end >= 0:
                 yield from cut(end + len(delimiter))
-            elif len(buffer) > cursor.limit:
+            elif len(buffer) > cursor.limit + RAW_RECORDS_BYTES:  # for what is around a record: blanks, a dump's header
                 line, byte = cursor.line, cursor.byte
                 buffer = _skip_record(cursor, buffer, delimiter)
                 yield cursor.too_long(line, byte)
@@ -379,7 +379,7 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
         yield cursor.too_long(*given_up)
     elif not closed:
         remedy = "the array is not closed; its whole records are kept; fetch the file again"
-        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_file", remedy)
+        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_json", remedy)
 
 
 def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:

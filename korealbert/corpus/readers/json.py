@@ -102,7 +102,8 @@ def json_records(
 
 _MAX_VALUES = 1 << 20
 """Largest number of values in one record: an empty list of two bytes takes 56 bytes of memory."""
-_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)', re.DOTALL)
+"""Matches an open string, too, to the end: a search from each of the escaped quotes in it would take quadratic time."""
 
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)

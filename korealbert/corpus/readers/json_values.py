@@ -29,6 +29,7 @@ _DEPTH_CHANGES = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHER_BYTES = bytes(set(range(256)) - set(b"[{]}"))
 
 _SEPARATORS = b" \t\r\n,"
+_BLANKS = re.compile(rb"[ \t\r\n]*+")
 _BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*+(?:(?=\{\s*"([^"]*))|)')
 """Where an object may begin, if it has a group: without the empty alternative, blank lines would take quadratic time."""
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
@@ -139,8 +140,9 @@ class ValueScanner:
 
     @property
     def partial_bytes(self) -> int:
-        """Size of the open record so far."""
-        return len(self._buffer) - self._start
+        """Size of the open record so far, without the blanks before it."""
+        begin = _BLANKS.match(self._buffer, self._start)
+        return len(self._buffer) - (begin.end() if begin else self._start)
 
     def feed(self, block: bytes) -> None:
         """Add bytes and scan them."""

@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, time
 from math import isnan
 from typing import Any
 
 from korealbert.corpus.normalise import composed
+from korealbert.corpus.readers.dates import iso_date
 from korealbert.corpus.readers.framing import RawRecords, too_long_remedy
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
@@ -35,11 +35,6 @@ _SEVERAL = frozenset(("title", "outlet", "category"))
 _MAX_LISTED_CHARACTERS = 300
 """Longest list of titles or categories; a longer one is something else."""
 
-_DATE = re.compile(
-    r"(\d{4})(?: ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2})(?:일|\.)?|(\d{2})(\d{2}))"
-    r"(?:[T ] ?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)? ?(Z|[+-]\d{2}:?\d{2})?)?"
-)
-_YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _UNTIDY = re.compile(f"[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
 """Matches any character that ``tidy`` removes or replaces; most texts have none."""
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
@@ -131,22 +126,6 @@ def one_line(value: str) -> str:
     return " ".join(tidy(value).split())
 
 
-def iso_date(value: str) -> str:
-    """Return a date of a usual Korean or ISO form in ISO 8601, as precise as it is; else an empty string."""
-    found = _DATE.fullmatch(value)
-    if not found:
-        return value if _YEAR_OR_MONTH.fullmatch(value) else ""
-    year, month, day, packed_month, packed_day, hour, minute, second, zone = found.groups()
-    try:
-        day_only = date(int(year), int(month or packed_month), int(day or packed_day)).isoformat()
-        if hour is None:
-            return day_only
-        clock = time(int(hour), int(minute), int(second or 0)).isoformat("seconds" if second else "minutes")
-    except ValueError:
-        return ""
-    return f"{day_only}T{clock}{zone or ''}"
-
-
 def writable(text: str) -> str:
     """Escape lone surrogates, which shards and statistics cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -177,9 +156,14 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
 
 
 def too_long_record(records: RawRecords, start: int, end: int) -> Quarantined | None:
-    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None."""
+    """Return the entry of the quarantine for a record that is longer than ``limits.max_record_bytes``, or None.
+
+    The blanks and line ends around it do not count.
+    """
     limit = records.max_record_bytes
-    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit)) if end - start > limit else None
+    if end - start <= limit or len(records.data[start:end].strip()) <= limit:
+        return None
+    return bad_record(records, start, end, "record_too_long", too_long_remedy(limit))
 
 
 def read_each(

@@ -104,7 +104,8 @@ class FieldMap(Spec):
     url: str = "url"
     """The address."""
     published: str = "published"
-    """Date or time of publication."""
+    """Date or time of publication: 2020-03-03, 2020.03.03. 오후 3:10, 20200303, Tue, 03 Mar 2020 10:00:00 +0900 (RFC 2822), or
+    a Unix time from 1990 to 2100 in seconds, milli-, micro- or nanoseconds, which is read as UTC."""
     id: str = "id"
     """The source's own identifier; by default file and position of the record. Records with the same identifier have the same
     document id, under which drops, removals and copies are listed."""
@@ -225,7 +226,7 @@ class ExtractSpec(Spec):
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
-    fails and names the first five."""
+    fails and names the first five. A file of which the rest is not read, as it was cut or is damaged, counts as half."""
     bad_share_applies_from: int = Field(default=20, ge=1)
     """With fewer records no share is too large, except that a source without any readable record always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)

@@ -57,7 +57,7 @@ _SAMI = re.compile(r"<sync\s+start\s*=", re.IGNORECASE)
 _SAMI_HEAD = re.compile(r"\A.*?(?=<sync\s+start\s*=)", re.IGNORECASE | re.DOTALL)
 _SAMI_CUE = re.compile(r"<sync\b[^<>]*>?|<p\b(?:\s+(?:class|id)\s*=\s*[\w\"']+)*\s*>?", re.IGNORECASE)
 """The time of a line of SAMI, and the mark of its language; files often lack the ``>`` of either."""
-_SAMI_TAG = re.compile(r"<!--.*?-->|</?[a-z][^<>]*>", re.IGNORECASE | re.DOTALL)
+_SAMI_TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
 
 
 def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -149,12 +149,21 @@ def _text(spec: ExtractSpec, source: str) -> str:
     """Return a source without the times of subtitles and, if it is Markdown, without marks."""
     if _is_sami(source):
         lines = _SAMI_CUE.sub("\n", _SAMI_HEAD.sub("", source, count=1))
-        source = unescape(_SAMI_TAG.sub("", _HTML_BREAK.sub("\n", lines)))
+        source = unescape(_SAMI_TAG.sub("", _without_comments(_HTML_BREAK.sub("\n", lines))))
     elif _has_cues(source):
         if head := _WEBVTT_HEAD.match(source):
             source = _WEBVTT_BLOCK.sub("", f"\n{source[head.end() :]}")
         source = _CUE_MARK.sub("", _CUE.sub(lambda cue: "" if cue["none"] is None else cue[0], source))
     return _strip_markdown(source) if spec.markdown else source
+
+
+def _without_comments(text: str) -> str:
+    """Remove ``<!-- … -->``; one that is not closed is text."""
+    parts, position = list[str](), 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start + len("<!--"))) >= 0:
+        parts.append(text[position:start])
+        position = end + len("-->")
+    return "".join((*parts, text[position:]))
 
 
 def _strip_markdown(text: str) -> str:

@@ -113,6 +113,14 @@ def test_a_condition_shows_what_readers_of_the_article_see(condition: str, shown
     assert extract_namumark(markup, DEFAULT).lost["condition"] > 0
 
 
+def test_a_group_that_is_not_closed_loses_its_head_alone() -> None:
+    for head, construct in (("#!if false", "condition"), ("#!syntax python", "code")):
+        found = extract_namumark(f"강은 길다.\n{{{{{{{head}\n산은 높다.\n\n물은 맑다.", DEFAULT)
+        assert found.text.split() == ["강은", "길다.", "산은", "높다.", "물은", "맑다."]
+        assert found.lost[construct] == len(head) - len(head.split()[0])
+    assert "산은 높다." in text_of("강은 길다.\n{{{#!html 산은 높다.\n물은 맑다.")
+
+
 def test_what_is_lost_is_counted_once() -> None:
     lost = extract_namumark("강은 길다.[* 재면 [[파일:가.jpg]] 길다.] {{{#!syntax a\nb\n}}}\n## 주석\n|| 칸 ||\n", DEFAULT).lost
     assert lost["file"] == len("[[파일:가.jpg]]")

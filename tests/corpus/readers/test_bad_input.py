@@ -137,36 +137,6 @@ def test_records_beyond_the_limit_cost_only_themselves(tmp_path: Path, kind: str
     assert found.texts == ([] if kind == "news_text" else ["앞의 글이다.", "뒤의 글이다."])
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "news", "books", "text", "namuwiki"])
-def test_the_limit_of_records_is_exact(tmp_path: Path, kind: str) -> None:
-    """Framing sees only records that are longer than a batch of 1 MB."""
-    limit, texts = 1_024, ["앞의 글이다.", "뒤의 글이다."]
-
-    def one(text: str) -> str:
-        return (
-            text
-            if kind in ("books", "text")
-            else json.dumps({"namespace": 0, "title": "제목", "text": text}, ensure_ascii=False)
-        )
-
-    def written(size: int) -> bytes:
-        middle = (
-            one("") + "x" * (size - len(one("").encode()))
-            if kind in ("books", "text")
-            else one("x" * (size - len(one("").encode())))
-        )
-        records = [one(texts[0]), middle, one(texts[1])]
-        data = {"books": "text\n" + "\n".join(records) + "\n", "text": "\n\n".join(records)}
-        as_list = "[" + ",".join(records) + "]"
-        return data.get(kind, "\n".join(records) if kind == "jsonl" else as_list).encode()
-
-    for size, reasons in ((limit - 1, []), (limit + 1, ["record_too_long"])):
-        path = tmp_path / f"{size}.txt"
-        path.write_bytes(written(size))
-        found = extract(tmp_path / "store", path, format=kind, document="record", limits={"max_record_bytes": limit})
-        assert found.reasons == reasons and len(found.documents) == 3 - len(reasons)
-
-
 def test_invalid_utf8_names_line_and_byte(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = record(SENTENCE).encode() + b"\n"
@@ -255,7 +225,7 @@ def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(f"[\n{record(SENTENCE)},\n", "utf-8")
     found = extract(tmp_path / "store", path, format="json")
-    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_file"])
+    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_json"])
     path.write_text(f'[\n{record(SENTENCE)},\n{{"text": "잘', "utf-8")
     found = extract(tmp_path / "store", path, format="json")
     assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
@@ -370,7 +340,7 @@ def test_a_missing_quote_or_brace_costs_its_record_alone(
     assert lost <= {damaged, damaged + 1}
     assert damaged in lost or damage[1] == "}]}}"
     assert 1 <= len(found.quarantined) <= 4
-    assert all(reason in ("malformed_json", "truncated_file") for reason in found.reasons)
+    assert all(reason in ("malformed_json", "truncated_json") for reason in found.reasons)
     if between != "\n" and damage[1] != "}]}}":
         begin = data.encode().index(written[damaged].encode())
         places = [int(bad.position.rpartition("byte ")[2]) for bad in found.quarantined]
