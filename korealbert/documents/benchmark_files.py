@@ -111,13 +111,18 @@ class Line:
     unit: str = "line"
 
     @property
+    def position(self) -> str:
+        """Unit and number, as messages name them."""
+        return f"{self.unit} {self.number}"
+
+    @property
     def is_blank(self) -> bool:
         """Whether the line has only ASCII blanks; other blanks, such as U+00A0 and U+3000, are text."""
         return not self.text.strip(_BLANKS)
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """Return the error to raise for this line."""
-        return ValueError(f"{self.file}, {self.unit} {self.number}, field {field!r}: {problem}; {remedy}")
+        return ValueError(f"{self.file}, {self.position}, field {field!r}: {problem}; {remedy}")
 
 
 @dataclass(frozen=True)

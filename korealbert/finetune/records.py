@@ -28,11 +28,7 @@ class Identifiers:
         """Return the id. Raises ValueError naming both lines if it was seen before."""
         if written in self._lines:
             before = self._lines[written]
-            where = (
-                f"{before.unit} {before.number}"
-                if before.file == line.file
-                else f"{before.file}, {before.unit} {before.number}"
-            )
+            where = before.position if before.file == line.file else f"{before.file}, {before.position}"
             remedy = "keep one of the two, or fetch the official file again"
             raise line.error(field, f"{written!r} is in {where} too", remedy)
         self._lines[written] = line

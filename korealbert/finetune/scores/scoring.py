@@ -350,9 +350,7 @@ def _by_id(records: Sequence[Record], field: str) -> dict[str, Record]:
     for record in records:
         name = _id(record, field)
         if name in by_id:
-            raise record.error(
-                field, f"{name!r} is in {by_id[name].line.unit} {by_id[name].line.number} too", "keep one of the two"
-            )
+            raise record.error(field, f"{name!r} is in {by_id[name].line.position} too", "keep one of the two")
         by_id[name] = record
     return by_id
 
