@@ -77,10 +77,16 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
 
 
 def _table(title: str, first: Sequence[str], columns: Sequence[Column], body: Sequence[Sequence[str]]) -> Table:
-    """Return a table with a column of numbers for each of ``columns`` behind the ``first`` ones; our means are marked."""
+    """Return a table with a column of numbers for each of ``columns`` behind the ``first`` ones, of which the second is "From".
+
+    Our means are marked; if there is nothing else, none is, and the column "From" is left out.
+    """
     header = [*first, *(column.title for column in columns)]
     marked = frozenset(number for number, line in enumerate(body) if line[1] == OURS)
-    return Table(title, header, body, frozenset(range(2, len(header))), marked)
+    if len(marked) < len(body):
+        return Table(title, header, body, frozenset(range(2, len(header))), marked)
+    rows = [[line[0], *line[2:]] for line in body]
+    return Table(title, [header[0], *header[2:]], rows, frozenset(range(1, len(header) - 1)))
 
 
 def _lines_of(spec: AblationReportSpec, values: Values, row: Row) -> list[list[str]]:
@@ -211,9 +217,9 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
             body.append(["", PRINTED, *_printed_differences(spec, row)])
     if not body:
         return None
-    whose = "ours and the paper's" if any(line[1] == PRINTED for line in body) else "ours"
+    whose = ", ours and the paper's" if any(line[1] == PRINTED for line in body) else ""
     title = f"Differences from {spec.baseline}"
-    table = _table(f"{title}, {whose}, × 100", ["", "From"], spec.columns, body)
+    table = _table(f"{title}{whose}, × 100", ["", "From"], spec.columns, body)
     text = "Differences are paired: the same seeds on both sides, and the interval is that of their mean. "
     return Section("differences", title, [table, Text(text + _by_chance(found, spec.confidence), quiet=True)])
 
