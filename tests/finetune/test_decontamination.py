@@ -10,6 +10,8 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluation_texts
@@ -56,7 +58,11 @@ CONLL = [
 ]
 
 
-def table(form: str, row: dict[str, Any]) -> str:
+def table(form: str, row: dict[str, Any]) -> str | bytes:
+    if form == "parquet":
+        content = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([row]), content)
+        return content.getvalue()
     if form == "json":
         return json.dumps({"rows": [row]}, ensure_ascii=False)
     if form == "jsonl":
@@ -68,9 +74,9 @@ def table(form: str, row: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def cases() -> list[tuple[str, str]]:
+def cases() -> list[tuple[str, str | bytes]]:
     """TOML file and official file of every format of every kind."""
-    found = []
+    found: list[tuple[str, str | bytes]] = []
     for name in KINDS:
         for form in _FORMATS.get(name, _TABULAR):
             if form == "conll":
@@ -78,15 +84,15 @@ def cases() -> list[tuple[str, str]]:
             elif form == "squad":
                 found.append((kind(name, form, ""), json.dumps(SQUAD)))
             else:
-                more = LISTS.get(name, []) if form in ("json", "jsonl") else []
+                more = LISTS.get(name, []) if form in ("json", "jsonl", "parquet") else []
                 key = 'key = "rows"\n' if form == "json" else ""
                 found += [(kind(name, form, given, key + own), table(form, row)) for given, own, row in [*ROWS[name], *more]]
     return found
 
 
 @pytest.mark.parametrize(("toml", "content"), cases())
-def test_the_texts_that_are_read_are_kept_out_of_a_corpus(bench: Bench, toml: str, content: str) -> None:
-    bench.write(content, "official")
+def test_the_texts_that_are_read_are_kept_out_of_a_corpus(bench: Bench, toml: str, content: str | bytes) -> None:
+    (bench.directory / "official").write_bytes(content if isinstance(content, bytes) else content.encode())
     path = bench.write(f"{toml}[files]\ntest = 'official'\n")
     read = set[str]()
     for example in tasks.find(str(path)).read(BenchmarkFile(bench.directory / "official")):

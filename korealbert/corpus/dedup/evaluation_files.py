@@ -123,13 +123,19 @@ def _csv(evaluation: EvaluationFile) -> Iterator[str]:
 
 
 def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
-    """Yield the fields of numbered rows that are in ``columns``; the first row may be a header."""
-    positions: list[int] | None = None
+    """Yield the fields of numbered rows that are in ``columns``; the first row may be a header, and no row is longer."""
+    positions: list[int] = []
+    width = 0
     for number, row in rows:
-        if positions is None:
-            positions = [_position(evaluation, column, row) for column in evaluation.columns]
+        if not width:
+            width, positions = len(row), [_position(evaluation, column, row) for column in evaluation.columns]
             if evaluation.header:
                 continue
+        if len(row) > width:
+            problem = f"the row has {len(row)} fields, the first row {width}"
+            raise evaluation.file.error(
+                number, f"column {width}", problem, "restore the official line, or quote its separators"
+            )
         for position in positions:
             if position >= len(row):
                 problem = f"the row has {len(row)} fields, column {position} is not among them"
@@ -140,8 +146,10 @@ def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) 
 def _position(evaluation: EvaluationFile, column: _Column, first: list[str]) -> int:
     if isinstance(column, int):
         return column
-    if evaluation.header and column in first:
+    if evaluation.header and first.count(column) == 1:
         return first.index(column)
+    if evaluation.header and column in first:
+        raise ValueError(f"{evaluation.file}: the first row names {column!r} more than once: {first}; write its position")
     raise ValueError(f"{evaluation.file}: no column {column!r}; the first row is {first}: name one of them, or a position")
 
 

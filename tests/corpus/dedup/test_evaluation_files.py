@@ -72,6 +72,12 @@ def test_evaluation_sets_are_read_in_their_own_format(
     [
         ("a\tb\n가\t나\n", {"format": "tsv", "columns": ["c"]}, r"no column 'c'; the first row is \['a', 'b'\]"),
         ("a\tb\n가\n", {"format": "tsv", "columns": ["b"]}, "line 2, field 'column 1': the row has 1 fields"),
+        (
+            "a,b\n1,하나, 둘\n",
+            {"format": "csv", "columns": ["b"]},
+            "line 2, field 'column 2': the row has 3 fields, the first row 2",
+        ),
+        ("b\tb\n가\t나\n", {"format": "tsv", "columns": ["b"]}, "names 'b' more than once: .*; write its position"),
         ('[{"a": 1}]', {"format": "json", "columns": ["b"]}, r"record 1: no field 'b' in \['a'\]"),
         ("{", {"format": "json", "columns": ["b"]}, "line 1, column 2: not JSON"),
         ("[]", {"format": "korquad"}, "not KorQuAD's shape"),
