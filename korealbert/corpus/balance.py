@@ -1,7 +1,7 @@
 """Stage ``balance``: drop news articles until the categories are nearer to their target shares.
 
 The first functions compute how many characters each category may keep; in their docstrings a category has n characters of N
-in all, the share q = n / N, and the target t. Articles are then kept in the order of a hash of seed and id until the
+in all, the share q = n / N, and the target t. Articles are then kept in the order of a hash of seed, id and text until the
 characters of their category are used up. The choice depends on neither input order nor workers, and a larger ``alpha`` keeps
 every article that a smaller one keeps.
 """
@@ -125,9 +125,13 @@ class BalanceSpec(Spec):
         return self
 
 
-def draw(seed: int, document_id: str) -> int:
-    """Return the hash that orders documents; those with low draws are kept longest."""
-    return hash64(f"{seed}\0{document_id}")
+def draw(seed: int, document: Document) -> int:
+    """Return the hash that orders documents; those with low draws are kept longest.
+
+    The text is hashed, too: ids that begin anew in each file of a source repeat, and by them alone the same lines of all files
+    would be kept.
+    """
+    return hash64(f"{seed}\0{document.id}\0{document.text}")
 
 
 def _stratum(document: Document, spec: BalanceSpec) -> str:
@@ -151,7 +155,7 @@ def _measure_shard(spec: BalanceSpec, shard: Path, index: int, out_dir: Path) ->
     with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
         for document in read_documents(shard):
             if document.source in spec.sources:
-                row = (_stratum(document, spec), document.category, draw(spec.seed, document.id), len(document.text))
+                row = (_stratum(document, spec), document.category, draw(spec.seed, document), len(document.text))
                 table.append(row)
     return {}
 
@@ -217,7 +221,7 @@ def _write_shard(spec: BalanceSpec, path: Path, index: int, out_dir: Path) -> St
         for document in read_documents(path):
             balanced = document.source in spec.sources
             last = thresholds.get((_stratum(document, spec), document.category)) if balanced else None
-            keep = last is None or draw(spec.seed, document.id) <= last
+            keep = last is None or draw(spec.seed, document) <= last
             if keep:
                 shard.keep(document)
             else:
@@ -265,7 +269,7 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
 
 STAGE = Stage(
     "balance",
-    version=3,
+    version=4,
     spec=BalanceSpec,
     run=run,
     table="balance",

@@ -205,6 +205,38 @@ def test_targets_must_be_weights() -> None:
         BalanceSpec(targets={"정치": 0.0})
 
 
+def test_documents_of_one_id_are_drawn_apart() -> None:
+    """Rows of files that each count from 0 have the same ids; a tenth of each file is kept, not the same tenth."""
+    files = [[document(row, f"{file}의 {row}번째 글이다.") for row in range(1000)] for file in "가나다라"]
+    lowest = [sorted(range(1000), key=lambda row, rows=rows: draw(1, rows[row]))[:100] for rows in files]
+    for number, one in enumerate(lowest):
+        for other in lowest[number + 1 :]:
+            assert len(set(one) & set(other)) < 30, "10 are expected by chance, 100 if ids decide"
+
+
+def test_draws_are_uniform_where_ids_repeat() -> None:
+    draws = [draw(1, document(row % 10, f"{row}번째 글이다.")) >> 60 for row in range(8000)]
+    counts = [draws.count(sixteenth) for sixteenth in range(16)]
+    assert sum((count - 500) ** 2 / 500 for count in counts) < 45, "chi-squared with 15 degrees of freedom, p = 0.0001"
+
+
+def test_the_same_id_in_two_sources_is_two_documents() -> None:
+    one, other = document(7, "글이다.", "news"), document(7, "글이다.", "leads")
+    assert one.id != other.id and draw(1, one) != draw(1, other)
+
+
+def test_which_of_repeated_ids_stay_does_not_depend_on_order(tmp_path: Path) -> None:
+    rows = [document(row % 20, f"{row}번째 글이다.", category="정치" if row % 4 else "경제") for row in range(400)]
+    found = set()
+    for number, order in enumerate((rows, rows[::-1], sorted(rows, key=lambda one: one.text))):
+        (tmp_path / str(number)).mkdir()
+        balanced(tmp_path / str(number), order, alpha=0.5)
+        found.add(frozenset(one.text for one in kept(tmp_path / str(number) / "out")))
+    (texts,) = found
+    groups = [sum(f"{row}번째 글이다." in texts for row in range(first, 400, 20)) for first in range(20)]
+    assert any(0 < group < 20 for group in groups), "not all documents of an id or none"
+
+
 @pytest.mark.parametrize("alpha", [0.02, 0.9])
 def test_articles_stay_in_the_order_of_their_draws_until_the_quota_is_spent(alpha: float, tmp_path: Path) -> None:
     documents = [
@@ -217,7 +249,7 @@ def test_articles_stay_in_the_order_of_their_draws_until_the_quota_is_spent(alph
     expected = set()
     for name, limit in limits.items():
         spent = 0
-        for one in sorted((one for one in documents if one.category == name), key=lambda one: draw(1, one.id)):
+        for one in sorted((one for one in documents if one.category == name), key=lambda one: draw(1, one)):
             spent += len(one.text)
             if spent <= limit:
                 expected.add(one.id)

@@ -95,6 +95,8 @@ class Rule(Spec):
     """For the zone any: remove up to this many headlines (short lines, no full sentences) directly below the line, too."""
     alone: bool = False
     """For whole lines of the tail: skip the line if the one above matches too, because both are entries of a list."""
+    after: tuple[str, ...] = ()
+    """For the zone any: only in texts in which one of these rules has removed something: one caption makes others likelier."""
     once: bool = False
     """Skip the rule if it matches two lines with others between them: dates above paragraphs are the days of a diary."""
     outlets: tuple[str, ...] = ()
@@ -168,10 +170,13 @@ class _OpenParts:
         """By rule: characters before and behind its open part, or None."""
         self._removal: tuple[str, int] | None = None
         self._last_prose = 0
+        self.removers: set[str] = set()
+        """Rules that have removed something."""
 
     def removed(self, rule: Rule, start: int) -> None:
         """Note a removal, for the next ``open_again``."""
         self._removal = rule.id, start
+        self.removers.add(rule.id)
 
     def open_again(self, view: str, lines: list[_Line], last_prose: int) -> None:
         """Open the lines around the last removal, and the text for rules with ``text_below`` if prose moved further down."""
@@ -260,6 +265,8 @@ class NewsRules:
         last_prose = _last_prose_line(view, lines)
         open_parts.open_again(view, lines, last_prose)
         for rule in rules:  # the outer loop, so that a caption is removed before the credit that identifies it
+            if rule.after and open_parts.removers.isdisjoint(rule.after):
+                continue
             part = open_parts.of(rule, view, lines)
             for index in _lines_with(rule.contains, view, lines, part) if rule.contains else part:
                 line = lines[index]

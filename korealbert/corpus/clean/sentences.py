@@ -196,7 +196,7 @@ class SentenceSample:
 
     def add(self, document_id: str, text: str) -> None:
         """Offer a document with its text before splitting."""
-        entry = (-hash64(f"sentences\0{document_id}"), text)
+        entry = (-hash64(f"sentences\0{document_id}\0{text}"), text)
         if len(self._lowest) < self._size:
             heapq.heappush(self._lowest, entry)
         elif self._lowest and entry > self._lowest[0]:

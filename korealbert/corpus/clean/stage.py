@@ -288,7 +288,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=25,
+    version=26,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -407,7 +407,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=19,
+    version=20,
     spec=DedupSpec,
     run=run,
     table="dedup",

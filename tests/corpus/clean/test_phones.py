@@ -71,3 +71,36 @@ def test_local_numbers_beside_others(text: str, expected: str) -> None:
 )
 def test_ranges_figures_and_other_numbers_stay(text: str) -> None:
     assert mask(text, ("phone",)).text == text
+
+
+@pytest.mark.parametrize("form", ["{}({})", "{} ({})", "{}[{}]", "‘{}’({})", "그때 {}({})은 나루를 건넜다."])
+@pytest.mark.parametrize("name", ["오스만", "합스부르크", "홍길동", "나루 운하", "신고전주의", "동인도회사", "논문의 나루"])
+@pytest.mark.parametrize("years", ["1522-1899", "1588-1969", "1644-2020", "1577-1900"])
+def test_years_in_brackets_behind_a_name_stay(form: str, name: str, years: str) -> None:
+    text = form.format(name, years)
+    assert mask(text, ("phone",)).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "한빛항공({})",
+            "한빛 서비스센터 ({})",
+            "한빛렌터카[{}]는",
+            "한빛은행(상담 {})",
+            "전화(☎ {})",
+            "상담 나루({})",
+            "나루({})로 전화하면 된다.",
+        ),
+        *("나루({})에 문의하라.", "나루 ({}번)으로 연락", "{}"),
+    ],
+)
+@pytest.mark.parametrize("number", ["1522-1899", "1588-2001"])
+def test_hotlines_that_read_as_years_are_masked(text: str, number: str) -> None:
+    assert mask(text.format(number), ("phone",)).text == text.format("[전화번호]")
+
+
+@pytest.mark.parametrize("number", ["1522-9000", "1899-1522"])
+def test_what_is_no_range_of_years_is_a_hotline_in_brackets_too(number: str) -> None:
+    assert mask(f"나루({number})", ("phone",)).text == "나루([전화번호])"

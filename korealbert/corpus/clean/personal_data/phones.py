@@ -36,10 +36,12 @@ _PHONE = re.compile(
     rf"|(?P<local>[2-9][0-9]{{2,3}}-[0-9]{{4}})(?! ?{COUNTED})"
     rf")(?:~[0-9]{{1,4}}(?![0-9시])|(?:[/,][0-9]{{4}}(?![0-9])){{1,3}}(?! ?{COUNTED}))?{MAYBE_BEFORE_NUMBER}"
 )
+_INQUIRY = "(?<!논)(?<![ (][전주산])문의"
+"""Not of 논문의, 전문의, 주문의, 산문의; but 안전문의."""
 _PHONE_CUE = re.compile(
     r"(?:(?:전화(?!(?<=\[전화)번호\])|연락|휴대|핸드폰|팩스|대표|(?:고객|콜) ?센터|[☎☏℡]"
     r"|(?<![A-Za-z])(?i:tel|fax|phone|mobile|h\.?p))[^0-9\n]{0,10}"
-    r"|(?:문의|상담|예약|신고|안내|사무실)(?:(?!번호)[^0-9\n]){0,10}|(?<![가-힣])번호[^0-9\n]{0,4})\Z"
+    rf"|(?:{_INQUIRY}|상담|예약|신고(?!전[주파])|안내|사무실)(?:(?!번호)[^0-9\n]){{0,10}}|(?<![가-힣])번호[^0-9\n]{{0,4}})\Z"
 )
 _PHONE_CUE_REACH = 20
 
@@ -90,14 +92,24 @@ def _is_figure(match: re.Match[str], before: str) -> bool:
 
 _MAX_YEAR_RANGE = 300
 """``1588-1640`` is a range of years, not a hotline, if it is not longer than this (바로크 1600-1750, 청나라 1644-1912)."""
-_LAST_YEAR = 2030
-"""In brackets a range of years up to this one may be longer: (1588-1969)."""
-_NAME_BEFORE = re.compile(r"[가-힣A-Za-z0-9]['’\"”]? ?\(\Z")
-_OLD = re.compile(
-    r"(?:성성|교황청|[왕제공]국|왕[조가실]|가문|시대|수도회|선교회|교회|성당|의회|대학교?|학교|학[회파]"
-    r"|인도 ?회사|도서관|극장|총독부|전쟁)['’\"”]? ?\(\Z"
+_LAST_YEAR = 2100
+"""In brackets a range of years up to this one may be longer: 합스부르크(1522-1899)."""
+_BRACKETS = {"(": ")", "[": "]"}
+_SERVICE_BEFORE = re.compile(
+    r"(?:항공|은행|뱅크|금고|카드|캐피탈|보험|화재|생명|손보|증권|페이|저축|대부|통신|텔레콤|모바일|전자|서비스|택배|물류|배송|운송|버스|택시|터미널|렌[터트]카"
+    r"|여행사?|투어|관광|호텔|리조트|콘도|쇼핑|마트|마켓|몰|백화점|면세점|프라자|플라자|매장|대리점|영업[점소]|지점|본점|지사|본사"
+    r"|(?<![동서남북])센터|공사|공단|공제회?|진흥원|관리원|정보원|연금|재단|협회|조합|주식회사|㈜|컴퍼니|코리아|그룹|산업|병원|의원|클리닉|치과|약국"
+    r"|우체국|세무서|소방서|경찰서|보건소|구청|시청|군청|도청|국세청|코레일|철도|상조|렌탈|보안|캡스|에스원|학원|에듀|스쿨|치킨|피자|반점|식당"
+    r"|(?<![가-힣])(?:KT|SKT?|LGU?|LG유플러스|S-?OIL|신한|국민|농협|수협|신협|우리은|하나은|삼성|현대|롯데|한국가스|한국전력|한전))"
+    r"[가-힣]{0,3}['’\"”]? ?[(\[]\Z"
 )
-"""What has a name and is old enough for a long range of years; of others it is a hotline (``대한항공(1588-2001)``)."""
+"""Businesses and authorities that have a hotline; behind other names a range of years is likelier (``대한항공(1588-2001)``)."""
+_CUE_NEARBY = re.compile(
+    rf"(?:전화(?!위복)|{_INQUIRY}|상담|예약|(?<![가-힣])신고(?!전[주파])|고객|콜 ?센터|핫라인|연락처|대표 ?번호|[☎☏℡]"
+    r"|(?<![A-Za-z])(?i:tel|fax|ars))[^.?!\n]{0,20}\Z"
+)
+_CUE_AFTER = re.compile(r"[^()\[\]\n]{0,10}[)\]] ?(?:번 ?)?(?:으?로|에|에서) ?(?:전화|문의|상담|예약|신고|연락|신청|접수|걸)")
+"""Words of telephone near a number in brackets."""
 _FIGURE_BEFORE = re.compile(
     r"(?:(?<![A-Za-z])(?:ISO|ASA|BC|B\.C\.|AD|A\.D\.)|기원전|서기|해발|고도|표고|수심|감도"
     r"|색온도|셔터(?: ?속도)?|코스[피닥]|지수|점수|해상도|공격력|연봉|시간|(?<![A-Za-z])Elo)[ :은는이가약]{0,4}\Z"
@@ -111,9 +123,15 @@ def _is_range(match: re.Match[str]) -> bool:
     if 0 <= last - first <= _MAX_YEAR_RANGE or _is_counted(match, first, last):
         return True
     before, after = text_before(match, _NEARBY_REACH), match.string[match.end() : match.end() + _NEARBY_REACH]
-    if re.search(r"\([^()\n]*\Z", before) and re.match(r"[^()\n]*\)", after) and first < last <= _LAST_YEAR:
-        return not _NAME_BEFORE.search(before) or _OLD.search(before) is not None
+    if first < last <= _LAST_YEAR and _in_brackets(before, after):
+        return not (_SERVICE_BEFORE.search(before) or _CUE_NEARBY.search(before) or _CUE_AFTER.match(after))
     return _FIGURE_BEFORE.search(before) is not None
+
+
+def _in_brackets(before: str, after: str) -> bool:
+    opened = re.search(r"[(\[](?=[^()\[\]\n]*\Z)", before)
+    closed = re.match(r"[^()\[\]\n]*([)\]])", after)
+    return opened is not None and closed is not None and _BRACKETS[opened[0]] == closed[1]
 
 
 _WORD_END = r"(?:[은는이가을를의에로과와만씩]|으로|까지|부터|에서|정도|이상|이하)?(?![가-힣])"
