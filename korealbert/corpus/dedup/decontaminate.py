@@ -209,20 +209,21 @@ class EvaluationTexts:
         left = []
         for paragraph in paragraphs:
             line_owners = [next(owners) for _ in paragraph]
-            owner = self._paragraph_owner(paragraph)
+            kept = [line for line, one in zip(paragraph, line_owners) if one is None]
+            owner = self._paragraph_owner(paragraph, kept)
             if owner is not None:
                 whole[self.names[owner]] += 1
                 continue
             lines.update(self.names[one] for one in line_owners if one is not None)
-            if kept := [line for line, one in zip(paragraph, line_owners) if one is None]:
+            if kept:
                 left.append(kept)
         return left
 
-    def _paragraph_owner(self, paragraph: _Paragraph) -> int | None:
-        """Return the benchmark for which a paragraph is removed: as one of its texts, or for a passage."""
+    def _paragraph_owner(self, paragraph: _Paragraph, kept: _Paragraph) -> int | None:
+        """Return the benchmark for which a paragraph is removed: as one of its texts, or for a passage in the lines to keep."""
         squeezed, text = "".join(letters for _, letters in paragraph), "\n".join(line for line, _ in paragraph)
         owner = self._texts.get(fingerprint(squeezed, text)) if text else None
-        return owner if owner is not None else self._passage_owner(squeezed, "paragraph")
+        return owner if owner is not None else self._passage_owner("".join(letters for _, letters in kept), "paragraph")
 
     def _line_owners(self, lines: Sequence[tuple[str, str]]) -> list[int | None]:
         """Return the benchmark for which each line is removed: it contains a text, or is made of texts with its neighbours."""

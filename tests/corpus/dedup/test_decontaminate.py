@@ -321,6 +321,15 @@ def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path:
         assert clean.drop or clean.text == text
 
 
+def test_a_long_text_in_a_line_of_its_own_takes_no_other_line(tmp_path: Path) -> None:
+    long = "조선 시대의 학자 이황은 안동에서 태어나 도산 서원을 세우고 많은 제자를 길러 냈으며 여러 책을 남겼다."
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set", long, passages="paragraph"))
+    clean = evaluation.decontaminate(f"가을이 왔다.\n{long}\n비가 내렸다.")
+    assert (clean.text, clean.drop, clean.lines.total()) == ("가을이 왔다.\n비가 내렸다.", None, 1)
+    part = long[: len(long) - 4]
+    assert evaluation.decontaminate(f"가을이 왔다.\n{part}\n비가 내렸다.").drop is not None, "a passage takes its paragraph"
+
+
 def test_short_stretches_and_laughter_are_ignored(tmp_path: Path, nsmc: EvaluationFile) -> None:
     texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
     innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
