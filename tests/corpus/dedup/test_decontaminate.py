@@ -326,7 +326,7 @@ def test_a_long_text_in_a_line_of_its_own_takes_no_other_line(tmp_path: Path) ->
     evaluation = texts_of(tmp_path, lines_of(tmp_path / "set", long, passages="paragraph"))
     clean = evaluation.decontaminate(f"가을이 왔다.\n{long}\n비가 내렸다.")
     assert (clean.text, clean.drop, clean.lines.total()) == ("가을이 왔다.\n비가 내렸다.", None, 1)
-    part = long[: len(long) - 4]
+    part = long[:-2]
     assert evaluation.decontaminate(f"가을이 왔다.\n{part}\n비가 내렸다.").drop is not None, "a passage takes its paragraph"
 
 
