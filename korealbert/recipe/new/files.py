@@ -293,9 +293,10 @@ def ending_of(tail: str) -> str:
 def units(texts: Mapping[str, Sequence[File]]) -> dict[str, str]:
     """Return by ending what a document is in text files. A few files beside many short ones of other endings are like these.
 
-    A file of subtitles is a document however few there are: its blank lines separate sentences.
+    A file of subtitles is a document however few there are: its blank lines separate sentences. Empty files say nothing.
     """
-    others = {tail: files for tail, files in texts.items() if ending_of(tail) not in SUBTITLE_ENDINGS}
+    filled = {tail: [file for file in files if not file.is_empty] or files for tail, files in texts.items()}
+    others = {tail: files for tail, files in filled.items() if ending_of(tail) not in SUBTITLE_ENDINGS}
     like = "file" if _are_many_short([file for files in others.values() for file in files]) else ""
     return dict.fromkeys(texts, "file") | {tail: like or _unit(files) for tail, files in others.items()}
 

@@ -162,6 +162,14 @@ def test_files_are_documents_unless_they_are_few_or_large(texts: list[str], unit
     assert long_enough > 0.8 * len(source.sample.lengths) > 10
 
 
+def test_an_empty_file_does_not_decide_what_a_document_is(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("\n\n".join(f"{prose(n)}\n{prose(n + 40)}" for n in range(30)))
+    (tmp_path / "texts" / "b.txt").touch()
+    project.write(tmp_path / "mine", [tmp_path / "texts"])
+    assert recipes.load(tmp_path / "mine" / "recipe.toml").extract["texts"].document == "record"
+
+
 @pytest.mark.parametrize("end", ["\n", "\n\n"])
 def test_each_of_a_few_short_files_is_a_document(end: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
