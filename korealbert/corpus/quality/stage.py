@@ -245,7 +245,11 @@ def _copies(dedup: Artifact) -> pl.LazyFrame | None:
     near = dropped.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
     near = near.group_by("survivor").agg(near=pl.len() + pl.col("exact").fill_null(0).sum())
     both = exact.join(near, on="survivor", how="full", coalesce=True)
-    return both.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0))
+    # An exact copy may have its survivor's id, if that repeats.
+    lost = dropped.filter(pl.col("reason") != "exact_duplicate").select(survivor="id")
+    return both.join(lost, on="survivor", how="anti").select(
+        "survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0)
+    )
 
 
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
@@ -358,7 +362,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
 
 STAGE = Stage(
     "quality",
-    version=3,
+    version=4,
     spec=QualitySpec,
     run=run,
     table="quality",

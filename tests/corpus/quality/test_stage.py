@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Runtime
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality.models import Classifier, codes, train_classifier, train_language_model
-from korealbert.corpus.quality.stage import STAGE, QualityError, QualitySpec, copies_found
+from korealbert.corpus.quality.stage import STAGE, QualityError, QualitySpec, cluster_sizes, copies_found
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
 SALES = ["특가", "무료배송", "클릭", "이벤트", "당첨", "사은품", "즉시할인", "문의환영"]
@@ -113,6 +113,19 @@ def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
 def test_a_source_without_documents_is_named(corpus: Artifact, tmp_path: Path) -> None:
     with pytest.raises(QualityError, match="no bad text to train on in blogs"):
         ran(STAGE, spec(classifier={"good": ["wiki"], "bad": ["blogs"]}), {"documents": corpus}, tmp_path / "out")
+
+
+def test_the_sizes_of_clusters_count_each_dropped_copy_once(tmp_path: Path) -> None:
+    """Here an exact copy of a near-duplicate, an exact copy of a contained text, and copies that have one id."""
+    near, within = prose(1, 30).replace("\n", " ", 1) + " 끝.", "\n".join(prose(2, 30).split("\n")[:9])
+    texts = [prose(1, 30), prose(1, 30), near, near, prose(2, 30), within, within]
+    documents = [document(str(number), text) for number, text in enumerate(texts)] + 3 * [document("same", prose(3, 30))]
+    found = tmp_path / "dedup"
+    stats = ran(dedup.STAGE, dedup.DedupSpec(), {"all": stored(tmp_path / "in", documents)}, found)
+    assert stats["dropped"] == {"contained": 1, "exact_duplicate": 5, "near_duplicate": 1}
+    assert cluster_sizes(Artifact("dedup", found)) == {3: 1, 4: 1}
+    kept_ids = {one.id for one in kept(found)}
+    assert copies_found(Artifact("dedup", found)).keys() <= kept_ids
 
 
 def test_texts_with_many_copies_are_repeated(tmp_path: Path) -> None:
