@@ -94,6 +94,13 @@ _NAMED_NUMBER = re.compile(
 """In the topic of a text it is rather a name than an amount: 2011년은, 100미터는."""
 _COUNTED = re.compile(r"\d ?(?:명|건|개|곳|원|만|억|조|퍼센트|%|일|시|분|초|마리|대의|권의|차례|여)")
 
+_PAGE_NUMBERS = re.compile(
+    r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력|(?:최종 ?)?수정|작성|게시|승인"
+    r"|hits?|views?|likes?|read)(?:수|일|일시|시간|일자|날짜)? ?[:：|]? ?(?>\d[\d.,:/ -]*)(?![호차기편권])",
+    re.IGNORECASE,
+)
+"""What a page counts and when it was made, which differ in its copies: 등록일 2012-03-04 10:22 | 조회 1,234 | 추천 5."""
+
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
 
@@ -103,6 +110,7 @@ _NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
     """Return the hashes by which a text is compared with others."""
+    text = _PAGE_NUMBERS.sub(" ", text)
     words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
     opening = text[:_OPENING_CHARACTERS]
     subject = _hashes(opening, of_title=True)

@@ -263,6 +263,18 @@ def test_amounts_and_dates_that_a_new_version_corrects_do_not(one: str, other: s
     assert len(outcome(tmp_path, DedupSpec(threshold=0.6), news=documents)[1]) == 1
 
 
+@pytest.mark.parametrize("at_end", [True, False])
+def test_what_a_page_counts_does_not_tell_copies_apart(at_end: bool) -> None:
+    footers = [
+        "등록일 2012-03-04 10:22 | 조회 1,234 | 추천 5 | 댓글 3",
+        "등록일 2017-11-28 23:41 | 조회 88 | 추천 17 | 댓글 64",
+    ]
+    one, other = (compared(f"{prose(1, 8)}\n{footer}" if at_end else f"{footer}\n{prose(1, 8)}") for footer in footers)
+    assert not different_subjects(one, other)
+    rates = ("환율은 1,130원과 1,020원이었다.", "환율은 1,154원과 1,047원이었다.")
+    assert different_subjects(*(compared(f"{rate}\n{footers[0]}") for rate in rates))
+
+
 def test_a_row_of_digits_is_no_ordinal_and_is_tried_once() -> None:
     """Every digit of a long row would be tried as a beginning, each up to the end of the row."""
     assert [len(_identifiers(text)) for text in ("12번째 문", "첫 번째 문", f"{'1' * 200_000}번째 문", "1" * 200_000)] == [
