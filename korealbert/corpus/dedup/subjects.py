@@ -2,11 +2,12 @@
 
 Names and numbers decide. A text is represented by the hashes of all occurrences of its words, those of the words of its title,
 and, because titles may be equal or missing, those of the words of its opening that it repeats, and of the opening's
-identifiers, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its first 은 or 는,
-with its number. Amounts and dates are none, nor is what a page counts (views, likes). Titles that are the same except for
-their identifiers decide even if the texts have none of these; other words of titles count only where the text has them,
-because headlines are reworded. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and 경상남도의 are one
-name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as 제주도 and as 제주.
+identifiers, which need not be repeated: 7호, 제3회, 2011년, A-10, 100미터 달리기, 김민수 씨, 여자, and the topic before its
+first 은 or 는, with its number. Amounts and dates are none, nor is what a page counts (views, likes). Titles that are the same
+except for their identifiers decide even if the texts have none of these; other words of titles count only where the text has
+them, because headlines are reworded. Hangul words are stripped of particles and of endings of 하다 and 되다: 경상남도는 and
+경상남도의 are one name, 경상남도 and 경상북도 are two. The end of a name may look like a particle, so 제주도는 counts as
+제주도 and as 제주.
 """
 
 from __future__ import annotations
