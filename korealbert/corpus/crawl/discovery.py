@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import Any
 
@@ -60,8 +59,8 @@ def sitemap_entries(data: bytes) -> Iterator[Entry]:
         for parent in (element, *(child for child in _children(element) if _name(child) == "news")):
             values |= {_name(child): (child.text or "").strip() for child in _children(parent)}
         if values.get("loc"):
-            published = _day(values.get("publication_date", ""))
-            yield Entry(values["loc"], published, _day(values.get("lastmod", "")), index=_name(element) == "sitemap")
+            published = iso_date(values.get("publication_date", ""))[:10]
+            yield Entry(values["loc"], published, iso_date(values.get("lastmod", ""))[:10], index=_name(element) == "sitemap")
 
 
 def feed_entries(data: bytes) -> Iterator[Entry]:
@@ -74,8 +73,8 @@ def feed_entries(data: bytes) -> Iterator[Entry]:
                 values.setdefault(_name(child), text)
         link = values.get("link") or values.get("guid", "")
         if link:
-            day = _day(values.get("pubDate") or values.get("date") or values.get("published", ""))
-            yield Entry(link, day, _day(values.get("updated", "")), one_line(values.get("category", "")))
+            published = iso_date(values.get("pubDate") or values.get("date") or values.get("published", ""))[:10]
+            yield Entry(link, published, iso_date(values.get("updated", ""))[:10], one_line(values.get("category", "")))
 
 
 def page_links(data: bytes, content_type: str, url: str) -> list[str]:
@@ -133,17 +132,6 @@ def _name(element: Any) -> str:
 
 def _prefix(element: Any) -> str:
     return _PREFIX.match(element.tag)[0]  # type: ignore[index]  # matches everything
-
-
-def _day(value: str) -> str:
-    """Return the day of a date in ISO 8601 or in the form of e-mails, or an empty string."""
-    day = iso_date(value)[:10]
-    if day or not value:
-        return day
-    try:
-        return parsedate_to_datetime(value).date().isoformat()
-    except (ValueError, TypeError, IndexError):
-        return ""
 
 
 class Discovery:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, time
+from email.utils import parsedate_to_datetime
 
 _CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?"
 _DATE = re.compile(
@@ -16,14 +17,6 @@ _DATE = re.compile(
 )
 _YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _PACKED = re.compile(r"(\d{4})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})?")
-_MAIL = re.compile(
-    rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?(\d{{1,2}}) ([A-Z][a-z]{{2}}) (\d{{4}}) {_CLOCK}"
-    r"(?: ([+-]\d{4}|[A-Z]{1,4}))?(?: ?\([A-Z]{1,5}\))?"
-)
-"""Of RFC 2822 without years of two digits: Tue, 03 Mar 2020 10:00:00 +0900."""
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_ZONES = {"UT": "Z", "UTC": "Z", "GMT": "Z", "Z": "Z", "KST": "+09:00", "JST": "+09:00"}
-"""Those of America are read without a zone; Korean feeds write KST, although RFC 2822 has no such name."""
 _UNIX = re.compile(r"(\d{9,19})(?:\.\d+)?")
 _EARLIEST, _LATEST = 631_152_000, 4_102_444_800
 """1990 and 2100 as Unix times."""
@@ -37,13 +30,12 @@ def iso_date(value: str) -> str:
             return _iso((year, month or packed_month, day or packed_day), (hour, minute, second), zone or "", half or "")
         if found := _UNIX.fullmatch(value):
             return _of_number(found[1])
-        if found := _MAIL.fullmatch(value):
-            day, month, year, hour, minute, second, zone = found.groups()
-            zone = _ZONES.get(zone, f"{zone[:3]}:{zone[3:]}" if zone and zone[0] in "+-" and zone != "-0000" else "")
-            return _iso((year, str(_MONTHS.index(month) + 1), day), (hour, minute, second), zone)
-    except ValueError:
+        if _YEAR_OR_MONTH.fullmatch(value):
+            return value
+        # Korean feeds write KST, although RFC 2822 has no such name.
+        return parsedate_to_datetime(value.replace("KST", "+0900")).isoformat()
+    except (ValueError, OverflowError):
         return ""
-    return value if _YEAR_OR_MONTH.fullmatch(value) else ""
 
 
 def _of_number(digits: str) -> str:

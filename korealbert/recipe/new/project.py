@@ -71,7 +71,7 @@ def _remarks(source: Source) -> Iterator[str]:
     if source.empty_files:
         yield f"{source.empty_files:,} of its files {'is' if source.empty_files == 1 else 'are'} empty"
     if sample.bad > sample.blank_files or (sample.bad and not source.empty_files):
-        stops = f"; a run stops at {source.bad_share:.0%} of such records: mend them or raise max_bad_share"
+        stops = f"; a run stops at {source.bad_share:.0%} of such records or files: mend them or raise max_bad_share"
         yield f"not everything can be read: {sample.fault}{'' if source.tolerates_bad else stops}"
     if source.fields.get("text") in source.uncertain_header:
         header = source.uncertain_header
