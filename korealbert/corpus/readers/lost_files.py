@@ -14,7 +14,7 @@ from korealbert.documents.schema import Quarantined
 
 _MAX_SHOWN_FILES = 5
 _NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
-_ENDS_READING = frozenset(
+ENDS_READING = frozenset(
     ("truncated_file", "corrupt_file", "decompression_bomb", "blank_bytes", "empty_records", "invalid_utf16")
 )
 """Reasons for which the rest of a file is not read; none is that a JSON array is not closed, where one brace may be missing."""
@@ -59,7 +59,7 @@ class LostFiles:
         if isinstance(part, Quarantined):
             if not self._is_read and part.reason not in _NOTHING_TO_READ:
                 self._first_entry = self._first_entry or part
-            self._end = part if part.reason in _ENDS_READING else None
+            self._end = part if part.reason in ENDS_READING else None
         elif self._spec.format not in ("warc", "html") and is_binary(part.data):
             self._binary = self._binary or Quarantined(part.file, f"byte {part.byte}", "", "nul_bytes", NUL_REMEDY)
         else:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from korealbert.corpus.extract import parse, raw_parts
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
+from korealbert.corpus.readers.lost_files import ENDS_READING
 from korealbert.corpus.readers.records import Outcome, Tally, is_missing
 from korealbert.corpus.readers.spec import ExtractSpec, is_note
 from korealbert.corpus.readers.text import MARKDOWN_ENDINGS
@@ -71,6 +72,8 @@ class Sample(NamedTuple):
     """Number of records that cannot be read, with the files without a record."""
     blank_files: int
     """Number of files without a record."""
+    cut_files: int
+    """Number of files that are read only in part."""
     tags: Mapping[str, int]
     """Number of documents with each closing tag of HTML or XML."""
     without_text: Sequence[Mapping[str, Any]]
@@ -120,6 +123,7 @@ class Source:
     def sample(self) -> Sample:
         """The first documents, read as the extract stage does."""
         lengths, characters, tags, faults, blank_files = list[int](), set[str](), Counter[str](), list[str](), list[str]()
+        cut_files = set[str]()
         size, without_text = 0.0, list[Mapping[str, Any]]()
         for outcome in _outcomes(self, without_text):
             if isinstance(outcome, Document):
@@ -132,14 +136,17 @@ class Source:
                     break
             elif isinstance(outcome, Quarantined):
                 (blank_files if outcome.reason in ("empty_file", "no_records") else faults).append(str(outcome))
+                cut_files |= {outcome.file} if outcome.reason in ENDS_READING else set()
         bad = [*faults, *blank_files]
         fault = bad[0] if bad else ""
-        return Sample(lengths, frozenset(characters), size, fault, len(bad), len(blank_files), tags, without_text)
+        counts = len(bad), len(blank_files), len(cut_files)
+        return Sample(lengths, frozenset(characters), size, fault, *counts, tags, without_text)
 
     @property
     def bad_share(self) -> float:
-        """The share of the sampled records that cannot be read."""
-        return self.sample.bad / max(1, self.sample.bad + len(self.sample.lengths))
+        """The share of the sampled records that cannot be read, or, if that is larger, of files, as extraction counts them."""
+        sample = self.sample
+        return max(sample.bad / max(1, sample.bad + len(sample.lengths)), sample.cut_files / 2 / max(1, self.files))
 
     @property
     def max_bad_share(self) -> float | None:

@@ -179,7 +179,8 @@ def test_more_unreadable_files_than_a_run_bears_are_reported_as_that(tmp_path: P
     texts |= {f"x{n}.txt": prose(n).encode() + b"\xff\xfe\xff" for n in range(10)}
     found = project.find_sources([written(tmp_path / "t", texts)], tmp_path / "mine")
     assert any(
-        "a run stops at 25% of such records or files: mend them or raise max_bad_share" in line for line in project.summary(found)
+        "a run stops at 25% of such records or files: mend them or raise max_bad_share" in line
+        for line in project.summary(found)
     )
 
 

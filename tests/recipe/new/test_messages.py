@@ -16,7 +16,7 @@ import pytest
 from korealbert.recipe.new import project
 from korealbert.recipe.new.sources import Source
 from korealbert.recipe.tables import RecipeError
-from tests.archives import zipped
+from tests.archives import compressed, zipped
 from tests.recipe.new.test_looks import packed
 from tests.recipe.new.test_project import prose, written
 
@@ -169,3 +169,10 @@ def test_names_that_are_not_utf_8_are_refused_with_a_remedy(where: str, tmp_path
     with pytest.raises(RecipeError, match=r"udcb1.*: this name is not UTF-8, .*; rename it \(convmv"):
         project.write(tmp_path / "mine", [tmp_path / below.split("/")[0]])
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_file_that_was_cut_stops_a_run_as_half_a_file_does(tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"text": prose(n)}, ensure_ascii=False) + "\n" for n in range(300)).encode()
+    whole = compressed("gz", rows)
+    found = project.find_sources([written(tmp_path / "t", {"a.jsonl.gz": whole[: len(whole) // 2]})], tmp_path / "mine")
+    assert any("a run stops at 50% of such records or files" in line for line in project.summary(found))
