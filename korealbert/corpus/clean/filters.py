@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.clean.language import without_addresses
-from korealbert.corpus.clean.limits import Limits
+from korealbert.corpus.clean.limits import MIN_HANGUL_SHARE, Limits
 from korealbert.corpus.clean.repetition import (
     MIN_IN_A_ROW,
     characters_in_a_row,
@@ -107,15 +107,13 @@ def length(parts: Parts, limits: Limits) -> Drop | None:
 
 def not_korean(parts: Parts, limits: Limits) -> Drop | None:
     """Drop texts with too small a share of Hangul among their letters, and texts without letters."""
-    codes = parts.codes
+    codes, limit = parts.codes, MIN_HANGUL_SHARE if limits.min_hangul_share is None else limits.min_hangul_share
     # Quick check: if the share among all characters is enough, so is the share among letters. Subtraction wraps around.
     syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
-    if syllables and syllables / len(codes) >= limits.min_hangul_share:
+    if syllables and syllables / len(codes) >= limit:
         return None
     share = hangul_share(without_addresses(parts.text))
-    if share < limits.min_hangul_share:
-        return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
-    return None
+    return Drop("not_korean", f"Hangul {share:.3f} of letters < {limit}") if share < limit else None
 
 
 def hangul_share(text: str) -> float:
@@ -160,13 +158,15 @@ def curly_brackets(parts: Parts, limits: Limits) -> Drop | None:
 
 
 def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop lists of names and keywords: Hangul with few particles and verbs."""
+    """Drop lists of names and keywords: words of Hangul with few particles and verbs."""
     words, limit = parts.word_count, limits.min_function_word_share
     if words < _MIN_WORDS:
         return None
     enough = int(limit * words) + 2
     found = sum(1 for _ in islice(_FUNCTION_WORD.finditer(parts.text), enough))
-    return Drop("no_sentences", f"{found / words:.3f} of words < {limit}") if found / words < limit else None
+    if found / words >= limit or (words := sum(map(bool, map(_HANGUL.search, parts.words)))) < _MIN_WORDS:
+        return None
+    return Drop("no_sentences", f"{found / words:.3f} of words with Hangul < {limit}") if found / words < limit else None
 
 
 def number_words(parts: Parts, limits: Limits) -> Drop | None:

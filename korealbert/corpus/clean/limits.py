@@ -20,6 +20,9 @@ from pydantic_core import CoreSchema
 
 from korealbert.artifact import Spec
 
+MIN_HANGUL_SHARE = 0.3
+"""The limit of texts whose language is not identified."""
+
 NOT_KOREAN: dict[str, Any] = {"min_hangul_share": 0.0, "min_function_word_share": 0.0}
 """Limits of documents in other languages, where those of Korean do not apply."""
 
@@ -89,12 +92,13 @@ class Limits(Spec):
     """Shorter texts are ``too_short``."""
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
-    min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Share of Hangul among letters, without those of URLs; less is ``not_korean`` (specification of this project, section 4:
-    0.3). Korean with most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
+    min_hangul_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of Hangul among letters, without those of URLs; less is ``not_korean``. None: 0.3 (specification of this project,
+    section 4), or 0 with ``language``, which judges line by line. Korean with most nouns in Hanja (大韓民國은 民主共和國이다)
+    or English (PR 을 review 했다) has less than 0.3."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
-    """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``.
-    Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""
+    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 such words and more; less is
+    ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
     """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher)."""
     curly_brackets: bool = True
