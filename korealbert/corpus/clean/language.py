@@ -130,7 +130,8 @@ def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
                 foreign.append(line)
     known, unknown = _groups(foreign)
     for group in known or ([] if weights else unknown):
-        weights["other" if by_script else str(_identifier().classify("\n".join(group))[0])] += sum(map(_letters, group))
+        language = "other" if by_script else str(_identifier().classify("\n".join(group))[0])
+        weights[language] += sum(_language_of_script(line)[1] for line in group)
     if not weights and code:
         weights["other"] = code
     every = weights.total()

@@ -117,6 +117,11 @@ def test_the_share_of_korean_does_not_depend_on_the_languages_that_are_kept() ->
     assert by_name["ko"] == language_shares(mixed)["ko"] and set(by_name) == {"ko", "en"}
 
 
+def test_a_word_of_another_script_weighs_within_its_line() -> None:
+    line = "The station 서울역 opened in 1925 and was designed by Tsukamoto Yasushi."
+    assert language_shares(f"{line}\n{'가' * 20}")["other"] == pytest.approx(59 / 119)
+
+
 def test_short_lines_are_identified_together() -> None:
     pytest.importorskip("py3langid")
     assert language_shares(f"{KOREAN}\nHello\n{KOREAN}\nBye", by_script=False) == {"ko": 1.0}, "too few to know"
