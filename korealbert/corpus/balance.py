@@ -269,7 +269,9 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
         map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide")
     parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write")
     stats = sum_stats([{**NO_DOCUMENTS, "categories": {}, "sources": {}}, *parts])
-    refuse_nothing_kept("balance", {"all sources": stats}, 'Raise alpha in [balance], or set mode = "none", which keeps everything')
+    refuse_nothing_kept(
+        "balance", {"all sources": stats}, 'Raise alpha in [balance], or set mode = "none", which keeps everything'
+    )
     return BalanceStats.of(stats)
 
 

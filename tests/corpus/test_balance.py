@@ -126,7 +126,9 @@ def test_categories_without_a_target_pass_in_buckets_of_their_own(tmp_path: Path
 
 
 def test_shares_that_leave_nothing_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"balance: no document is left: .*0 of 60 documents kept: 60 balanced_out.*[Rr]aise alpha"):
+    with pytest.raises(
+        ValueError, match=r"balance: no document is left: .*0 of 60 documents kept: 60 balanced_out.*[Rr]aise alpha"
+    ):
         balanced(tmp_path / "a", corpus({"정치": 4_000, "사회": 2_000}), alpha=0.001)
 
 

@@ -112,7 +112,9 @@ def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
 
 def test_limits_that_leave_nothing_are_an_error(corpus: Artifact, tmp_path: Path) -> None:
     for name, limit in {"low_quality": {"min_quality": 1.0}, "high_perplexity": {"max_perplexity": 1.0001}}.items():
-        with pytest.raises(ValueError, match=rf"quality: no document is left: .*0 of 120 documents kept: 120 {name}.*min_quality"):
+        with pytest.raises(
+            ValueError, match=rf"quality: no document is left: .*0 of 120 documents kept: 120 {name}.*min_quality"
+        ):
             ran(STAGE, spec(**limit), {"documents": corpus}, tmp_path / name)
 
 
